@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from areas import roc_area
 from river import base, compose
 from sklearn.metrics import cohen_kappa_score
 from streams import Event
-
-from streamsvm.metrics import scored
 
 LOOKS = 10  # at memory
 BLOCKS = 50  # whose accuracies make a curve
@@ -47,8 +46,7 @@ class Told:
         return np.array([told == y for told, y in zip(self.labels, self.truth, strict=True)], bool)
 
     def scores(self, classes: Sequence[Any]) -> dict[str, float | None]:
-        """accuracy, Cohen's kappa, and the area under the ROC curve: of several classes the mean of each against the
-        rest. None where it is not defined."""
+        """accuracy, Cohen's kappa, and `roc_area`. None where it is not defined."""
         codes = {label: code for code, label in enumerate(classes)}
         truth = np.array([codes[y] for y in self.truth])
         told = np.array([codes.get(label, -1) for label in self.labels])
@@ -64,11 +62,8 @@ class Told:
     def _area(self, truth: np.ndarray, classes: Sequence[Any]) -> float | None:
         if not self.chances:
             return None
-        codes = (1,) if len(classes) == 2 else range(len(classes))
-        told = [[chances.get(classes[code], 0.0) for chances in self.chances] for code in codes]
-        areas = [scored(truth == code, np.array(p)).roc_auc() for code, p in zip(codes, told, strict=True)]
-        known = [area for area in areas if area is not None]
-        return float(np.mean(known)) if known else None
+        told = [[chances.get(label, 0.0) for label in classes] for chances in self.chances]
+        return roc_area(truth, np.array(told))
 
     def curve(self, n: int) -> list[tuple[int, float]]:
         """(events so far, accuracy within the block that ends there), in blocks of equal length of n events."""

@@ -1,7 +1,7 @@
 """Every classifier of river's and ours along the same streams: each event is predicted, then learnt.
 
-    python pipelines/river_board.py --data DIR --out DIR [--events 10000] [--seeds 3] [--limit-s 300] [--jobs 2]
-                                    [--only STREAM[,STREAM...]] [--models MODEL[,MODEL...]]
+    python pipelines/river_board.py --data DIR --out DIR|FILE.json [--work DIR] [--events 10000] [--seeds 3] [--jobs 2]
+        [--limit-s 300] [--only STREAM[,STREAM...]] [--without STREAM[,STREAM...]] [--models MODEL[,MODEL...]]
 
 Streams are those of river's tracks that river ships, others that it makes, files of the data folder in their order, and
 abrupt and gradual drifts in the middle of the events (streams.py). Models are by their defaults, those that know two
@@ -10,7 +10,7 @@ stands alone: it scales and tunes itself (board_models.py, which also says who i
 stream.
 
     accuracy, kappa    of all events
-    ROC area           of several classes the mean of each against the rest
+    ROC area           of several classes the mean of each against the rest, of those that occur
     events/s           predicted and learnt, in a CPU second of the one process that does it; compiling comes before
     memory             of the model's objects, as river counts it, at tenths of the stream
     rank               in each stream, by accuracy, the mean over seeds; equal ones share the mean of their ranks,
@@ -19,7 +19,8 @@ stream.
 
 A model that has taken --limit-s CPU seconds on a stream is stopped and scored on the events until then, which the page
 tells. --out keeps results.jsonl as results come (what is there is not run again, except for what failed), board.md,
-and board.html, a page of tables and plots.
+and board.html, a page of tables and plots. Where --out is a file of figures, as in docs/figures, all
+these are in --work, by default a folder of its name beside it, and the file is written once every result is there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ import numba
 from bench import HERE, among
 from board_models import MODELS, OURS
 from board_page import page_of
-from board_ranks import board_tables, whole
+from board_ranks import Board, board_tables, models_table, streams_table, whole
 from prequential import prequential
 from streams import ABRUPT, STREAMS, Event, Made, events
 from tables import Report
@@ -146,6 +147,11 @@ def write(out: Path, records: Sequence[Record]) -> None:
         file.write(page_of(records).encode())
 
 
+def write_figures(report: Report, records: Sequence[Record]) -> None:
+    board = Board(records)
+    report.add([models_table(board), streams_table(board)])
+
+
 def line(record: Record) -> str:
     head = f"{record['stream']}, {record['model']}, seed {record['seed']}: "
     if record["outcome"].startswith("failed"):
@@ -160,14 +166,20 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     )
     data = HERE.parent.parent / "shared" / "data"
     parser.add_argument("--data", type=Path, default=data, metavar="DIR")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="results, tables and a page")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR|FILE.json", help="results, tables and a page"
+    )
+    parser.add_argument("--work", type=Path, metavar="DIR", help="for results, where --out is a file")
     parser.add_argument("--events", type=_count, default=10_000, metavar="N", help="(default 10000)")
     parser.add_argument("--seeds", type=_count, default=3, metavar="K", help="(default 3)")
     parser.add_argument("--limit-s", type=float, default=300.0, metavar="S", help="(default 300)")
     parser.add_argument("--jobs", type=_count, default=1, metavar="J", help="processes (default 1)")
     parser.add_argument("--only", type=among(EVERY), default=list(EVERY), metavar="STREAM[,STREAM...]")
+    parser.add_argument("--without", type=among(EVERY), default=[], metavar="STREAM[,STREAM...]")
     parser.add_argument("--models", type=among(MODELS), default=list(MODELS), metavar="MODEL[,MODEL...]")
-    return parser.parse_args(words), parser
+    args = parser.parse_args(words)
+    args.only = [stream for stream in args.only if stream not in args.without]
+    return args, parser
 
 
 def _count(text: str) -> int:
@@ -178,8 +190,10 @@ def _count(text: str) -> int:
 
 def main(words: list[str] | None = None) -> None:
     args, parser = arguments(words)
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / "results.jsonl"
+    is_file = args.out.suffix == ".json"
+    folder = (args.work or args.out.with_suffix("")) if is_file else args.out
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.jsonl"
     try:
         kept = kept_results(path, args)
     except ValueError as error:
@@ -187,6 +201,7 @@ def main(words: list[str] | None = None) -> None:
     there = {task_of(record) for record in kept if not record["outcome"].startswith("failed")}
     todo = [task for task in tasks(args.only, args.models, args.seeds) if task not in there]
     found = {task_of(record): record for record in kept}
+    figures = Report(args.out) if is_file else None  # knows the machine as it is now
     write_line = JsonLines(path)
     try:
         options = {"data": args.data, "n": args.events, "limit_s": args.limit_s}
@@ -205,7 +220,9 @@ def main(words: list[str] | None = None) -> None:
         parser.exit(130, f"interrupted: the same command goes on from {path}\n")
     finally:
         write_line.close()
-        write(args.out, list(found.values()))
+        write(folder, list(found.values()))
+    if figures is not None:
+        write_figures(figures, [found[task] for task in tasks(args.only, args.models, args.seeds)])
 
 
 if __name__ == "__main__":

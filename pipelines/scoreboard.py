@@ -16,7 +16,7 @@ of a peer that takes 1.5 times the seconds are ended, and it has no figures; the
     tried          configurations, each on the rows of a rung
     model          bytes of the library's own format, else of joblib's
     log loss       decisions become probabilities by a sigmoid fitted on held-out rows; those below 1e-6 count as 1e-6
-    ROC area       of more than two classes the mean of each against the rest
+    ROC area       of more than two classes the mean of each against the rest, of those that occur
     rank           by accuracy or R2; equal scores share a rank, and who has no figures is last
 
 A peer whose library is not there is named and left out: `pip install lightgbm xgboost`, and xrfm, which needs torch

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from areas import roc_area
 from scoreboard_data import Problem
 from scoreboard_ours import OURS
 from scoreboard_peers import PEERS, About, Config, Peer
 from scoreboard_search import Found, Search, Trial, parts, rungs
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_score
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 EVERYONE = OURS | PEERS
@@ -214,20 +215,9 @@ def scores(
     sure /= sure.sum(axis=1, keepdims=True)
     return {
         "accuracy": float(np.mean(labels(answers) == y)),
-        "roc_auc": area(y, answers if answers.ndim == 1 else probabilities),
+        "roc_auc": roc_area(y, answers if answers.ndim == 1 else probabilities),
         "log_loss": log_loss(y, sure, labels=np.arange(problem.n_classes)),
     }
-
-
-def area(y: np.ndarray, answers: np.ndarray) -> float | None:
-    """Under the ROC curve; of more than two classes the mean of each against the rest, of those that the rows have."""
-    if answers.ndim == 1 or answers.shape[1] == 2:
-        answers = np.column_stack([-answers, answers]) if answers.ndim == 1 else answers
-        codes = np.array([1])
-    else:
-        codes = np.unique(y)
-    found = [roc_auc_score(y == code, answers[:, code]) for code in codes if 0 < np.sum(y == code) < len(y)]
-    return float(np.mean(found)) if found else None
 
 
 def _warm(problem: Problem, peer: Peer, cores: int, seed: int) -> None:

@@ -165,17 +165,18 @@ class PartsSolved(Event):
 
 @dataclass(frozen=True)
 class TasksRun(Event):
-    """Tasks of a phase that a picture of the run can show: spans [lane, start, end], in seconds since it began."""
+    """Tasks of a phase that a picture of the run can show: spans [lane, start, end], in seconds since it began.
+    A lane is a thread, of this process, or on a cluster of the worker whose name workers has in its place."""
 
     kind: ClassVar[str] = "tasks"
     phase: str
     spans: Sequence[Any]
+    workers: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True)
 class SupportCompared(Event):
-    """precision: the share of a level's support vectors that are the solution's. recall: the share of the solution's
-    support vectors that the level had."""
+    """precision: share of a level's support vectors that are the solution's. recall: share of these that it had."""
 
     kind: ClassVar[str] = "support"
     level: int

@@ -50,6 +50,7 @@ CALLED = [  # library, name, how it is called, from where
         f"{SHIMS}/distributed.py",
     ),
     ("distributed", "distributed:Client._gather", ["self", []], {}, f"{SHIMS}/distributed.py"),
+    ("distributed", "distributed:Client._run_on_scheduler", ["self", int], {}, f"{SHIMS}/distributed.py"),
     (
         "distributed",
         "distributed:Client._inform_scheduler_of_futures",

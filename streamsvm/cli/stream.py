@@ -25,9 +25,13 @@ from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
+    from streamsvm.online.jetstream import JetStream
     from streamsvm.online.kafka import Topic
     from streamsvm.online.lines import Lines, Parse
     from streamsvm.online.pipe import Stream, Teller
+
+KAFKA = "kafka://"
+BROKERS = (KAFKA, "nats://")
 
 
 def stream(
@@ -43,7 +47,9 @@ def stream(
     input_: Annotated[
         str,
         typer.Option(
-            "--input", help="Events: a file, - for stdin, or kafka://HOST:PORT/TOPIC.", metavar="SOURCE"
+            "--input",
+            help="Events: a file, - for stdin, kafka://HOST:PORT/TOPIC, or nats://HOST:PORT/STREAM.",
+            metavar="SOURCE",
         ),
     ] = "-",
     format_: Annotated[
@@ -239,7 +245,7 @@ def _warnings_to(tell: Teller) -> Iterator[None]:
 
 def _run(
     state: Stream,
-    lines: Lines | Topic,
+    lines: Lines | Topic | JetStream,
     todo: Iterator[tuple[int, str, Parse]],
     stopped: list[int],
     tell: Teller,
@@ -290,24 +296,24 @@ def _tell(number: int, error: str, on_error: str) -> None:
 
 def _require_source(name: str, format_: str) -> None:
     """Raises ConfigError, NotFoundError."""
-    if name.startswith("kafka://"):
+    if name.startswith(BROKERS):
         if format_ == "csv":
-            raise ConfigError("--format csv: messages of Kafka have no header, expected JSON")
+            raise ConfigError("--format csv: messages of Kafka and NATS have no header, expected JSON")
     elif name != "-" and not Path(name).is_file():
         raise NotFoundError(f"--input {name}: no such file")
 
 
 @contextmanager
-def _source(name: str, state: Stream) -> Iterator[Lines | Topic]:
+def _source(name: str, state: Stream) -> Iterator[Lines | Topic | JetStream]:
+    from streamsvm.online.jetstream import JetStream
     from streamsvm.online.kafka import Topic
     from streamsvm.online.lines import Lines
 
     with ExitStack() as held:
-        if name.startswith("kafka://"):
-            topic = urlsplit(name).path.strip("/")
-            yield held.enter_context(
-                closing(Topic(name, state.topics.setdefault(topic, {}), sys.stdout.flush))
-            )
+        if name.startswith(BROKERS):
+            opened = Topic if name.startswith(KAFKA) else JetStream
+            place = state.topics.setdefault(urlsplit(name).path.strip("/"), {})
+            yield held.enter_context(closing(opened(name, place, sys.stdout.flush)))
         elif name == "-":
             yield Lines(0, sys.stdout.flush)
         else:
@@ -316,7 +322,7 @@ def _source(name: str, state: Stream) -> Iterator[Lines | Topic]:
 
 
 @contextmanager
-def _stops(lines: Lines | Topic) -> Iterator[list[int]]:
+def _stops(lines: Lines | Topic | JetStream) -> Iterator[list[int]]:
     """The signals received so far. SIGTERM and SIGINT end the stream after the current event, with a snapshot."""
     came: list[int] = []
 

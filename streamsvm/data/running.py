@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
+from numba.extending import register_jitable
 
 from streamsvm.data.scaling import Scaling
 from streamsvm.storage.arrays import InArrays
@@ -60,7 +61,7 @@ class RunningScaling(InArrays):
 
     @property
     def _often(self) -> np.ndarray:
-        return (self.variances > 0) & (self._shares >= OFTEN)
+        return are_often(self.counts, self.n - self.born, self.variances)
 
     def scaling(self) -> Scaling:
         """The same scaling for a model, so that it predicts raw rows."""
@@ -68,6 +69,12 @@ class RunningScaling(InArrays):
         square = self.variances + np.where(self._often, 0.0, self.means**2)
         factor = np.divide(1.0, np.sqrt(square), out=np.zeros_like(square), where=square > 0)
         return Scaling("standard", offset, factor, fill=offset)
+
+
+@register_jitable
+def are_often(counts, rows, variances):
+    """Whether columns, each in so many of the rows since its first one, are centred: not rare ones and constants."""
+    return (variances > 0) & (counts >= OFTEN * rows)
 
 
 @nb.njit(nogil=True)
@@ -90,7 +97,7 @@ def scale_row(x, counts, born, means, variances, n, z):
         z[j] = 0
         if counts[j] == 0 or np.isnan(x[j]):
             continue
-        is_often = variances[j] > 0 and counts[j] >= OFTEN * (n - born[j])
+        is_often = are_often(counts[j], n - born[j], variances[j])
         square = variances[j] if is_often else variances[j] + means[j] * means[j]
         if square > 0:
             apart = x[j] - means[j] if is_often else x[j]

@@ -127,7 +127,7 @@ class HSSPath(StoreEstimator):
 
     def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
         Cs = () if "C" in config.search.chosen else self._Cs()
-        found = self._heard(partial(train_path, store, config, Cs), store, *sinks)
+        found = self._heard(partial(train_path, store, config, Cs), store, config, *sinks)
         self.path_ = {report["C"]: model for model, report in found}
         self.reports_ = {report["C"]: report for _, report in found}
         report = self.choose(max(self.path_)).reports_[self.C_]

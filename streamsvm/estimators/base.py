@@ -28,6 +28,7 @@ from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.estimators.clients import joined
 from streamsvm.estimators.inputs import StoreInputs, in_memory
 from streamsvm.estimators.lazily import lazy_answers
+from streamsvm.estimators.recording import end_with, noted
 from streamsvm.estimators.searched import SEARCH, chosen, with_search
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
@@ -72,13 +73,15 @@ class StoreEstimator(CallbackSupport, StoreInputs):
 
     def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         """Trains `model_`; the report."""
-        self.model_, report = self._heard(partial(train_in_memory, store, config), store, *sinks)
+        self.model_, report = self._heard(partial(train_in_memory, store, config), store, config, *sinks)
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
         self._tell_choices(report)
         return report
 
     def _tell_choices(self, report: dict[str, Any]) -> None:
-        """What was chosen for `model_`, and what to expect of it; of a fit that chooses."""
+        """What was chosen for `model_`, and what to expect of it; of a fit that chooses. The report is recorded, too,
+        where that is asked for."""
+        end_with(report)
         for name in CHOICES:
             self.__dict__.pop(name, None)  # of a fit before
         if "metric" in report:
@@ -88,11 +91,11 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         if "threshold" in report:
             self.threshold_ = report["threshold"]
 
-    def _heard(self, fit: Callable[[Events], T], store: Store, *sinks: Sink) -> T:
+    def _heard(self, fit: Callable[[Events], T], store: Store, config: FitConfig, *sinks: Sink) -> T:
         """What a fit of the store returns. Its warnings are Python's, its progress is shown as `verbose` says."""
 
         def there(events: Events) -> T:
-            with joined(self.client, store, events):
+            with noted(events, store, config) as events, joined(self.client, store, events):
                 return fit(events)
 
         with shown(self.verbose, type(self).__name__) as lines:

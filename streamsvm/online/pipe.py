@@ -42,7 +42,7 @@ class Stream:
     """A learner, its judge, its scaler, and the number of events it has seen; `answer` takes the next one.
 
     label: the field that holds the label; without it an event is only predicted, unless the task needs no labels.
-    waiting: events whose labels come later, if they may. topics: next offsets, by topic and partition, of messages.
+    waiting: events whose labels come later, if they may. topics: places of the next messages, by topic.
     """
 
     path: Place

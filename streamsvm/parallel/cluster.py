@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -37,6 +37,7 @@ from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, l
 from streamsvm.parallel.engine import Engine, Later, Reduced, merged_by_level, name_of, several
 from streamsvm.parallel.heaps import in_worker
 from streamsvm.parallel.reads import with_reads
+from streamsvm.parallel.task_times import TaskTimes
 from streamsvm.progress import Meter
 from streamsvm.storage.paths import Place, URLPath
 
@@ -120,6 +121,7 @@ class ClusterEngine(Engine):
         self._events = events
         self.opened = ExitStack()  # what ends with this
         self._contact = Contact(client, events, next_client)
+        self._times = TaskTimes(self._contact)
 
     @property
     def address(self) -> str:
@@ -202,18 +204,29 @@ class ClusterEngine(Engine):
             several_of, few = Reduced(fn, merge), several(jobs, together)
             owns, merged = self.map_reduce(several_of, merge, few, shared=shared, phase=phase, events=events)
             return list(chain.from_iterable(owns)), merged
-        both = self._tasks(fn, [(*shared, *job) for job in jobs])
+        meter = Meter(events, phase, len(items))
+        with self._times.of(meter):
+            return self._reduced(fn, merge, [(*shared, *job) for job in jobs], meter)
+
+    def _reduced(
+        self,
+        fn: Callable[..., Any],
+        merge: Callable[[Any, Any], Any],
+        jobs: Sequence[tuple[Any, ...]],
+        meter: Meter,
+    ) -> tuple[list[Any], Any]:
+        both = self._tasks(fn, jobs)
         owns = self._tasks(_first, [(pair,) for pair in both])
         parts = self._consumed(partial(_merge_seconds, merge), list(zip(both[::2], both[1::2], strict=False)))
         parts += self._consumed(_second, [(pair,) for pair in both[len(both) // 2 * 2 :]])
         merged = merged_by_level(partial(self._consumed, merge), parts)
-        found, meter = list[Any](), Meter(events, phase, len(items))
-        with closing(meter):
-            arrivals = Arrivals(self._contact, self._first_result, meter)
-            arrivals.add(owns)
-            while arrivals:
-                found += arrivals.take(len(arrivals))
-        return found, self._first_result([merged])
+        found, arrivals = list[Any](), Arrivals(self._contact, self._first_result, meter)
+        arrivals.add(owns)
+        while arrivals:
+            found += arrivals.take(len(arrivals))
+        result = self._first_result([merged])
+        self._times.tell(meter)
+        return found, result
 
     def _in_one(self, jobs: Sequence[tuple[Any, ...]]) -> int:
         """How many neighbours of a reduction one task has: a power of two, so that the tree stays as it is. One by one
@@ -253,7 +266,7 @@ class ClusterEngine(Engine):
             grows = grows and not any(self._is_large(arg) for job in wanted for arg in job)
             arrivals.add(self._tasks(fn, wanted))
 
-        with closing(meter):
+        with self._times.of(meter):
             begin(2 * size)
             while arrivals:
                 found = arrivals.take(size)
@@ -261,6 +274,8 @@ class ClusterEngine(Engine):
                     size = max(size, min(2 * size, WIDEST))
                 if len(arrivals) <= size:
                     begin(2 * size + 1 - len(found) - len(arrivals))  # the first of these waits no longer
+                if not arrivals:  # the caller may take the last results and leave
+                    self._times.tell(meter)
                 yield from found
 
     def _tasks(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Remote]:
@@ -291,7 +306,7 @@ class ClusterEngine(Engine):
             [arg.future if isinstance(arg, Remote) else arg for arg in column]
             for column in zip(*jobs, strict=True)
         ]
-        keys = [f"{name_of(fn)}-{uuid4().hex}" for _ in jobs]
+        keys = [f"{name_of(fn)}-{self._times.mark}-{uuid4().hex}" for _ in jobs]
         return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
 
     def _submitted_one(self, fn: Callable[..., Any], job: tuple[Any, ...]) -> Any:

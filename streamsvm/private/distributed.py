@@ -71,6 +71,11 @@ def run(client: Client, seconds: float, fn: Callable[..., Any], *args: Any, **op
     return client.sync(client._run, fn, *args, callback_timeout=seconds, **options)
 
 
+def run_on_scheduler(client: Client, seconds: float, fn: Callable[..., Any], *args: Any) -> Any:
+    """`client.run_on_scheduler`, which waits for ever for a scheduler that is frozen. Raises TimeoutError."""
+    return client.sync(client._run_on_scheduler, fn, *args, callback_timeout=seconds)
+
+
 def silent(client: Client, addresses: Iterable[str], seconds: float) -> set[str]:
     """Those of the workers that do not answer when this process calls them itself."""
 

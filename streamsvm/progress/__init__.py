@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 
-from streamsvm.events import Events, TasksRun
+from streamsvm.events import Events, TasksRun, ignore
 
 EVERY_S = 0.2  # between records of shares; finished tasks are recorded one by one
 LEAST_SPAN = (
@@ -46,10 +46,21 @@ class Meter:
         self._ended: set[int] = set()
         self._spans: list[tuple[int, float, float]] = []
         self._lanes: set[int] = set()  # that are at work
+        self._workers: list[str] | None = None  # of each lane, on a cluster
         self._shares: dict[int, float] = {}
         self._lock, self._told = Lock(), time.monotonic()
         self.is_closed = False
         events.progress(phase, 0, total)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody takes the records."""
+        return self._events is not ignore
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return self._events.now
 
     @contextmanager
     def task(self, number: int) -> Iterator[None]:
@@ -74,8 +85,19 @@ class Meter:
             end = self._events.now
             with self._lock:
                 self._lanes.discard(lane)
-                if end - start >= max(LEAST_SPAN * end, LEAST_S):
-                    self._spans.append((lane, round(start, 4), round(end, 4)))
+                self._span(lane, start, end)
+
+    def _span(self, lane: int, start: float, end: float) -> None:
+        if end - start >= max(LEAST_SPAN * end, LEAST_S):
+            self._spans.append((lane, round(start, 4), round(end, 4)))
+
+    def ran(self, tasks: Iterable[tuple[str, int, float, float]]) -> None:
+        """Tasks that a cluster ran: the worker's name, its thread, start and end."""
+        lanes: dict[tuple[str, int], int] = {}
+        with self._lock:
+            for worker, thread, start, end in tasks:
+                self._span(lanes.setdefault((worker, thread), len(lanes)), max(start, 0.0), end)
+            self._workers = [worker for worker, _ in lanes]
 
     def end(self, number: int) -> None:
         """Counts a task as done, once."""
@@ -89,7 +111,7 @@ class Meter:
         """Ends the records. Tasks still running are not counted."""
         with self._lock:
             if self._spans and not self.is_closed:
-                self._events(TasksRun(self._phase, self._spans))
+                self._events(TasksRun(self._phase, self._spans, self._workers))
             self.is_closed = True
 
     def _share(self, number: int, share: float) -> None:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import mlflow
@@ -66,33 +67,48 @@ def log_run(folder: str | Path, model: Any = None) -> str:
     Raises NotFoundError where nothing of a run is there.
     """
     run = read_run(place_of(folder))
-    client = mlflow.MlflowClient()
     with mlflow.start_run(run_name=run.name, nested=True) as found:
-        name = found.info.run_id
-        for params in _pieces([*_params(run)], MOST_PARAMS):
-            client.log_batch(name, params=params)
-        for metrics in _pieces([*_metrics(run, found.info.start_time)], MOST_METRICS):
-            client.log_batch(name, metrics=metrics)
-        mlflow.log_text(page([run], contents([run])), "report.html")
+        name = str(found.info.run_id)
+        log_params(name, run)
+        log_contents(name, run)
         if model is not None:
             log_model(load_model(model) if isinstance(model, str | Path) else model)
+    ended(name, run)
+    return name
+
+
+def log_params(name: str, run: Run | None, own: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Logs to a run, by its id, the options of one of ours and `own`, which win."""
+    options = {} if run is None else {"solver": run.solver} | run.config
+    params = [Param(key, str(value)[:MOST_TEXT]) for key, value in {**dict(_plain(options)), **own}.items()]
+    for some in _pieces(params, MOST_PARAMS):
+        mlflow.MlflowClient().log_batch(name, params=some)
+
+
+def log_contents(name: str, run: Run) -> None:
+    """Logs curves, results, scores and the page."""
+    curves = Curves(mlflow.get_run(name).info.start_time)
+    _log_metrics(name, [point for record in run.records for point in curves.points(record)])
+    log_metrics(name, {"result": run.result, "evaluation": run.evaluation})
+    mlflow.MlflowClient().log_text(name, page([run], contents([run])), "report.html")
+
+
+def log_metrics(name: str, values: Mapping[str, Any]) -> None:
+    """Logs all that is a number in tables, under dotted names."""
+    now = int(1e3 * time.time())
+    found = ((key, number(value)) for key, value in _plain(values) if not key.startswith("result.config."))
+    _log_metrics(name, [Metric(key, value, now, 0) for key, value in found if value is not None])
+
+
+def _log_metrics(name: str, metrics: list[Metric]) -> None:
+    for some in _pieces(metrics, MOST_METRICS):
+        mlflow.MlflowClient().log_batch(name, metrics=some)
+
+
+def ended(name: str, run: Run) -> None:
+    """Gives a run, which has ended, the status of ours."""
     if run.status in ENDS:
-        client.set_terminated(name, ENDS[run.status])
-    return str(name)
-
-
-def _params(run: Run) -> Iterator[Param]:
-    for name, value in _plain({"solver": run.solver} | run.config):
-        yield Param(name, str(value)[:MOST_TEXT])
-
-
-def _metrics(run: Run, began_ms: int) -> Iterator[Metric]:
-    curves = Curves(began_ms)
-    for record in run.records:
-        yield from curves.points(record)
-    for name, value in _plain({"result": run.result, "evaluation": run.evaluation}):
-        if not name.startswith("result.config.") and (found := number(value)) is not None:
-            yield Metric(name, found, began_ms, 0)
+        mlflow.MlflowClient().set_terminated(name, ENDS[run.status])
 
 
 def _pieces(values: list[T], most: int) -> Iterator[list[T]]:

@@ -1,25 +1,19 @@
-"""The partitions that DC-SVM divides rows into, as plots and a table, and the tasks of a run over time."""
+"""The partitions that DC-SVM divides rows into, as plots and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsvm.events import PartsSolved, TasksRun
+from streamsvm.events import PartsSolved
 from streamsvm.report.drawing import (
     INK,
-    MUTED,
-    finish,
     from_zero,
-    hint,
     new,
     number_text,
     plot,
-    short,
-    time_unit,
 )
 from streamsvm.report.plots import colour
 from streamsvm.report.read import Run, columns, matrix
@@ -31,9 +25,7 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 20  # parts that a map numbers
 MOST_ROWS = 40  # of the table
-MOST_PHASES = 7  # with a colour of their own
 LARGEST_AREA = 1000.0  # of the largest part on the map, in square points
-MOST_LANES = 32
 FEW = 10  # parts, whose sizes need no histogram
 
 
@@ -126,39 +118,3 @@ def part_sizes(run: Run) -> Figure | None:
     if len(x):
         from_zero(below)
     return figure
-
-
-@plot
-def timeline(run: Run) -> Figure | None:
-    """A bar for each task that is long enough to be seen, in the lane that it ran in."""
-    spans = [(event.phase, matrix(event.spans, 3)) for _, event in run.of(TasksRun)]
-    found = [(phase, rows) for phase, rows in spans if rows is not None]
-    if not found:
-        return None
-    busy: dict[str, float] = {}
-    for phase, rows in found:
-        busy[phase] = busy.get(phase, 0.0) + float((rows[:, 2] - rows[:, 1]).sum())
-    shown = sorted(busy, key=lambda phase: -busy[phase])[:MOST_PHASES]
-    lanes = min(MOST_LANES, 1 + int(max(rows[:, 0].max() for _, rows in found)))
-    unit, name = time_unit(max(float(rows[:, 2].max()) for _, rows in found))
-    figure, axes = new(1.6 + 0.3 * lanes, xlabel=name, ylabel="worker")
-    named, numbers = set(), count()
-    for phase, rows in found:
-        face = colour(shown.index(phase)) if phase in shown else MUTED
-        label = short(phase) if phase in shown else "other"
-        axes.broken_barh([], (0, 1), facecolors=face, label=None if label in named else label)
-        named.add(label)
-        drawn = rows[rows[:, 0] < lanes]
-        lane, start, took = drawn[:, 0], drawn[:, 1] / unit, (drawn[:, 2] - drawn[:, 1]) / unit
-        bars = axes.barh(lane, took, 0.76, start, color=face)
-        for bar, span in zip(bars, drawn, strict=True):
-            hint(bar, next(numbers), _task(phase, *span))
-    axes.set_yticks(range(lanes), [str(lane + 1) for lane in range(lanes)])
-    axes.set_ylim(lanes - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
-    return finish(figure, axes, is_shared=True)
-
-
-def _task(phase: str, lane: float, start: float, end: float) -> str:
-    """A task of the timeline in words."""
-    return f"{phase}: {number_text(end - start)} s on worker {lane + 1:.0f}, from second {start:,.2f} to {end:,.2f}"

@@ -13,6 +13,7 @@ from streamsvm.report.hss import rank_blocks
 from streamsvm.report.parts import Code, Facts, Lines, Part, Section, Table, each, known, one
 from streamsvm.report.read import NOT_OPTIONS, Run, options_of
 from streamsvm.report.score_sections import MOST_CLASSES, calibration, predictions, score, threshold
+from streamsvm.report.timeline import timeline
 from streamsvm.report.tuned import over_option
 from streamsvm.report.values import Row, table
 from streamsvm.runs.records import number
@@ -261,10 +262,10 @@ def cost(runs: Sequence[Run]) -> Iterator[Part]:
     yield from one("phases", "Time by phase", _of_phases(runs), plots.phases(runs))
     yield from one("memory", "Memory", _of_memory(runs), plots.memory(runs))
     caption = (
-        "Tasks in the order in which threads of this machine ran them. Tasks too short to be seen are left out. "
-        "Point at a task to read its phase and times."
+        "Tasks by the thread of this machine or the worker that ran them, the busiest first. "
+        "Tasks too short to be seen are left out. Point at a task to read its phase and times."
     )
-    yield from each(runs, "tasks", "Timeline of tasks", caption, part_plots.timeline)
+    yield from each(runs, "tasks", "Timeline of tasks", caption, timeline)
 
 
 def _of_phases(runs: Sequence[Run]) -> str:

@@ -124,7 +124,7 @@ class App:
         try:
             body = await self._body(scope, receive)
             if path == "/predict":
-                require_known(query, "decision", "proba")
+                require_known(query, "decision", "proba", "interval")
                 return await self._served.predict(body, wanted(query))
             require_known(query, "from")
             return await self._served.learn(body, first_event(query))

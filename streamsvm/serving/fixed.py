@@ -79,8 +79,9 @@ class Fixed:
             decisions, proba = self.model.answers(rows)
         except (DataError, ModelError) as error:
             raise Refused(400, str(error)) from None
-        labels = self.model.labels(decisions, proba).tolist()
-        return as_json(Answers(labels, decisions, proba, self.model.classes.tolist()).said(also)), len(events)
+        labels, classes = self.model.labels(decisions, proba).tolist(), self.model.classes.tolist()
+        answers = Answers(labels, decisions, proba, classes, self.model.intervals)
+        return as_json(answers.said(also)), len(events)
 
 
 class Columns:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import orjson
 
-from streamsvm.predict import Wanted
+from streamsvm.errors import ModelError
+from streamsvm.models.intervals import Intervals
+from streamsvm.predict import ENDS, Wanted
 
 PLACES = 6  # of probabilities
 TRUE, FALSE = ("1", "true", ""), ("0", "false")
@@ -26,17 +28,20 @@ class Refused(Exception):
 
 @dataclass
 class Answers:
-    """To rows: labels (m,), what decides them (m,) or (m, k), probabilities (m, classes) where the model has any."""
+    """To rows: labels (m,), what decides them (m,) or (m, k), probabilities (m, classes) and intervals where the model
+    has any."""
 
     labels: list[Any]
     decisions: np.ndarray
     probabilities: np.ndarray | None = None
     classes: Sequence[Any] = field(default=())
+    intervals: Intervals | None = None
 
     def part(self, start: int, stop: int) -> Answers:
         """Those to some of the rows."""
         here, p = slice(start, stop), self.probabilities
-        return Answers(self.labels[here], self.decisions[here], None if p is None else p[here], self.classes)
+        p = None if p is None else p[here]
+        return replace(self, labels=self.labels[here], decisions=self.decisions[here], probabilities=p)
 
     def said(self, also: Wanted) -> list[Any]:
         """A label for each row; an object with the label as `prediction` where more is wanted. Raises Refused."""
@@ -47,6 +52,8 @@ class Answers:
             columns["decision"] = self.decisions.tolist()
         if also.proba:
             columns["probabilities"] = self._by_label()
+        if also.interval is not None:
+            columns |= dict(zip(ENDS, self._around(also.interval).T.tolist(), strict=True))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def _by_label(self) -> list[dict[str, float]]:
@@ -56,6 +63,17 @@ class Answers:
             )
         names = [str(label) for label in self.classes]
         return [dict(zip(names, row, strict=True)) for row in self.probabilities.round(PLACES).tolist()]
+
+    def _around(self, level: float) -> np.ndarray:
+        if self.intervals is None:
+            raise Refused(
+                400,
+                "interval: the model has no intervals; leave it out, or fit it with `--task regress --interval 0.9`",
+            )
+        try:
+            return self.intervals.around(self.decisions, level)
+        except ModelError as error:
+            raise Refused(400, str(error)) from None
 
 
 def events_in(body: bytes, most: int) -> list[dict[str, Any]]:
@@ -79,7 +97,7 @@ def events_in(body: bytes, most: int) -> list[dict[str, Any]]:
 
 def wanted(query: dict[str, str]) -> Wanted:
     """What a query asks for in addition to labels. Raises Refused."""
-    return Wanted(_is_set(query, "decision"), _is_set(query, "proba"))
+    return Wanted(_is_set(query, "decision"), _is_set(query, "proba"), _level(query))
 
 
 def first_event(query: dict[str, str]) -> int | None:
@@ -104,6 +122,14 @@ def _is_set(query: dict[str, str], name: str) -> bool:
     if text not in TRUE + FALSE:
         raise Refused(400, f"{name}: found {text[:40]!r}, expected 1 or 0")
     return text in TRUE
+
+
+def _level(query: dict[str, str]) -> float | None:
+    text = query.get("interval")
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise Refused(400, f"interval: found {text!s:.40}, expected a level such as 0.9") from None
 
 
 def as_json(value: Any) -> bytes:

@@ -22,7 +22,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.verify import check
 from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
-from streamsvm.events import Events, Progress
+from streamsvm.events import Events, Progress, TasksRun
 from streamsvm.models.files import load_model
 from streamsvm.parallel import contact
 from streamsvm.parallel.arrivals import INLINE_BYTES, Remote
@@ -87,6 +87,20 @@ class TestEngine:
         squares = engine.map(_times, range(30), [2] * 30, shared=(engine.share(10),), events=events)
         assert list(squares) == [20 * x for x in range(30)]
         assert done[-1] == (30, 30)
+
+    def test_each_task_is_recorded_with_its_worker_and_time(self, engine):
+        found, names = [], set(engine._client.run(_worker_name).values())
+        events = Events(lambda record: found.append(record.event))
+        for _ in zip(range(4), engine.map(time.sleep, [0.1] * 4, phase="sleep", events=events), strict=False):
+            pass  # zip takes the last one, and does not look for the end
+        engine.map_reduce(_slow_own, _add, range(2), phase="reduce", events=events)
+        for phase, count in (("sleep", 4), ("reduce", 2)):
+            [told] = [event for event in found if isinstance(event, TasksRun) and event.phase == phase]
+            took = [end - start for _, start, end in told.spans]
+            assert sum(seconds > 0.09 for seconds in took) == count
+            assert 0 <= min(start for _, start, _ in told.spans)
+            assert max(end for *_, end in told.spans) <= events.now + 0.5  # by the scheduler's clock
+            assert set(told.workers) <= names
 
     def test_a_reduction_is_that_of_threads(self, engine):
         values = np.random.default_rng(0).normal(size=37)
@@ -170,9 +184,9 @@ class TestEngine:
 
     def test_a_task_counts_when_it_ends_though_one_before_it_does_not(self, engine):
         done = []
-        events = Events(lambda record: done.append((time.monotonic(), record.event.done)))
+        events = Events(lambda record: done.append((time.monotonic(), getattr(record.event, "done", 0))))
         list(engine.map(time.sleep, [0.7] + [0.0] * 6, events=events))
-        last = done[-1][0]
+        last = max(when for when, number in done if number == 7)
         assert max(number for when, number in done if when < last - 0.1) > 2
 
     def test_workers_keep_nothing_of_a_reduction(self, engine):
@@ -438,6 +452,15 @@ def _times(a, x, y):
 
 def _own(x):
     return None, x
+
+
+def _slow_own(x):
+    time.sleep(0.1)
+    return None, x
+
+
+def _worker_name(dask_worker):
+    return str(dask_worker.name)
 
 
 def _add(a, b):

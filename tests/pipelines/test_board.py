@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 sys.path.insert(0, str(PIPELINES))
 try:
     import river_board
+    from areas import roc_area
     from board_models import LEFT_OUT, MODELS, OURS, Model, rivers
     from board_ranks import Board, critical_difference, whole
-    from prequential import prequential
+    from prequential import Told, prequential
     from river import dummy
+    from tables import read
 finally:
     sys.path.remove(str(PIPELINES))
 
@@ -76,6 +79,20 @@ def test_what_is_there_is_not_run_again(out, monkeypatch):
     assert sorted(named[0]) == sorted(named[1])
 
 
+def test_figures_are_written_by_the_command_that_they_name(out, monkeypatch):
+    figures, before = out / "figures.json", results(out)
+    words = ["--data", out, "--out", figures, "--work", out / "board", "--events", 200, "--limit-s", 60]
+    words += ["--seeds", 2, "--only", ",".join(STREAMS), "--models", ",".join(CHOSEN)]
+    argv = ["river_board.py", *map(str, words)]
+    monkeypatch.setattr(sys, "argv", argv)
+    river_board.main(argv[1:])
+    [run] = read(figures)
+    assert [table.title for table in run.tables] == ["Models", "Streams"]
+    assert [row["stream"] for row in run.tables[1].rows] == list(STREAMS)
+    assert run.command.endswith(f"--only Phishing,SEA --models {','.join(CHOSEN)}")
+    assert results(out) == before
+
+
 def test_results_of_other_settings_are_not_gone_on_from(out, capsys):
     with pytest.raises(SystemExit):
         board(out, "--events", 100)
@@ -121,6 +138,20 @@ def test_events_are_predicted_before_they_are_learnt():
     assert told.scores([False, True])["accuracy"] == pytest.approx(2 / 5)
     same = prequential(dummy.NoChangeClassifier(), events[:2])
     assert same.scores([True]) == {"accuracy": 0.5, "kappa": 0.0, "roc_auc": None}
+
+
+@pytest.mark.parametrize("lacking", [(), (1,)])
+def test_the_area_is_the_mean_over_the_classes_that_occur(lacking):
+    rng = np.random.default_rng(0)
+    codes, answers = rng.choice(np.setdiff1d(range(4), lacking), 200), rng.integers(0, 9, (200, 4)) / 9
+    by_hand = [roc_auc_score(codes == code, answers[:, code]) for code in np.unique(codes)]
+    assert roc_area(codes, answers) == pytest.approx(np.mean(by_hand))
+    two = codes > 1
+    expected = pytest.approx(roc_auc_score(two, answers[:, 0]))
+    assert roc_area(two, answers[:, 0]) == roc_area(two, answers[:, [1, 0]]) == expected
+    assert roc_area(np.zeros(5, int), np.ones((5, 3))) is None
+    told = Told(list("abca"), list("abca"), [{"a": 1.0}, {"b": 1.0}, {"c": 0.5, "a": 0.5}, {"a": 0.9}])
+    assert told.scores(list("abcd"))["roc_auc"] == 1.0
 
 
 def test_every_classifier_of_rivers_is_on_the_board_or_left_out_for_a_reason():

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
 
+from streamsvm import BudgetedSVC, BudgetedSVR
 from streamsvm.serving import app as app_module
 from streamsvm.serving.app import App, Limits
+from streamsvm.serving.fixed import Fixed
 
 
 class Slow:
@@ -30,7 +34,7 @@ class Slow:
         return {}
 
 
-async def ask(app, *parts, path="/predict", method="POST", ends=True):
+async def ask(app, *parts, path="/predict", method="POST", query=b"", ends=True):
     """(status, headers, answer) to a body in parts."""
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
     if ends:
@@ -43,7 +47,7 @@ async def ask(app, *parts, path="/predict", method="POST", ends=True):
     async def send(message):
         sent.append(message)
 
-    scope = {"type": "http", "path": path, "method": method, "query_string": b"", "headers": []}
+    scope = {"type": "http", "path": path, "method": method, "query_string": query, "headers": []}
     await app(scope, receive, send)
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], headers, sent[1]["body"].decode()
@@ -98,3 +102,39 @@ def test_a_body_that_never_ends_is_given_up(parts, monkeypatch):
     status, _, said = asyncio.run(ask(App(Slow(), Limits()), *parts, ends=False))
     assert status == 408
     assert "found no end of the body" in said
+
+
+def served(model, X, query):
+    """(status, answer) to rows X with this query."""
+    events = [{str(i): value for i, value in enumerate(row)} for row in X.tolist()]
+    app = App(Fixed(model, "", 10), Limits())
+    status, _, said = asyncio.run(ask(app, json.dumps(events).encode(), query=query))
+    return status, json.loads(said)
+
+
+def test_intervals_of_any_level_are_those_of_the_model():
+    X, y = load_diabetes(return_X_y=True)
+    model = BudgetedSVR(interval=0.9, random_state=0).fit(X, y).model_
+    for level in (0.9, 0.5):
+        status, found = served(model, X[:3], f"interval={level}".encode())
+        assert status == 200
+        ends = [[row["lower"], row["upper"]] for row in found]
+        np.testing.assert_allclose(ends, model.predict_interval(X[:3], level), rtol=1e-6)
+        assert [row["prediction"] for row in found] == pytest.approx(model.predict(X[:3]))
+    assert isinstance(served(model, X[:1], b"")[1][0], float)
+    for query, message in (
+        (b"interval=wide", "interval: found wide, expected a level such as 0.9"),
+        (b"interval=", "interval: found , expected a level such as 0.9"),
+        (b"interval=90", "interval is 90, expected a level above 0 and below 1"),
+        (b"interval=0.9999", "held-out rows"),
+    ):
+        status, found = served(model, X[:1], query)
+        assert status == 400
+        assert message in found["error"]
+
+
+def test_a_model_without_intervals_says_how_to_get_them():
+    X, y = load_diabetes(return_X_y=True)
+    status, found = served(BudgetedSVC().fit(X, y > 100).model_, X[:1], b"interval=0.9")
+    assert status == 400
+    assert "the model has no intervals" in found["error"]

@@ -1,0 +1,124 @@
+"""Events from a stream of NATS JetStream, at least once: a snapshot holds the sequence of the next message."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from streamsvm.errors import ConfigError, NotFoundError, StorageError
+from streamsvm.online.lines import Interruptible
+
+BATCH = 500  # messages that are taken at once
+FIRST_S, WAIT_S = 10.0, 0.2  # for a server; for messages, before signals are looked at
+KEPT_S = 60.0  # by the server, of a consumer that nobody asks; a slow learner makes another one
+NEXT = "sequence"
+
+
+@dataclass
+class JetStream(Interruptible):
+    """Messages of `nats://HOST[:PORT][,HOST[:PORT]]/STREAM[?subject=SUBJECT]`, of one subject or of all.
+
+    next: has the sequence of the message from which it begins, if not the oldest, and which it moves past each message
+    that it yields. Its consumer ends with it, and nothing is acknowledged.
+    """
+
+    url: str
+    next: dict[str, int]
+    before_waiting: Callable[[], None]
+    share: None = field(default=None, init=False)  # the end is not known
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError, NotFoundError if the server or the stream cannot be found, StorageError."""
+        try:
+            import nats
+        except ImportError:
+            raise ConfigError(f"{self.url}: needs nats-py; install streamsvm's extra `nats`") from None
+        parts = urlsplit(self.url)
+        query = dict(parse_qsl(parts.query))
+        self.name, self._subject = parts.path.strip("/"), query.get("subject", "")
+        if not parts.netloc or not self.name or "/" in self.name or query.keys() - {"subject"}:
+            raise ConfigError(f"{self.url}: expected nats://HOST[:PORT]/STREAM[?subject=SUBJECT]")
+        servers = [f"nats://{server}" for server in parts.netloc.split(",")]
+        self._client: Any = None
+        self._consumer: Any = None
+        self._runner = asyncio.Runner()
+        try:
+            opened = nats.connect(servers, error_cb=self._warn, max_reconnect_attempts=-1)
+            self._client = self._runner.run(asyncio.wait_for(opened, FIRST_S))
+            self._context = self._client.jetstream()
+            self._runner.run(self._subscribe())
+        except BaseException as error:
+            self.close()
+            if isinstance(error, TimeoutError):
+                raise NotFoundError(f"{self.url}: no server answers there") from None
+            raise
+
+    def __iter__(self) -> Iterator[str]:
+        """Texts of the messages, in their order. Raises StorageError."""
+        while True:
+            self.wait()
+            messages = self._runner.run(self._fetched())
+            self.waiting = False
+            for message in messages:
+                self.next[NEXT] = message.metadata.sequence.stream + 1
+                yield message.data.decode("utf-8", errors="replace")
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._runner.run(self._client.close())
+        self._runner.close()
+
+    async def _fetched(self) -> list[Any]:
+        """The next messages; none where none came in time, or where a server is gone."""
+        from nats.errors import Error
+
+        try:
+            if self._consumer is None:
+                await self._subscribe()
+            found = await self._consumer.fetch(BATCH, WAIT_S)
+        except TimeoutError:
+            return []
+        except Error:  # the consumer is gone, with a server, or as it waited too long
+            self._consumer = None
+            await asyncio.sleep(WAIT_S)
+            return []
+        return self._in_order(found)
+
+    def _in_order(self, found: list[Any]) -> list[Any]:
+        """Those before one that was lost on the way: from there on, another consumer sends them again."""
+        for i, message in enumerate(found):
+            self._sent += 1
+            if message.metadata.sequence.consumer != self._sent:
+                self._consumer = None
+                return found[:i]
+        return found
+
+    async def _subscribe(self) -> None:
+        """A new consumer from the next message on. Raises NotFoundError, StorageError."""
+        from nats.js import api, errors
+
+        try:
+            state = (await self._context.stream_info(self.name)).state
+        except errors.NotFoundError:
+            raise NotFoundError(f"{self.url}: the server has no stream {self.name}") from None
+        start = self.next.get(NEXT, max(state.first_seq, 1))
+        if not state.first_seq <= start <= state.last_seq + 1:
+            raise StorageError(
+                f"{self.url}: expected message {start:,}, found {state.first_seq:,} to {state.last_seq:,}; if it is "
+                "gone, --force begins a new stream with the oldest that there is"
+            )
+        config = api.ConsumerConfig(
+            deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=start,
+            ack_policy=api.AckPolicy.NONE,
+            inactive_threshold=KEPT_S,
+        )
+        self._consumer = await self._context.pull_subscribe(self._subject, stream=self.name, config=config)
+        self._sent = 0
+
+    async def _warn(self, error: Exception) -> None:
+        warnings.warn(f"{self.url}: {error}", stacklevel=2)
