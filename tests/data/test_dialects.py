@@ -100,6 +100,18 @@ def test_one_line(tmp_path, name, capsys):
         load(tmp_path, path)
 
 
+def test_one_row_is_a_store_and_no_model(tmp_path, capsys):
+    store = load(tmp_path, "colour,size,y\nred,-0,no\n")
+    np.testing.assert_array_equal(whole(store), [[1, 0]])
+    command = ["fit", "--store", str(tmp_path / "s"), "--model", str(tmp_path / "m")]
+    assert exit_status(lambda: app(command, standalone_mode=False)) == 2
+    assert (
+        capsys.readouterr().err.strip()
+        == f"error: {tmp_path / 's'} has one class only (no); expected at least two"
+    )
+    assert not (tmp_path / "m").exists()
+
+
 def test_lines_inside_values(tmp_path):
     store = load(tmp_path, 'note,size,y\n"a\nb",1,0\n"c, d",2,1\n')
     assert store.feature_names == ("note=a\nb", "note=c, d", "size")
