@@ -15,7 +15,7 @@ from hypothesis import settings
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=100)
 
-MOST = 6  # cases of one test that are run by default
+MOST = 4  # cases of one test that are run by default
 
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 

@@ -74,7 +74,8 @@ def test_defaults_are_those_of_the_configuration():
     homes |= dict.fromkeys(("kernel_params", "metric_params", "search_params", "client"))
     homes |= {"cache_size": FitConfig().cache_size >> 20}
     expected = homes | {
-        name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight", "scale", "gaps")
+        name: getattr(FitConfig(), name)
+        for name in ("C", "tol", "class_weight", "scale", "gaps", "mark_gaps")
     }
     asked = FitConfig().probability
     expected |= {"probability": asked.method is not None, "threshold": asked.threshold, "costs": asked.costs}

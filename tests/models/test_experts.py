@@ -55,6 +55,7 @@ def test_the_experts_are_those_of_what_is_not_given():
     assert [e.factor for e in found] == [1, 1, 1]
 
 
+@pytest.mark.slow  # blocks compile, after events
 def test_a_change_is_answered_and_blocks_are_events():
     X, Y = changing(2400)
     events, blocks = learner(), learner()

@@ -599,6 +599,7 @@ def test_weights_of_labels_from_the_command_line(tmp_path):
     assert load_model(tmp_path / "other").header.config["class_weight"] == "balanced"
 
 
+@pytest.mark.slow  # a long stream, to a change and beyond
 def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path):
     """Without lambda and gamma; the labels are exchanged after 1,500 events."""
     events = [json.loads(line) for line in lines(2400)]
