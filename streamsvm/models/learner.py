@@ -46,7 +46,7 @@ THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 INSIDE = 32  # the same for rows of the block itself, with those after them
 WORTH_TAKING = (
-    0.9  # share of the columns up to which products of those not 0 in a block take less, with a copy
+    0.9  # share of the columns: if more are not 0 in a block, products of all take less than a copy
 )
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
