@@ -39,7 +39,9 @@ def borrowed(typing_context, found):
 
     Counting is an atomic operation each time that an array is taken out of a tuple, and so a quarter of an event.
     """
-    return found(found), lambda context, builder, signature, args: _uncounted(context, builder, found, args[0])
+    return found(found), lambda context, builder, signature, args: _uncounted(
+        context, builder, found, args[0]
+    )
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
