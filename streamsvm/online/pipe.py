@@ -18,6 +18,7 @@ import numpy as np
 from river.preprocessing import StandardScaler
 
 from streamsvm.data.scaling import Scaling
+from streamsvm.data.target import coded
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import StreamModel
@@ -83,6 +84,11 @@ class Stream:
             raise ConfigError(
                 f"{path}: was fitted with scaling, which a stream cannot continue with; fit with --scale none "
                 "--metric none"
+            )
+        if column := next(iter(coded(model.header.layout and model.header.layout.attrs).values()), None):
+            raise ConfigError(
+                f"{path}: was fitted with target-encoded column {column.name!r}, which a stream cannot continue with; "
+                "fit with --hash instead"
             )
         kept = model.stream or {}
         counts = {"events": 0, "learnt": 0, "bad": 0} | kept.get("counts", {})

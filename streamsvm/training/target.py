@@ -16,6 +16,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.expanded import column
 from streamsvm.data.labels import label_texts
 from streamsvm.data.schema import Feature
+from streamsvm.data.sketch import Sketch
 from streamsvm.data.store import Store
 from streamsvm.data.target import FOLDS, Dealt, Valued, uncoded, with_values
 from streamsvm.errors import ConfigError
@@ -75,7 +76,7 @@ def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events:
     classes = labels if len(labels) > 2 else ()
     _require_few(texts, len(classes))
     dealt = Dealt.of_store(store, config.seed, _held(store, config))
-    starts = range(0, store.n, BLOCK)
+    starts = range(0, BLOCK if isinstance(store, Sketch) else store.n, BLOCK)  # a plan reads some rows
     blocks = [(start, min(start + BLOCK, store.n)) for start in starts]
     sizes = {at: len(feature.categories) + 1 for at, feature in texts.items()}
     shared = engine.share(store), answers, dealt, sizes, max(1, len(classes))
@@ -86,7 +87,8 @@ def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events:
         for (at, feature), start, stop in zip(texts.items(), ends, ends[1:], strict=False)
     }
     attrs = with_values(store, {at: own[:, -1] for at, own in tables.items()}, classes)
-    return store.in_columns(Valued(store, tables, dealt), attrs)
+    found = store.in_columns(Valued(store, tables, dealt), attrs)
+    return store.of(found) if isinstance(store, Sketch) else found
 
 
 def _require_few(texts: dict[int, Feature], classes: int) -> None:
