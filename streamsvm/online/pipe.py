@@ -85,9 +85,11 @@ class Stream:
                 f"{path}: was fitted with scaling, which a stream cannot continue with; fit with --scale none "
                 "--metric none"
             )
-        if column := next(iter(coded(model.header.layout and model.header.layout.attrs).values()), None):
+        layout = model.header.layout
+        encoded = [] if layout is None else [*coded(layout.attrs).values()]
+        if encoded:
             raise ConfigError(
-                f"{path}: was fitted with target-encoded column {column.name!r}, which a stream cannot continue with; "
+                f"{path}: was fitted with target-encoded column {encoded[0].name!r}, which a stream cannot continue with; "
                 "fit with --hash instead"
             )
         kept = model.stream or {}
