@@ -89,8 +89,8 @@ class Stream:
         encoded = [] if layout is None else [*coded(layout.attrs).values()]
         if encoded:
             raise ConfigError(
-                f"{path}: was fitted with target-encoded column {encoded[0].name!r}, which a stream cannot continue with; "
-                "fit with --hash instead"
+                f"{path}: was fitted with target-encoded column {encoded[0].name!r}, which a stream cannot "
+                "continue with; fit with --hash instead"
             )
         kept = model.stream or {}
         counts = {"events": 0, "learnt": 0, "bad": 0} | kept.get("counts", {})

@@ -30,7 +30,7 @@ BLOCK, READ_BYTES = (
     1 << 16,
     16 << 20,
 )  # rows whose sums are made at once, however a store is chunked, and read at once
-MOST_VALUES = 1 << 21  # texts times classes: 84 MB a fold's statistic
+MOST_VALUES = 1 << 21  # texts times classes of a column: each statistic of their folds takes 84 MB
 TASKS = ("classify", "regress")
 
 
