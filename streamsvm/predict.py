@@ -17,9 +17,11 @@ import numpy as np
 from streamsvm.data.columns import Column
 from streamsvm.data.finite import first_nonfinite, require_finite
 from streamsvm.data.growing import GrowingArray
+from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.data.target import as_learned
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.intervals import Intervals
@@ -50,6 +52,9 @@ class Predictor(Judge, Protocol):
 
     @property
     def feature_names(self) -> Names | None: ...
+
+    @property
+    def layout(self) -> Layout | None: ...
 
     def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]: ...
 
@@ -88,6 +93,7 @@ def predict_blocks(
     events: Events = ignore,
 ) -> Iterator[tuple[int, int, Any]]:
     """(start, stop, ask(model, rows)) of each row block, in order. Raises ModelError, DataError."""
+    store = as_learned(store, model.layout)
     columns, unchecked = model.columns_in(store)
     if unchecked:
         events(Warned(unchecked))

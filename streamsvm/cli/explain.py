@@ -115,7 +115,9 @@ def _require(has_rows: bool, out: Path | None, of_rows: dict[str, Any]) -> None:
 
 
 def _warn(model: Model, store: Store, events: Events) -> None:
-    _, unchecked = model.columns_in(store)
+    from streamsvm.data.target import as_learned
+
+    _, unchecked = model.columns_in(as_learned(store, model.layout))
     if unchecked:
         events(Warned(unchecked))
 

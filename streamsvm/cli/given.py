@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 SAME = ("header", "delimiter")  # shared by the files that a model was trained on and those that it predicts
 ROWS = ("format", "query", "delimiter", "header")  # options of a file with rows like a model's
 LABELLED = ("label", *ROWS)  # with labels
-LEARNT = ("label", "ignore", "hash", "min_frequency", "dtype", *ROWS, "qid", "group")  # of a file to train on
+ENCODED = ("hash", "target_encode", "min_frequency")
+LEARNT = ("label", "ignore", *ENCODED, "dtype", *ROWS, "qid", "group")  # of a file to train on
 TEXTS = {
     "query": "TABLE|SELECT",
     "delimiter": "CHARACTER",
@@ -39,6 +40,7 @@ TEXTS = {
     "group": "COL",
     "ignore": "COL[,COL...]",
     "hash": "COL=WIDTH[,COL=WIDTH...]",
+    "target_encode": "COL[=SMOOTH][,COL...]",
     "split_by": "COL",
     "test_store": "STORE",
     "like": "STORE",

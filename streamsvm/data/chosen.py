@@ -1,4 +1,4 @@
-"""Some rows of a store, as a source of rows."""
+"""Some rows of a store, or its rows in other columns, as sources of rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,39 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
 
-class Chosen(Weighed):
+class View(Weighed):
+    """A source that reads the rows of a store."""
+
+    n: int
+    d: int
+    dtype: np.dtype
+    is_sparse: bool
+    chunk_rows: int
+    nbytes: int
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def read(self, start: int, stop: int) -> Rows:
+        raise NotImplementedError
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.store.has_gaps
+
+    def origin(self, row: int) -> tuple[Store, int]:
+        return self.store.origin(row)
+
+    def original_ids(self, ids: np.ndarray) -> np.ndarray:
+        return self.store.original_ids(ids)
+
+
+class Chosen(View):
     """The source of a subset."""
 
     def __init__(self, store: Store, ids: np.ndarray) -> None:
-        self._store, self._ids, self.n = store, ids, len(ids)
+        super().__init__(store)
+        self._ids, self.n = ids, len(ids)
         self.d, self.dtype, self.is_sparse = store.d, store.dtype, store.is_sparse
         share = self.n / store.n
         self.chunk_rows = max(
@@ -25,18 +53,14 @@ class Chosen(Weighed):
         )  # about the number that one chunk of the store has
         self.nbytes = int(store.nbytes * share)
 
-    @property
-    def has_gaps(self) -> bool:
-        return self._store.has_gaps
-
     def read(self, start: int, stop: int) -> Rows:
-        return self._store.take(self._ids[start:stop])
+        return self.store.take(self._ids[start:stop])
 
     def take(self, ids: np.ndarray) -> Rows:
-        return self._store.take(self._ids[ids])
+        return self.store.take(self._ids[ids])
 
     def origin(self, row: int) -> tuple[Store, int]:
-        return self._store.origin(int(self._ids[row]))
+        return self.store.origin(int(self._ids[row]))
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
-        return self._store.original_ids(self._ids[ids])
+        return self.store.original_ids(self._ids[ids])

@@ -3,7 +3,7 @@ encoded when it is read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,14 +40,16 @@ class Held(NamedTuple):
     has_fractions: bool
 
 
-def partitions(frame: Any, like: Layout | None) -> tuple[PartitionSource, dict[str, Any]]:
+def partitions(
+    frame: Any, like: Layout | None, target: Mapping[str, float | str] | None = None
+) -> tuple[PartitionSource, dict[str, Any]]:
     """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
     frame = frame.optimize()  # which may join partitions
     schema, has_gaps = known_schema(like), False
     if schema is None:
         found = computed(frame.map_partitions(_held, meta=(None, object)))
         lengths, columns = [n for n, _ in found], [held for _, held in found]
-        schema = schema_of(_kinds(columns))
+        schema = schema_of(_kinds(columns), target)
         entries, has_gaps = _learned(schema, columns)
         schema.settle("X")
         tell_lost(schema)

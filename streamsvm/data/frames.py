@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema
+from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema, require_texts
 from streamsvm.data.sources import ArraySource, Source, is_dask_frame
 from streamsvm.errors import DataError
 from streamsvm.events import Warned, heard
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
 FLOAT32 = np.dtype(np.float32)
 
 
-def encoded(frame: Any, like: Layout | None) -> tuple[Source, dict[str, Any]]:
+def encoded(
+    frame: Any, like: Layout | None, target: Mapping[str, float | str] | None = None
+) -> tuple[Source, dict[str, Any]]:
     """The rows (n, d) float32 of a frame, with its own columns and categories or those of other rows, and the
-    attributes of a store of these rows. Raises DataError."""
+    attributes of a store of these rows. target: the columns to target-encode. Raises DataError."""
     if is_dask_frame(frame):
         from streamsvm.data.dask_frames import partitions  # dask
 
-        return partitions(frame, like)
+        return partitions(frame, like, target)
     table = table_of(frame)
-    schema = known_schema(like) or schema_of(kinds_of(table))
+    schema = known_schema(like) or schema_of(kinds_of(table), target)
     raw = raw_of(table, schema)
     schema.settle("X")
     rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
@@ -63,14 +66,15 @@ def known_schema(like: Layout | None) -> Schema | None:
     return Schema.from_attrs(like.attrs) if like is not None and "columns" in like.attrs else None
 
 
-def schema_of(kinds: dict[str, str]) -> Schema:
+def schema_of(kinds: dict[str, str], target: Mapping[str, float | str] | None = None) -> Schema:
     """The columns of a frame, all as features. Raises DataError for an unsupported kind."""
     for name, kind in kinds.items():
         if kind not in KINDS:
             raise DataError(
                 f"column {name!r} holds {kind}; expected numbers, times or text: convert it, or leave it out"
             )
-    return Schema([Feature(name, kind) for name, kind in kinds.items()])
+    require_texts("X", kinds, dict.fromkeys(target or {}, "target-encode"))
+    return Schema([Feature(name, kind, smooth=(target or {}).get(name)) for name, kind in kinds.items()])
 
 
 def kinds_of(table: pa.Table) -> dict[str, str]:

@@ -44,6 +44,8 @@ def _expanded(column: Mapping[str, Any]) -> Iterable[str]:
     name = str(column["name"])
     if "hash" in column:
         return (f"{name}#{slot}" for slot in range(column["hash"]))
+    if "target" in column:  # as scikit-learn's TargetEncoder names them
+        return [f"{name}_{label}" for label in column.get("classes", ())] or [name]
     return [f"{name}={text}" for text in column["categories"]] if "categories" in column else [name]
 
 

@@ -1,4 +1,4 @@
-"""The columns of a table: numbers, times and text, which is one-hot encoded or hashed."""
+"""The columns of a table: numbers, times and text, which is one-hot encoded, hashed or target-encoded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.expanded import expanded
+from streamsvm.data.names import listed
 from streamsvm.errors import DataError
 
 MAX_CATEGORIES, MAX_COLUMNS = 10_000, 100_000  # of a text column, and of all columns
 MAX_TEXTS = 1_000_000  # to count, in about 200 MiB
+MAX_TARGET = 100_000  # of a target-encoded column
 HASH = 1024  # columns to suggest for more texts
 RARE = "(rare)"
 FEW, MANY, WIDE = (
@@ -31,6 +34,7 @@ _NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE]
 
 
 KINDS = ("number", "bool", "time", "text")
+HOLDS = {"number": "numbers", "bool": "true and false", "time": "times"}
 
 
 class Unsettled(Exception):
@@ -44,6 +48,8 @@ class Feature:
     hash: the number of store columns that texts are hashed into. 0: each text is a category with its own column,
     numbered from 1 in order of appearance. least: minimum rows of a category. Once all rows are known, rarer texts
     share the last one, `(rare)`. rare: whether there is this category, which also holds texts never seen before.
+    smooth: "auto" or a number of rows if texts are target-encoded: a store has one column of codes, of empty text, too,
+    and a model `values`, (categories + 1, outputs), the last for new texts. classes: of the outputs, if several.
     """
 
     name: str
@@ -52,6 +58,9 @@ class Feature:
     hash: int = 0
     least: int = 1
     rare: bool = False
+    smooth: float | str | None = None
+    values: np.ndarray | None = None
+    classes: tuple[str, ...] = ()
     counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
     settled: np.ndarray | None = field(init=False, default=None)  # final codes, once all rows are known
     lost: tuple[float, float] | None = field(
@@ -59,10 +68,26 @@ class Feature:
     )  # a whole number, and its value as float32
     has_fractions: bool = field(init=False, default=False)  # among numbers of this size
 
+    def __post_init__(self) -> None:
+        if self.smooth is not None and not self.categories:
+            self.categories = {
+                "": 1
+            }  # so that the number of missing text does not depend on the order of rows
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether it is text with several columns of 0 and 1, or -1."""
+        return self.kind == "text" and self.smooth is None
+
+    @property
+    def own_width(self) -> int:
+        """The number of its columns in a store, where target-encoded texts are codes."""
+        return (self.hash or len(self.categories)) if self.is_spread else 1
+
     @property
     def width(self) -> int:
-        """The number of its columns in the store."""
-        return (self.hash or len(self.categories)) if self.kind == "text" else 1
+        """The number of its columns in rows of a model."""
+        return self.own_width if self.values is None else self.values.shape[1]
 
     def learn(self, texts: list[str], where: str) -> None:
         """Makes categories for new texts. Raises DataError if there are too many."""
@@ -73,6 +98,8 @@ class Feature:
 
     def require_few(self, where: str) -> None:
         """Raises DataError if there are too many categories for columns."""
+        if self.smooth is not None:
+            return self._require_codes(where)
         is_final = self.least == 1 or self.settled is not None
         most = MAX_CATEGORIES if is_final else MAX_TEXTS
         if len(self.categories) <= most:
@@ -80,6 +107,13 @@ class Feature:
         often = f" in {self.least} rows or more" if is_final and self.least > 1 else ""
         told = f"{where}: column {self.name!r} has more than {most:,} different texts{often}"
         raise DataError(f"{told}, a column of 0 and 1 for each; {self.fewer(rare=is_final)}")
+
+    def _require_codes(self, where: str) -> None:
+        if len(self.categories) > MAX_TARGET + 1:
+            told = (
+                f"{where}: column {self.name!r} has more than {MAX_TARGET:,} different texts to target-encode"
+            )
+            raise DataError(f"{told}; {self.fewer(rare=False)}")
 
     def fewer(self, *, rare: bool = True) -> str:
         """The options that give fewer columns."""
@@ -92,6 +126,9 @@ class Feature:
         """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
         if self.hash:
             return hashed(texts, self.hash)
+        if self.smooth is not None:
+            new = len(self.categories) + 1
+            return np.array([self.categories.get(text, new) for text in texts], np.float64)
         other = len(self.categories) if self.rare else 0
         return np.array([self.categories.get(text, other) if text else 0 for text in texts], np.float64)
 
@@ -137,6 +174,8 @@ class Feature:
 
     def remark(self, n: int) -> str | None:
         """A warning if its texts, in n rows, hardly look like categories."""
+        if self.smooth is not None:
+            return None
         texts = [*self.categories][: -1 if self.rare else None]
         count, numbers = len(texts), [text for text in texts if _NUMBER.fullmatch(text)]
         if count >= FEW and len(numbers) >= MOSTLY * count:
@@ -160,6 +199,10 @@ class Feature:
             own = {"hash": self.hash} if self.hash else {"categories": [*self.categories]}
         if self.rare:
             own["rare"] = True
+        if self.smooth is not None:
+            own["target"] = self.smooth
+        if self.values is not None:
+            own |= {"values": self.values.tolist(), "classes": [*self.classes]}
         return {"name": self.name} | own
 
     @classmethod
@@ -168,7 +211,9 @@ class Feature:
             return cls(attrs["name"], "text", hash=attrs["hash"])
         if "categories" in attrs:
             known = {text: code for code, text in enumerate(attrs["categories"], 1)}
-            return cls(attrs["name"], "text", known, rare=attrs.get("rare", False))
+            values = np.array(attrs["values"], np.float64) if "values" in attrs else None
+            encoded = attrs.get("target"), values, tuple(attrs.get("classes", ()))
+            return cls(attrs["name"], "text", known, 0, 1, attrs.get("rare", False), *encoded)
         return cls(attrs["name"], attrs.get("kind", "number"))
 
 
@@ -195,6 +240,18 @@ class Schema:
         """(features + 1,) int, the first store column of each feature."""
         return np.concatenate([[0], np.cumsum([f.width for f in self.features])]).astype(np.int64)
 
+    @property
+    def own_offsets(self) -> np.ndarray:
+        """`offsets` in rows where target-encoded texts are codes."""
+        return np.concatenate([[0], np.cumsum([f.own_width for f in self.features])]).astype(np.int64)
+
+    @property
+    def coded(self) -> dict[int, Feature]:
+        """The target-encoded features, by their column in a store."""
+        return {
+            int(at): f for at, f in zip(self.own_offsets, self.features, strict=False) if f.smooth is not None
+        }
+
     def settle(self, where: str) -> None:
         """Called once all rows are known. Raises DataError if too many categories remain."""
         if self.frozen:
@@ -202,16 +259,17 @@ class Schema:
         for feature in self.features:
             feature.settle()
             feature.require_few(where)
-        total = sum(len(f.categories) for f in self.features)
+        spread = [f for f in self.features if f.smooth is None]
+        total = sum(len(f.categories) for f in spread)
         if total > MAX_COLUMNS:
-            widest = max(self.features, key=lambda f: len(f.categories))
+            widest = max(spread, key=lambda f: len(f.categories))
             found = f"texts would make {total:,} columns of 0 and 1, column {widest.name!r} most of them"
             raise DataError(f"{where}: {found}; {widest.fewer()}")
 
     @property
     def is_text(self) -> np.ndarray:
-        """(features,) bool."""
-        return np.array([f.kind == "text" for f in self.features])
+        """(features,) bool: whether it is text with a column of 0 and 1 for each."""
+        return np.array([f.is_spread for f in self.features])
 
     @property
     def has_text(self) -> bool:
@@ -221,7 +279,11 @@ class Schema:
         """(m,) `Feature.codes` of rows with these indices of the texts. A schema that is not frozen adds new texts.
         Raises DataError."""
         if not (self.frozen or feature.hash):
-            if self.closed and not feature.categories.keys() >= {*filter(None, texts)}:
+            if (
+                self.closed
+                and feature.smooth is None
+                and not feature.categories.keys() >= {*filter(None, texts)}
+            ):
                 raise Unsettled(
                     f"{where}: column {feature.name!r} has a text that the first rows did not have"
                 )
@@ -236,13 +298,17 @@ class Schema:
         return np.where(self.is_text, np.sign(raw), raw) if self.has_text else raw
 
     def encode(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
-        """(m, d) store rows for raw (m, features): CSR if there is text."""
+        """(m, d) store rows for raw (m, features): CSR if there is text that is not target-encoded."""
+        known = {at: feature.values for at, feature in self.coded.items() if feature.values is not None}
+        return expanded(self._spread(raw), known)
+
+    def _spread(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
         if not self.has_text:
             return raw
         raw = self._final(raw)
         within = np.where(self.is_text & (raw != 0), np.abs(raw) - 1, 0).astype(np.int64)
-        columns, ends = self.offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
-        shape = len(raw), int(self.offsets[-1])
+        columns, ends = self.own_offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
+        shape = len(raw), int(self.own_offsets[-1])
         rows = sparse.csr_array((self.values(raw).ravel(), columns.ravel(), ends), shape=shape)
         rows.eliminate_zeros()
         return rows
@@ -273,6 +339,16 @@ class Schema:
         label = attrs.get("label") or ()
         features = [Feature.from_attrs(c) for c in attrs["columns"]]
         return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
+
+
+def require_texts(path: str, kinds: Mapping[str, str], named: Mapping[str, str]) -> None:
+    """Raises DataError if a named column is not a feature or not text. named: with what is done to it."""
+    for name, what in named.items():
+        if name not in kinds:
+            raise DataError(f"{path} has no feature column {name!r} to {what}; it has {listed([*kinds])}")
+        if kinds[name] != "text":
+            holds = HOLDS.get(kinds[name], kinds[name])
+            raise DataError(f"{path}: column {name!r} to {what} holds {holds}; expected text")
 
 
 def _looks_like(number: float) -> str:

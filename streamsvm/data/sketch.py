@@ -34,6 +34,12 @@ class Sketch(Store):
         vars(self).update(vars(store))
         self.guessed: list[str] = []
 
+    def of(self, store: Store) -> Sketch:
+        """A store of its rows in other columns, sketched, too, with what has been guessed."""
+        found = Sketch(store)
+        found.guessed = self.guessed
+        return found
+
     @cached_property
     def classes(self) -> Classes:
         """The kept classes, else those of evenly spread blocks of labels, with counts extrapolated to all rows."""

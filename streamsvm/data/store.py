@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from streamsvm.data.beside import (
     values_of,
     weights_of,
 )
-from streamsvm.data.chosen import Chosen
+from streamsvm.data.chosen import Chosen, View
 from streamsvm.data.kept import MISSING, Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.layout import GAPS, Layout
@@ -29,13 +29,7 @@ from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of_other
 from streamsvm.data.opening import open_group, open_source
 from streamsvm.data.ranges import row_ranges, usual_rows
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.sources import (
-    CSRSource,
-    Source,
-    computed,
-    is_dask_frame,
-    source_of,
-)
+from streamsvm.data.sources import CSRSource, Source, computed, is_dask_frame, source_of
 from streamsvm.data.streams import read_once
 from streamsvm.data.taking import taken
 from streamsvm.errors import DataError
@@ -75,11 +69,8 @@ class Store(Shown, Weighed):
         attrs: dict[str, Any] | None = None,
         feature_names: Names | None = None,
     ) -> None:
-        self._source = source
-        self._columns = columns
-        self._names = names or {}
-        self.url = url
-        self.attrs = attrs or {}
+        self._source, self._columns = source, columns
+        self.url, self.attrs, self._names = url, attrs or {}, names or {}
         self._feature_names = feature_names
         self._kept: Kept | None = None
         self.n, self.d, self.dtype = source.n, source.d, source.dtype
@@ -135,6 +126,7 @@ class Store(Shown, Weighed):
         group: Any = None,
         feature_names: Names | None = None,
         like: Layout | None = None,
+        target_encode: Mapping[str, float | str] | None = None,
     ) -> Store:
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, polars, dask and Arrow.
 
@@ -146,15 +138,18 @@ class Store(Shown, Weighed):
         if is_frame(X := read_once(X)) or is_dask_frame(X):
             from streamsvm.data.frames import encoded  # Arrow
 
-            source, attrs = encoded(X, like)
+            source, attrs = encoded(X, like, target_encode)
             return cls(source, columns, attrs=attrs, feature_names=names_in_attrs(attrs, source.d))
+        if target_encode:
+            raise DataError("target_encode names text columns of a data frame, found an array; leave it out")
         return cls(source_of(X), columns, feature_names=feature_names)
 
     def __reduce__(self) -> Any:
-        if self.url is not None:
+        if self.url is not None and not isinstance(self._source, View):
             path = local_path(self.url)  # absolute, because another process may run in another folder
-            return _reopen, (self.url if path is None else str(path.absolute()), self._names)
-        return _rebuild, (self._source, self._columns, self.attrs, self._feature_names)
+            return partial(Store.open, self.url if path is None else str(path.absolute()), **self._names), ()
+        facts: dict[str, Any] = {"attrs": self.attrs, "feature_names": self._feature_names}
+        return partial(Store, url=self.url, names=self._names, **facts), (self._source, self._columns)
 
     def facts(self) -> dict[str, str]:
         """What matters, by name, in words: what a notebook shows."""
@@ -220,11 +215,11 @@ class Store(Shown, Weighed):
 
     def origin(self, row: int) -> tuple[Store, int]:
         """The store that a row is read from, and its id there."""
-        return self._source.origin(row) if isinstance(self._source, Chosen) else (self, row)
+        return self._source.origin(row) if isinstance(self._source, View) else (self, row)
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
         """The ids of rows (m,) in the store that they are read from."""
-        return self._source.original_ids(ids) if isinstance(self._source, Chosen) else ids
+        return self._source.original_ids(ids) if isinstance(self._source, View) else ids
 
     def to_dask(self) -> tuple[Any, Any]:
         """(X, y) as lazy Dask arrays, chunk for chunk. Only labels are read at once. Without labels, y is None.
@@ -349,7 +344,7 @@ class Store(Shown, Weighed):
     @property
     def has_gaps(self) -> bool:
         """Whether ingest found missing values, in these rows or in the rows that they were selected from."""
-        if isinstance(self._source, Chosen):
+        if isinstance(self._source, View):
             return self._source.has_gaps
         return bool(self.attrs.get(GAPS)) or (self.statistics is not None and MISSING in self.statistics)
 
@@ -369,12 +364,25 @@ class Store(Shown, Weighed):
         """The layout of its rows, if `ingest` made it."""
         return Layout.of(self.d, self.dtype, self.is_sparse, self.attrs)
 
+    @property
+    def table(self) -> dict[str, Any]:
+        """The attributes of the store that its rows were chosen from, or its own, with the columns of its table."""
+        return self._source.store.table if isinstance(self._source, Chosen) else self.attrs
+
+    def in_columns(self, view: View, attrs: dict[str, Any]) -> Store:
+        """Its rows as a view of them has them, in the columns that these attributes describe."""
+        names = names_in_attrs(attrs, view.d)
+        kept: dict[str, Any] = {"url": self.url, "names": self._names, "attrs": attrs, "feature_names": names}
+        return Store(view, self._columns, **kept)
+
     def fingerprint(self) -> str:
         """32 hex digits from shape, dtype, columns, labels and the first rows, as a cheap identity of a data set."""
         return self._fingerprint
 
     @cached_property
     def _fingerprint(self) -> str:
+        if isinstance(self._source, View) and not isinstance(self._source, Chosen):
+            return self._source.store.fingerprint()
         state = hashlib.blake2b(digest_size=16)
         facts = [self.n, self.d, str(self.dtype), self.is_sparse]
         facts += map(self.attrs.get, ("content", "columns"))
@@ -390,11 +398,3 @@ class Store(Shown, Weighed):
 
 
 fill(Store, STORE_METHODS)
-
-
-def _reopen(url: str, names: dict[str, str]) -> Store:
-    return Store.open(url, **names)
-
-
-def _rebuild(source: Source, columns: dict[str, Any], attrs: dict[str, Any], names: Names | None) -> Store:
-    return Store(source, columns, attrs=attrs, feature_names=names)

@@ -77,6 +77,7 @@ class AutoSVC(StoreClassifier):
         search_params: dict[str, Any] | None = None,
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        target_encode: Any = None,
         random_state: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -91,6 +92,7 @@ class AutoSVC(StoreClassifier):
         self.search_params = search_params
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.target_encode = target_encode
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

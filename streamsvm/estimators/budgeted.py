@@ -139,6 +139,7 @@ class BudgetedSVC(SetClassifier):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        target_encode: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -169,6 +170,7 @@ class BudgetedSVC(SetClassifier):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.target_encode = target_encode
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
@@ -187,7 +189,7 @@ class BudgetedSVC(SetClassifier):
         """Learns the rows in their order, after those of earlier calls of `fit` and `partial_fit`.
 
         Raises ValueError for unknown labels, with `probability`, `threshold` or `costs`, and, in a first call, with
-        `scale`, `gaps`, `mark_gaps`, `metric` or values of "search".
+        `scale`, `gaps`, `mark_gaps`, `target_encode`, `metric` or values of "search".
         """
         first = not hasattr(self, "model_")
         self._require_batches(first)
@@ -229,6 +231,8 @@ class BudgetedSVC(SetClassifier):
         if first and self._fills:
             name = "mark_gaps" if self.mark_gaps else "gaps"
             raise ConfigError(f"{name} needs all rows: use fit first, and partial_fit from then on")
+        if first and self.target_encode:
+            raise ConfigError("target_encode needs all rows: use fit first, and partial_fit from then on")
         if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
             raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
         if self.probability:

@@ -94,6 +94,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        target_encode: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -121,6 +122,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.target_encode = target_encode
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

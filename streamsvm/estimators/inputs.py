@@ -8,11 +8,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_X_y, column_or_1d, validate_data
 
+from streamsvm.config import validated
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names, is_frame, names_of
 from streamsvm.data.sources import computed, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.data.streams import read_once
+from streamsvm.data.target import coded
 from streamsvm.errors import DataError
 from streamsvm.private.sklearn import check_sample_weight
 
@@ -22,6 +24,7 @@ class StoreInputs(BaseEstimator):
 
     gaps: str | None = None  # of estimators from outside, which need not know of it
     mark_gaps = False
+    target_encode: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -38,6 +41,8 @@ class StoreInputs(BaseEstimator):
                 raise ValueError(
                     "X is a Store, which brings its own y, sample_weight, qid and group; found them given as well"
                 )
+            if self.target_encode:
+                raise ValueError("X is a Store, which says what is encoded: give target_encode to ingest")
             return self._store(X, reset=True), X.y
         X, y = self._checked(X, y, reset=True)
         if sample_weight is not None:
@@ -45,7 +50,17 @@ class StoreInputs(BaseEstimator):
         if groups is not None:
             groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
         facts = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
-        return Store.from_arrays(X, y, **facts, feature_names=self._names()), y
+        own: dict[str, Any] = {"feature_names": self._names(), "target_encode": self._smooths()}
+        return Store.from_arrays(X, y, **facts, **own), y
+
+    def _smooths(self) -> dict[str, float | str]:
+        """The smoothing of each column to target-encode. Raises ConfigError."""
+        if not self.target_encode:
+            return {}
+        from streamsvm.data.ingest.options import IngestOptions
+
+        given = {"target_encode": self.target_encode}
+        return dict(validated(IngestOptions, (type(self).__name__, given)).target_encode)
 
     def _store(self, X: Any, *, reset: bool) -> Store:
         """X as a store, its columns checked."""
@@ -105,8 +120,9 @@ class StoreInputs(BaseEstimator):
 
     @property
     def _has_text(self) -> bool:
-        """Whether rows have more columns than the data frame that it was fitted on."""
-        return self._layout is not None and self.model_.d != self.n_features_in_
+        """Whether rows have other columns than the data frame that it was fitted on."""
+        layout = self._layout
+        return layout is not None and (self.model_.d != self.n_features_in_ or bool(coded(layout.attrs)))
 
     def _is_table(self, X: Any, layout: Layout) -> bool:
         """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""

@@ -8,6 +8,7 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
+from streamsvm.data.target import as_learned
 from streamsvm.errors import ModelError
 from streamsvm.models.base import Model
 from streamsvm.models.shapes import Routes
@@ -24,6 +25,7 @@ def sampled(model: Model, store: Store, most: int = MOST_ROWS) -> Rows:
 
 def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
     """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
+    store = as_learned(store, model.layout)
     columns, _ = model.columns_in(store)
     rows = store.take(ids)
     require_finite(store, rows, ids, gaps=model.takes_gaps)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsvm.data.names import listed
-from streamsvm.data.schema import Schema
+from streamsvm.data.schema import Feature, Schema
 from streamsvm.data.store import Store
+from streamsvm.data.target import coded
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, heard
 from streamsvm.parallel.engine import Engine
@@ -134,6 +135,9 @@ def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Valu
     """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
     from streamsvm.data.ingest.columns import Values
 
+    encoded = next((own for own in coded(store.table).items() if own[1].name == column), None)
+    if encoded is not None:
+        return None if encoded[1].values is not None else _of_codes(store, *encoded, engine, events)
     names = store.feature_names
     if names is None:
         at = [int(column)] if column.isdecimal() and int(column) < store.d else []
@@ -148,6 +152,16 @@ def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Valu
         return Values("text", found, tuple(names[i].partition("=")[2] for i in texts))
     schema = Schema.from_attrs(store.attrs) if "columns" in store.attrs else Schema([])
     return Values(next((f.kind for f in schema.features if f.name == column), "number"), found)
+
+
+def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: Events) -> Values:
+    """A target-encoded feature of a store, whose first code is of missing text."""
+    from streamsvm.data.ingest.columns import Values
+
+    shared = engine.share(store), np.array([at]), False
+    found = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
+    places, texts = found.astype(np.int64) - 2, tuple(feature.categories)[1:]
+    return Values("text", np.where(places < len(texts), places, -1), texts)
 
 
 def _read(store: Store, columns: np.ndarray, is_text: bool, block: tuple[int, int]) -> np.ndarray:

@@ -15,6 +15,7 @@ from streamsvm.data.names import Named, Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
+from streamsvm.data.target import as_learned
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.calibration import Calibration
@@ -261,6 +262,7 @@ class Model(Shown, Named, Weighed, ABC):
         if isinstance(X, Rows):
             return X
         store = X if isinstance(X, Store) else Store.from_arrays(X, like=self.layout)
+        store = as_learned(store, self.layout)
         columns, _ = self.columns_in(store)
         rows = store.read(0, store.n)
         require_finite(store, rows, 0, gaps=self.takes_gaps)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 KEEP_BYTES = 64 << 20
 KEEP_CHUNKS = 4  # of an array that is larger: threads read different chunks
-VERSION = 1
+VERSION, OF_TARGETS = 1, 2  # of models with values of target-encoded columns, which version 1 has not
 HOMES = {
     "kernel": "streamsvm.models:KernelModel",
     "local": "streamsvm.models:LocalModel",
@@ -135,9 +135,10 @@ def read_attrs(path: Place) -> dict[str, Any]:
         raise ModelError(
             f"{path}: found a zarr group that is not a model, expected one written by streamsvm fit"
         )
-    if attrs.get("version") != VERSION:
+    if attrs.get("version") not in (VERSION, OF_TARGETS):
+        found, known = attrs.get("version"), f"versions {VERSION} and {OF_TARGETS}"
         raise ModelError(
-            f"{path}: found model version {attrs.get('version')!r}, this streamsvm reads version {VERSION}; "
+            f"{path}: found model version {found!r}, this streamsvm reads {known}; "
             "use the streamsvm that wrote it, or a newer one"
         )
     if not isinstance(attrs.setdefault("strings", {}), dict):
@@ -320,6 +321,8 @@ class ModelWriter:
         clash = set(self.attrs) & set(_RESERVED)
         if clash:
             raise ValueError(f"model attributes may not be named {', '.join(sorted(clash))}")
-        head = {"format": MODEL_FORMAT, "version": VERSION, "kind": self._kind, "strings": self._strings}
+        has_values = any("values" in column for column in self.attrs.get("layout", {}).get("columns", ()))
+        version = OF_TARGETS if has_values else VERSION
+        head = {"format": MODEL_FORMAT, "version": version, "kind": self._kind, "strings": self._strings}
         self._group.attrs.put(jsonable({**head, **self.attrs}))
         self._target.commit()

@@ -18,6 +18,7 @@ import numpy as np
 from river.preprocessing import StandardScaler
 
 from streamsvm.data.scaling import Scaling
+from streamsvm.data.target import coded
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import StreamModel
@@ -83,6 +84,13 @@ class Stream:
             raise ConfigError(
                 f"{path}: was fitted with scaling, which a stream cannot continue with; fit with --scale none "
                 "--metric none"
+            )
+        layout = model.header.layout
+        encoded = [] if layout is None else [*coded(layout.attrs).values()]
+        if encoded:
+            raise ConfigError(
+                f"{path}: was fitted with target-encoded column {encoded[0].name!r}, which a stream cannot "
+                "continue with; fit with --hash instead"
             )
         kept = model.stream or {}
         counts = {"events": 0, "learnt": 0, "bad": 0} | kept.get("counts", {})

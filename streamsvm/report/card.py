@@ -89,7 +89,8 @@ def _of_table(model: Model) -> Iterator[Row]:
         return
     schema = Schema.from_attrs(layout.attrs)
     for feature, start in zip(schema.features, schema.offsets.tolist(), strict=False):
-        gap = "0 for each" if feature.kind == "text" else _fill(model, start)
+        gap = _fill(model, start) if feature.kind != "text" else "0 for each"
+        gap = gap if feature.smooth is None else "the value of missing text"
         yield {"column": feature.name, "kind": feature.kind, "values": _texts(feature), "if missing": gap}
 
 

@@ -91,7 +91,9 @@ class Columns:
     def __init__(self, model: Model) -> None:
         self._model, layout = model, model.layout
         table = [] if layout is None else layout.attrs.get("columns", [])
-        self._is_table = any(column.get("kind", "number") != "number" for column in table)
+        self._is_table = any(
+            column.get("kind", "number") != "number" or "target" in column for column in table
+        )
         named = [str(c["name"]) for c in table] if self._is_table else model.feature_names
         self.names = list(named or map(str, range(model.d)))
         self._places = {name: i for i, name in enumerate(self.names)}

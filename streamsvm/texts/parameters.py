@@ -132,6 +132,9 @@ gaps : {"mean", "median", "most_frequent", "refuse"} or None
 mark_gaps : bool
     Add an indicator for each column with missing values in the training rows, as scikit-learn's `SimpleImputer` with
     add_indicator: 1 if the value was missing, else 0. The model adds them itself.
+target_encode : str, list of str, dict or None
+    Text columns of a data frame to replace by the mean target of each text, as scikit-learn's `TargetEncoder` does.
+    {"town": 20}: with a smoothing, "auto" or a number of rows. The model encodes new rows itself.
 memory_limit : int, str or None
     Limit of the memory of the whole process, in bytes or like "2GiB". Larger: faster. Rows that do not fit are read
     from disk. None: a share of the free memory.
@@ -313,6 +316,9 @@ feature_names : tuple of str or None
     Names of the d features.
 like : Layout or None
     Columns into which a data frame is encoded, those of an earlier one. None: its own.
+target_encode : dict or None
+    Text columns of a data frame that a fit target-encodes, each with its smoothing: "auto", or a number of rows. None:
+    none.
 max_rows : int or None
     Maximum number of rows of a block, at least 1. Larger: fewer blocks, more memory. None: a chunk, or several small
     chunks of up to 4 MiB together, 32 MiB in a store of many chunks.

@@ -38,6 +38,7 @@ from streamsvm.training.expected import Expected
 from streamsvm.training.gaps import are_filled, filled
 from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
 from streamsvm.training.subproblems import Asked
+from streamsvm.training.target import encoded
 
 BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows to compute them from
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
@@ -175,6 +176,7 @@ def prepare(
     """
     task = task_for(config)
     whole, kept = None, None
+    store = encoded(store, config, task, engine, events)
     if config.interval is not None:
         whole, (store, kept) = store, _parted(store, config, task)
     answers, class_rows = answers_of(store, config, task, targets)

@@ -35,7 +35,8 @@ from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import require_place
 from streamsvm.texts.documented import described
 
-OF_TABLES = ("qid", "group", "ignore", "split_by", "hash", "min_frequency")  # options
+# options
+OF_TABLES = ("qid", "group", "ignore", "split_by", "hash", "target_encode", "min_frequency")
 SHUFFLE = 0x5F1E  # a separate random stream, independent of labels that a user drew with the plain seed
 
 
@@ -124,6 +125,8 @@ def _ingested(
         writers = _writers(url, options, layout, about, stack)
         _fill(reader, blocks, split, writers, layout)
         reader.finish()
+        for writer in writers:  # target-encoded texts are known now
+            writer.attrs = {**writer.attrs, **reader.attrs()}
     for remark in reader.remarks():
         events(Warned(f"{paths[0]}: {remark}"))
     summary = {"store": url, "rows": writers[0].n, "features": layout["d"]}

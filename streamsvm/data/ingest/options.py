@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -47,12 +48,34 @@ def _widths(value: Any) -> Any:
     pairs = [pair.rpartition("=") for pair in value.split(",")]
     if not all(name and width.isdecimal() for name, _, width in pairs):
         raise ValueError("expected COL=WIDTH[,COL=WIDTH...]")
-    if len({name for name, _, _ in pairs}) < len(pairs):
+    return _once([(name, int(width)) for name, _, width in pairs])
+
+
+def smooths(value: Any) -> Any:
+    """A table parsed from text such as a,b=20, or from names."""
+    if isinstance(value, str):
+        value = [pair.partition("=") for pair in value.split(",")]
+        value = _once([(name, _number(smooth) if mark else "auto") for name, mark, smooth in value])
+    elif isinstance(value, list | tuple):
+        value = _once([(name, "auto") for name in value])
+    return value
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
         raise ValueError("expected each column once")
-    return {name: int(width) for name, _, width in pairs}
+    return dict(pairs)
 
 
 Place = Annotated[str, BeforeValidator(_text)] | None
+Smooth = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["auto"]
 
 
 class IngestOptions(Options):
@@ -99,6 +122,14 @@ class IngestOptions(Options):
         dict[str, Annotated[int, Field(ge=2, le=MOST_HASHED)]],
         BeforeValidator(_widths),
         Field(description="Text columns to hash, each into WIDTH columns of -1, 0 and 1"),
+    ] = {}
+    target_encode: Annotated[
+        dict[str, Smooth],
+        BeforeValidator(smooths),
+        Field(
+            description="Text columns to replace by the mean of the label for each text, which a fit computes. SMOOTH: "
+            "`auto`, or the number of rows that the mean of all rows counts as"
+        ),
     ] = {}
     min_frequency: Annotated[
         Count,
@@ -147,11 +178,17 @@ class IngestOptions(Options):
 
     @model_validator(mode="after")
     def _text_fits(self) -> IngestOptions:
-        twice = [name for name in self.hash if name in self.ignore]
-        if twice:
-            raise ValueError(f"hash and ignore both name column {twice[0]!r}; expected one of them")
+        named = {"hash": [*self.hash], "target_encode": [*self.target_encode], "ignore": [*self.ignore]}
+        for one, other in combinations(named, 2):
+            twice = [name for name in named[one] if name in named[other]]
+            if twice:
+                raise ValueError(f"{one} and {other} both name column {twice[0]!r}; expected one of them")
+        if self.like is not None and self.target_encode:
+            raise ValueError("text is encoded as in that store; leave target_encode out")
         if self.like is not None and (self.hash or self.min_frequency):
             raise ValueError("text is encoded as in that store; leave hash and min_frequency out")
+        if self.target_encode and self.dtype == "uint8":
+            raise ValueError("target_encode numbers texts beyond 255; expected float32 or float64")
         if self.hash and self.dtype == "uint8":
             raise ValueError("hash makes columns of -1, 0 and 1; expected float32 or float64")
         return self

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.names import listed
-from streamsvm.data.schema import Feature, Schema
+from streamsvm.data.schema import Feature, Schema, require_texts
 from streamsvm.errors import DataError
-
-HOLDS = {"number": "numbers", "bool": "true and false", "time": "times"}
 
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
@@ -21,20 +19,23 @@ def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Sche
 
 
 def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
-    is_category = kind == "text" and name not in options.hash
+    is_category = kind == "text" and name not in _named(options)
     least = options.min_frequency if is_category else None
-    return Feature(name, kind, hash=options.hash.get(name, 0), least=least or 1)
+    smooth = options.target_encode.get(name)
+    return Feature(name, kind, hash=options.hash.get(name, 0), least=least or 1, smooth=smooth)
+
+
+def _named(options: IngestOptions) -> dict[str, str]:
+    """Text columns that are encoded in a way of their own, and what is done to them."""
+    return dict.fromkeys(options.target_encode, "target-encode") | dict.fromkeys(options.hash, "hash")
 
 
 def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> None:
-    """Raises DataError if a column to hash is not a feature or not text, or if no text column can have rare texts."""
-    for name in options.hash:
-        if name not in kinds:
-            raise DataError(f"{path} has no feature column {name!r} to hash; it has {listed([*kinds])}")
-        if kinds[name] != "text":
-            holds = HOLDS.get(kinds[name], kinds[name])
-            raise DataError(f"{path}: column {name!r} to hash holds {holds}; expected text")
-    categories = [name for name, kind in kinds.items() if kind == "text" and name not in options.hash]
+    """Raises DataError if a column to hash or to target-encode is not a feature or not text, or if no text column can
+    have rare texts."""
+    named = _named(options)
+    require_texts(path, kinds, named)
+    categories = [name for name, kind in kinds.items() if kind == "text" and name not in named]
     if options.min_frequency and not categories:
         raise DataError(f"{path} has no text column for --min-frequency; leave it out")
 
