@@ -330,4 +330,8 @@ ids : ndarray of shape (m,)
     Row numbers, from 0 to n - 1.
 row : int
     Row number, from 0 to n - 1.
+view : View
+    How the rows are read.
+attrs : dict
+    Attributes of a store, which describe the columns.
 """
