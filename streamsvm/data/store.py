@@ -248,7 +248,7 @@ class Store(Shown, Weighed):
 
     @property
     def y(self) -> np.ndarray:
-        """(n,) labels: int64, float64 or str. Raises DataError if there are none or one is missing."""
+        """(n,) labels of int64, float64 or str. Raises DataError if there are none or one is missing."""
         return self._y.all
 
     @property

@@ -33,10 +33,10 @@ def stale_with(*modules: ModuleType) -> Callable[[T], T]:
 
 
 def _borrowed(typing_context: Any, found: Any) -> Any:
-    """`found`, a tuple of arrays, numbers and such tuples, for whoever outlives it: nobody counts the users of its
-    arrays, who must be kept alive by others.
+    """`found`, a tuple of arrays, numbers and such tuples, without counts of references to the arrays: the caller keeps
+    them alive for as long as they are used.
 
-    Counting is an atomic operation each time that an array is taken out of a tuple, and so a quarter of an event.
+    A count is an atomic operation each time that an array is taken out of a tuple, a quarter of an event in all.
     """
 
     def copy(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -167,9 +167,9 @@ from streamsvm.parallel.machine import peak_rss_bytes
 def peak():
     return peak_rss_bytes() >> 20
 limit = 32 << 20
-ingest([sys.argv[1]], sys.argv[2] + "small", IngestOptions(shuffle=True, memory_limit=limit))
+ingest([sys.argv[1]], sys.argv[3] + "small", IngestOptions(shuffle=True, memory_limit=limit))
 before = peak()
-ingest([sys.argv[1]] * 20, sys.argv[2], IngestOptions(shuffle=True, memory_limit=limit))
+ingest([sys.argv[2]], sys.argv[3], IngestOptions(shuffle=True, memory_limit=limit))
 print(peak() - before)
 """
 
@@ -177,8 +177,15 @@ print(peak() - before)
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     rng = np.random.default_rng(0)
-    np.save(tmp_path / "a.npy", rng.integers(0, 9, (20_000, 100)).astype(np.float32))
-    command = [sys.executable, "-c", _MEASURED_INGEST, str(tmp_path / "a.npy"), str(tmp_path / "s")]
+    few = rng.integers(0, 9, (20_000, 100)).astype(np.float32)
+    np.save(tmp_path / "few.npy", few)
+    np.save(tmp_path / "many.npy", np.tile(few, (20, 1)))
+    command = [
+        sys.executable,
+        "-c",
+        _MEASURED_INGEST,
+        *(str(tmp_path / n) for n in ("few.npy", "many.npy", "s")),
+    ]
     grown_mib = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert Store.open(tmp_path / "s").nbytes == 160_000_000
     assert grown_mib < 32

@@ -576,7 +576,7 @@ def test_other_tasks_from_the_command_line(task, tmp_path):
     assert "has task " + task in said("--task", "classify")[1]
     assert "which has no such option" in said("--max-classes", "3")[1]
     assert "has no such option" in said("--task", "classify", "--force", "--set", "nu=0.1")[1]
-    assert "expected one of classify, oneclass, regress" in said("--task", "rank", "--force")[1]
+    assert "expected one of classify, multilabel, oneclass, regress" in said("--task", "rank", "--force")[1]
 
 
 @pytest.mark.slow  # several processes of the command
