@@ -16,7 +16,7 @@ def column(X: Any, at: int) -> np.ndarray:
 
 
 def expanded(X: Any, values: Mapping[int, np.ndarray], fold: np.ndarray | None = None) -> Any:
-    """Rows (m, d) with the values of their categories in place of their codes, which count from 1.
+    """Rows (m, d) with the values of their categories instead of their codes, which count from 1.
 
     values: by column, (categories, outputs), or with `fold` (m,), (categories, folds, outputs): a row has those of its
     fold.

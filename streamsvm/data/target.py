@@ -55,7 +55,7 @@ def _hashed(ids: np.ndarray, seed: int) -> np.ndarray:
 
 
 class Valued(View):
-    """The rows of a store with values in place of codes, see `expanded`."""
+    """The rows of a store with values instead of codes, see `expanded`."""
 
     def __init__(self, store: Store, values: Mapping[int, np.ndarray], dealt: Dealt | None = None) -> None:
         super().__init__(store)

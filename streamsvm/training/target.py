@@ -59,7 +59,7 @@ def merge(a: Sums, b: Sums) -> Sums:
 
 
 def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events: Events) -> Store:
-    """The store as a fit sees it: with values of other folds in place of codes. Unchanged without such columns.
+    """The store as a fit sees it: with values of other folds instead of codes. Unchanged without such columns.
 
     Rows that the configuration holds out count in no value. Raises ConfigError, DataError.
     """

@@ -26,7 +26,7 @@ def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
 
 
 def _named(options: IngestOptions) -> dict[str, str]:
-    """Text columns that are encoded in a way of their own, and what is done to them."""
+    """Text columns with a separate encoding, and what is done to them."""
     return dict.fromkeys(options.target_encode, "target-encode") | dict.fromkeys(options.hash, "hash")
 
 
