@@ -430,7 +430,7 @@ def _weighed(fn, *args):
     result = fn(*args)
     for value in (*args, result):
         travels = len(cloudpickle.dumps(value))
-        assert travels <= INLINE_BYTES or sizeof(value) >= travels / 2, (type(value), travels, sizeof(value))
+        assert sizeof(value) >= (travels - INLINE_BYTES) / 2, (type(value), travels, sizeof(value))
     return result
 
 
