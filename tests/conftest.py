@@ -27,9 +27,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before slow ones are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test with more than MOST cases, so many, evenly spread, are run by default; the others are slow."""
-    tests = defaultdict(list)
+    tests, house = (
+        defaultdict(list),
+        Path(__file__).parent,
+    )  # whose own tests have a case for each file: all are run
     for item in items:
-        if not item.get_closest_marker("slow"):
+        if not item.get_closest_marker("slow") and item.path.parent != house:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         kept = set(spread(len(cases), MOST))

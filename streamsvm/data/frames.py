@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 FLOAT32 = np.dtype(np.float32)
 
 
-def encoded(
-    frame: Any, like: Layout | None, target: Mapping[str, float | str] | None = None
-) -> tuple[Source, dict[str, Any]]:
+def encoded(frame: Any, like: Layout | Mapping[str, float | str] | None) -> tuple[Source, dict[str, Any]]:
     """The rows (n, d) float32 of a frame, with its own columns and categories or those of other rows, and the
-    attributes of a store of these rows. target: the columns to target-encode. Raises DataError."""
+    attributes of a store of these rows. like: those of others, or the columns to target-encode. Raises DataError."""
+    like, target = (None, like) if isinstance(like, Mapping) else (like, None)
     if is_dask_frame(frame):
         from streamsvm.data.dask_frames import partitions  # dask
 

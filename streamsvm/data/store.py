@@ -125,8 +125,7 @@ class Store(Shown, Weighed):
         qid: Any = None,
         group: Any = None,
         feature_names: Names | None = None,
-        like: Layout | None = None,
-        target_encode: Mapping[str, float | str] | None = None,
+        like: Layout | Mapping[str, float | str] | None = None,
     ) -> Store:
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, polars, dask and Arrow.
 
@@ -138,9 +137,9 @@ class Store(Shown, Weighed):
         if is_frame(X := read_once(X)) or is_dask_frame(X):
             from streamsvm.data.frames import encoded  # Arrow
 
-            source, attrs = encoded(X, like, target_encode)
+            source, attrs = encoded(X, like)
             return cls(source, columns, attrs=attrs, feature_names=names_in_attrs(attrs, source.d))
-        if target_encode:
+        if isinstance(like, Mapping) and like:
             raise DataError("target_encode names text columns of a data frame, found an array; leave it out")
         return cls(source_of(X), columns, feature_names=feature_names)
 

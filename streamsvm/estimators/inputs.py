@@ -50,7 +50,7 @@ class StoreInputs(BaseEstimator):
         if groups is not None:
             groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
         facts = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
-        own: dict[str, Any] = {"feature_names": self._names(), "target_encode": self._smooths()}
+        own: dict[str, Any] = {"feature_names": self._names(), "like": self._smooths()}
         return Store.from_arrays(X, y, **facts, **own), y
 
     def _smooths(self) -> dict[str, float | str]:

@@ -314,11 +314,9 @@ group : array-like of shape (n,) or None
     Group of each row: rows of a group are held out together.
 feature_names : tuple of str or None
     Names of the d features.
-like : Layout or None
-    Columns into which a data frame is encoded, those of an earlier one. None: its own.
-target_encode : dict or None
-    Text columns of a data frame that a fit target-encodes, each with its smoothing: "auto", or a number of rows. None:
-    none.
+like : Layout, dict or None
+    Columns into which a data frame is encoded, those of an earlier one; or its text columns that a fit target-encodes,
+    each with its smoothing: "auto", or a number of rows. None: its own.
 max_rows : int or None
     Maximum number of rows of a block, at least 1. Larger: fewer blocks, more memory. None: a chunk, or several small
     chunks of up to 4 MiB together, 32 MiB in a store of many chunks.

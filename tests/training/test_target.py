@@ -75,7 +75,7 @@ def test_values_are_those_of_scikit_learn(kind, smooth):
     """Of all rows for new ones, new texts among them, and of the other folds for those that are learned from."""
     rows, new = table(kind), table(kind, seed=1)
     new.loc[:20, "town"] = "elsewhere"
-    store = store_of(rows, target_encode={"town": smooth})
+    store = store_of(rows, like={"town": smooth})
     found = prepare(store, configured(kind, seed=3), Engine(2))
     layout, width = found.header().layout, 3 if kind == "multiclass" else 1
     assert found.store.d == found.header().d == width + 3
@@ -106,7 +106,7 @@ def test_values_are_those_of_scikit_learn(kind, smooth):
 @pytest.mark.parametrize("options", [{"holdout": 60}, {"interval": 0.8}], ids=str)
 def test_held_out_rows_count_in_no_value(options):
     rows = table("continuous")
-    store = store_of(rows, target_encode={"town": "auto"})
+    store = store_of(rows, like={"town": "auto"})
     found = prepare(store, configured("continuous", **options), Engine(1))
     held = by_chance(store, len(found.kept_out.rows), 0)
     peer = encoder("continuous", rows.drop(index=held), "auto")
@@ -136,7 +136,7 @@ def test_files_frames_and_stores_give_the_same_model_and_answers(kind, tmp_path)
     store, config = Store.open(tmp_path / "rows.zarr"), configured(kind, seed=5)
     train(store, config, model_path=tmp_path / "m.zarr")
     model = load_model(tmp_path / "m.zarr")
-    twin, _ = train_in_memory(store_of(rows, target_encode={"town": "auto"}), config)
+    twin, _ = train_in_memory(store_of(rows, like={"town": "auto"}), config)
     small, _ = train_in_memory(
         Store.from_arrays(rows.drop(columns="label"), rows["label"].to_numpy(), like=store.layout),
         config.model_copy(update={"threads": 1}),
@@ -167,7 +167,7 @@ def test_sparse_rows_have_the_same_values(tmp_path):
 
 
 def test_stopped_and_resumed_it_is_the_same(tmp_path):
-    store = store_of(table(), target_encode={"town": "auto"})
+    store = store_of(table(), like={"town": "auto"})
     config = configured(probability={"method": "sigmoid", "folds": 3})
     whole, _ = train_in_memory(store, config)
 
@@ -185,7 +185,7 @@ def test_stopped_and_resumed_it_is_the_same(tmp_path):
 
 def test_older_versions_refuse_its_models_and_theirs_still_load(tmp_path):
     for name, target in (("plain", None), ("target", {"town": "auto"})):
-        store = store_of(table(), target_encode=target)
+        store = store_of(table(), like=target)
         train(store, configured(), model_path=tmp_path / name)
     assert read_attrs(tmp_path / "plain")["version"] == 1
     assert read_attrs(tmp_path / "target")["version"] == 2
@@ -241,7 +241,7 @@ def test_first_batches_are_refused_and_later_ones_have_the_values_of_the_fit():
 
 
 def test_other_tasks_and_models_of_other_encodings_are_refused():
-    store = store_of(table(), target_encode={"town": "auto"})
+    store = store_of(table(), like={"town": "auto"})
     with pytest.raises(ConfigError, match="task oneclass has no target-encoded columns, found 'town'"):
         train_in_memory(store, build_config(("test", {"task": "oneclass"})))
     numbers = table().assign(town=1.0)
@@ -254,7 +254,7 @@ def test_other_tasks_and_models_of_other_encodings_are_refused():
 
 def test_plans_slices_and_graphs_know_of_it():
     rows = table()
-    store = store_of(rows, target_encode={"town": "auto"})
+    store = store_of(rows, like={"town": "auto"})
     assert plan(store, configured())["d"] == 4
     model, _ = train_in_memory(store, configured(scale="none"))
     found = evaluate_sliced(model, store, ["town"], engine=Engine(1))
