@@ -21,7 +21,7 @@ from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import side_by_side
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
-from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
+from streamsvm.online.door import MOST_FEATURES, LabelDoor, is_doubled
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.tasks.pairs import n_columns
@@ -33,7 +33,7 @@ MOST_CLASSES = 256
 HEAVIEST = 100.0  # weight of balanced classes
 
 
-class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
+class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
     r"""Online kernel classification on a budget of support vectors; it tunes itself.
 
     With `lam` and `gamma` it is one learner by stochastic gradient descent: when the budget is full, `merge` support
@@ -225,20 +225,6 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         """The label of each row of decisions (m, columns); None before the first event is learned."""
         return [self._labels[self._winner(row)] if self._labels else None for row in decisions]
 
-    @property
-    def labels(self) -> list[Any]:
-        """In the order of their arrival."""
-        return list(self._labels)
-
-    @property
-    def n_labels(self) -> int:
-        return len(self._labels)
-
-    def allow(self, max_features: int | None = None, max_classes: int | None = None) -> None:
-        """Changes the bounds from here on; None leaves one as it is."""
-        self.max_features = self._columns.most = max_features or self.max_features
-        self.max_classes = self._labels.most = max_classes or self.max_classes
-
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Raises DataError for an event that cannot be learned: a feature that is not a number, or a label too many."""
         super().check(x)
@@ -260,10 +246,6 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         if self.tunes_itself:
             own["lam"] = self.lam
         return self._model(np.array(self._labels), scaling, own | more, calibration=calibration)
-
-    @property
-    def _limits(self) -> dict[str, int]:
-        return {"max_features": self.max_features, "max_classes": self.max_classes}
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDClassifier:

@@ -21,6 +21,7 @@ from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.online.columns import Columns, Spread
+from streamsvm.online.labels import Labels
 from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import ONLINE_METHODS
@@ -277,6 +278,31 @@ class BudgetDoor:
 
 
 fill(BudgetDoor, ONLINE_METHODS)
+
+
+class LabelDoor(BudgetDoor):
+    """One whose events have labels, of which new ones may come."""
+
+    max_classes: int
+    _labels: Labels
+
+    @property
+    def labels(self) -> list[Any]:
+        """In the order of their arrival."""
+        return list(self._labels)
+
+    @property
+    def n_labels(self) -> int:
+        return len(self._labels)
+
+    def allow(self, max_features: int | None = None, max_classes: int | None = None) -> None:
+        """Changes the bounds from here on; None leaves one as it is."""
+        self.max_features = self._columns.most = max_features or self.max_features
+        self.max_classes = self._labels.most = max_classes or self.max_classes
+
+    @property
+    def _limits(self) -> dict[str, int]:
+        return {"max_features": self.max_features, "max_classes": self.max_classes}
 
 
 def is_doubled(n: int) -> bool:

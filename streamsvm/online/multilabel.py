@@ -15,12 +15,12 @@ from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.models.calibration import Calibration, are_odds, sigmoid
 from streamsvm.online.classifier import MOST_CLASSES
-from streamsvm.online.door import MOST_FEATURES, BudgetDoor
+from streamsvm.online.door import MOST_FEATURES, LabelDoor
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
 
 
-class BSGDMultiLabelClassifier(BudgetDoor, base.MultiLabelClassifier):
+class BSGDMultiLabelClassifier(LabelDoor, base.MultiLabelClassifier):
     r"""Online kernel classification of events with any number of labels, on a budget of support vectors.
 
     Each label is separated from the rest. All labels share one set of support vectors, and so their kernel values. New
@@ -131,20 +131,6 @@ class BSGDMultiLabelClassifier(BudgetDoor, base.MultiLabelClassifier):
         """(m, labels) from decisions (m, labels); None without log-odds."""
         return sigmoid(decisions) if are_odds(self.loss) else None
 
-    @property
-    def labels(self) -> list[Any]:
-        """In the order of their arrival."""
-        return list(self._labels)
-
-    @property
-    def n_labels(self) -> int:
-        return len(self._labels)
-
-    def allow(self, max_features: int | None = None, max_classes: int | None = None) -> None:
-        """Changes the bounds from here on; None leaves one as it is."""
-        self.max_features = self._columns.most = max_features or self.max_features
-        self.max_classes = self._labels.most = max_classes or self.max_classes
-
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Raises DataError for an event that cannot be learned: a feature that is not a number, or a label too many."""
         super().check(x)
@@ -172,10 +158,6 @@ class BSGDMultiLabelClassifier(BudgetDoor, base.MultiLabelClassifier):
         known = stream.get("labels", model.classes.tolist())
         learner._labels = Labels(known, learner.max_classes, closed=False)
         return learner
-
-    @property
-    def _limits(self) -> dict[str, int]:
-        return {"max_features": self.max_features, "max_classes": self.max_classes}
 
     def _require(self, y: Any) -> None:
         """Raises DataError for labels that cannot be learned."""
