@@ -54,7 +54,7 @@ def test_a_topic_goes_on_where_its_offsets_say(producer):
 
 
 def test_a_missing_topic_and_offsets_that_are_gone_are_said(producer):
-    send(producer, ["e"])
+    send(producer, ["e", "f"])
     with pytest.raises(NotFoundError, match="/nope: Broker: Unknown topic"):
         Topic(url(producer, "nope"), {}, lambda: None)
     with pytest.raises(StorageError, match="partition 0, from offset 500: .*; if the topic no longer has"):
