@@ -14,12 +14,12 @@ import numpy as np
 
 from streamsvm.data.chosen import View
 from streamsvm.data.expanded import expanded
-from streamsvm.data.folds import together
+from streamsvm.data.folds import DEALT, together
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.schema import Feature, Schema
 from streamsvm.data.store import Store
-from streamsvm.errors import ModelError
+from streamsvm.errors import DataError, ModelError
 from streamsvm.parallel.sizes import Weighed
 
 FOLDS = 5  # as in scikit-learn's TargetEncoder
@@ -29,29 +29,43 @@ _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitm
 
 @dataclass(frozen=True)
 class Dealt(Weighed):
-    """The fold of each row. groups (n,): rows of the same one share it. held: rising ids of rows not learned from."""
+    """The fold of each row. found (n,): those of rows in groups, which share one. held: rising ids of rows not
+    learned from."""
 
     seed: int
-    groups: np.ndarray | None
+    found: np.ndarray | None
     held: np.ndarray
 
     @classmethod
     def of_store(cls, store: Store, seed: int, held: np.ndarray) -> Dealt:
-        return cls(seed, together(store), held)
+        """Raises DataError if all rows to learn from are of one group."""
+        groups = together(store)
+        if groups is None:
+            return cls(seed, None, held)
+        order = np.random.default_rng([seed, DEALT]).permutation(int(groups.max()) + 1)
+        if np.ptp(np.delete(groups, held)) == 0:
+            raise DataError(
+                f"{store.url or 'the data'} has all rows to learn from in one group, expected two or more with "
+                "target-encoded columns: values of a group's texts are learned from the others"
+            )
+        return cls(seed, (order % FOLDS).astype(np.uint8)[groups], held)
 
     def of(self, ids: np.ndarray) -> np.ndarray:
-        """(m,) 0 to 4, or WHOLE, of rows with these ids."""
-        found = _hashed(ids if self.groups is None else self.groups[ids], self.seed) % FOLDS
-        return np.where(np.isin(ids, self.held), WHOLE, found.astype(np.int64))
+        """(m,) 0 to 4, or WHOLE, of rows with these ids. Each FOLDS rows of a store have all folds."""
+        if self.found is not None:
+            found = self.found[ids].astype(np.int64)
+        else:
+            found = (_hashed(ids // FOLDS, self.seed).astype(np.int64) + ids) % FOLDS
+        return np.where(np.isin(ids, self.held), WHOLE, found)
 
 
 def _hashed(ids: np.ndarray, seed: int) -> np.ndarray:
-    """(m,) uint64, splitmix64 of each id."""
+    """(m,) uint64 below FOLDS, of splitmix64 of each id."""
     step, *factors = (np.uint64(number) for number in _MIX)
     found = (ids.astype(np.uint64) + np.uint64(seed) + np.uint64(1)) * step
     for shift, factor in zip((30, 27), factors, strict=True):
         found = (found ^ (found >> np.uint64(shift))) * factor
-    return found ^ (found >> np.uint64(31))
+    return (found ^ (found >> np.uint64(31))) % FOLDS
 
 
 class Valued(View):

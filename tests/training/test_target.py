@@ -117,12 +117,30 @@ def test_held_out_rows_count_in_no_value(options):
     assert column["values"][-1] == pytest.approx([peer.target_mean_])
 
 
-def test_groups_are_encoded_without_their_own_targets():
+@pytest.mark.parametrize("groups", [2, 4, 10])
+def test_groups_are_encoded_without_their_own_targets(groups):
     rows = table()
-    group = np.arange(len(rows)) // 40
-    fold = Dealt.of_store(store_of(rows, group=group), 0, np.empty(0, np.int64)).of(np.arange(len(rows)))
-    assert all(len(np.unique(fold[group == g])) == 1 for g in range(10))
-    assert len(np.unique(fold)) > 2
+    group = np.arange(len(rows)) % groups
+    for seed in range(10):
+        dealt = Dealt.of_store(store_of(rows, group=group), seed, np.empty(0, np.int64))
+        fold = dealt.of(np.arange(len(rows)))
+        assert all(len(np.unique(fold[group == g])) == 1 for g in range(groups))
+        assert len(np.unique(fold)) == min(groups, FOLDS)
+
+
+def test_all_rows_in_one_group_are_refused():
+    rows = table()
+    group = np.arange(len(rows)) < 3
+    store, held = store_of(rows, like={"town": "auto"}, group=group.astype(int)), np.arange(3)
+    with pytest.raises(DataError, match="all rows to learn from in one group, expected two or more"):
+        Dealt.of_store(store, 0, held)
+
+
+def test_few_rows_have_several_folds():
+    for seed in range(20):
+        dealt = Dealt(seed, None, np.empty(0, np.int64))
+        assert len(np.unique(dealt.of(np.arange(3)))) == 3
+        assert len(np.unique(dealt.of(np.arange(50)) - np.arange(50) % FOLDS)) > 1  # the order changes
 
 
 @pytest.mark.parametrize("kind", KINDS)
