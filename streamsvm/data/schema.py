@@ -113,14 +113,15 @@ class Feature:
             told = (
                 f"{where}: column {self.name!r} has more than {MAX_TARGET:,} different texts to target-encode"
             )
-            raise DataError(f"{told}; {self.fewer(rare=False)}")
+            raise DataError(f"{told}; {self.fewer(rare=False, means=False)}")
 
-    def fewer(self, *, rare: bool = True) -> str:
+    def fewer(self, *, rare: bool = True, means: bool = True) -> str:
         """The options that give fewer columns."""
         least, name, hashed = 10 * self.least, shlex.quote(self.name), shlex.quote(f"{self.name}={HASH}")
-        ways = [f"ingest's --hash {hashed} makes {HASH} columns of them"]
+        ways = [f"--hash {hashed} makes {HASH} columns of them"]
+        ways += [f"--target-encode {name} one, with the label's mean for each"] * means
         ways += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
-        return ", ".join([*ways, f"--ignore {name} none"])
+        return "ingest's " + ", ".join([*ways, f"--ignore {name} none"])
 
     def codes(self, texts: list[str]) -> np.ndarray:
         """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
@@ -188,9 +189,9 @@ class Feature:
                 "1; correct the file, or leave the value out where it is missing"
             )
         if count >= MANY and (count > n / 2 or count > WIDE):
-            names = ", as names do" if count > n / 2 else ""
-            told = f"column {self.name!r} has {count:,} different texts in {n:,} rows{names}"
-            return f"{told}: each became a column of 0 and 1; {self.fewer()}"
+            are_names = count > n / 2
+            told = f"column {self.name!r} has {count:,} different texts in {n:,} rows{', as names do' * are_names}"
+            return f"{told}: each became a column of 0 and 1; {self.fewer(means=not are_names)}"
         return None
 
     def to_attrs(self) -> dict[str, Any]:

@@ -142,8 +142,8 @@ def test_more_than_ten_thousand_columns_say_what_to_type(tmp_path, least, often)
     rows = [[f"c{i % 10_001}", i, "no"] for i in range(20_002)]
     told = (
         rf"a.csv: column 'colour' has more than 10,000 different texts{often}, a column of 0 and 1 for each; ingest's "
-        r"--hash colour=1024 makes 1024 columns of them, --min-frequency \d+ one column of those in fewer than \d+ "
-        r"rows, --ignore colour none"
+        r"--hash colour=1024 makes 1024 columns of them, --target-encode colour one, with the label's mean for each, "
+        r"--min-frequency \d+ one column of those in fewer than \d+ rows, --ignore colour none"
     )
     with pytest.raises(DataError, match=told):
         load(tmp_path, rows, min_frequency=least)
@@ -170,4 +170,4 @@ def test_a_thousand_values_are_told(tmp_path):
     frame.to_csv(tmp_path / "a.csv", index=False)
     ingest([tmp_path / "a.csv"], tmp_path / "s", events=events)
     assert "column 'a b' has 1,001 different texts in 3,000 rows: each became a column of 0 and 1" in told[-1]
-    assert "ingest's --hash 'a b=1024' makes 1024 columns of them" in told[-1]
+    assert "ingest's --hash 'a b=1024' makes 1024 columns of them, --target-encode 'a b' one" in told[-1]
