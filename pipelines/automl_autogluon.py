@@ -1,4 +1,4 @@
-"""DCSVC and DCSVR among the models of AutoGluon's tables, on a table of numbers and text that is made up.
+"""DCSVC and DCSVR among the models of AutoGluon's tables, on a synthetic table of numbers and text.
 
     pip install autogluon.tabular
     python pipelines/automl_autogluon.py [--task classify] [--seconds 60]

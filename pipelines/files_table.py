@@ -5,7 +5,7 @@
 Items:
     scores   `fit FILE` and `evaluate FILE` on twelve tables with gaps and categories, next to a pipeline of
              SimpleImputer, OneHotEncoder and StandardScaler before the same learner: accuracy on the same test rows
-    rate     a made-up CSV of --bytes with gaps and a category: rows a second of Arrow's reader on all cores, of
+    rate     a synthetic CSV of --bytes with gaps and a category: rows a second of Arrow's reader on all cores, of
              `ingest`, and of `predict FILE` by a linear model, within 1 GiB, by turns
 """
 
@@ -96,8 +96,8 @@ TABLES: dict[str, Callable[[Path], Frame]] = {
     "iris": lambda data: of_sklearn(datasets.load_iris),
     "phishing (river)": lambda data: of_river("Phishing"),
     "segments (river), gaps": lambda data: gapped(of_river("ImageSegments"), 0.05),
-    "made up, 100 categories": lambda data: made_up(100),
-    "made up, 10,000 categories": lambda data: made_up(10_000, 200_000),
+    "synthetic, 100 categories": lambda data: made_up(100),
+    "synthetic, 10,000 categories": lambda data: made_up(10_000, 200_000),
 }
 
 
@@ -123,8 +123,8 @@ def scores(bench: Bench, args: argparse.Namespace) -> Table:
     records = [scored(bench, name, TABLES[name](args.data), most) for name in names]
     off = max(abs(r["streamsvm"] - r["scikit-learn"]) for r in records)
     notes = [
-        f"C {C:g}, gamma {GAMMA:g}; at most {most:,} rows to learn from, by chance",
-        "columns are standardised, those of made-up tables divided by their largest",
+        f"C {C:g}, gamma {GAMMA:g}; at most {most:,} rows to learn from, at random",
+        "columns are standardised, those of synthetic tables divided by their largest",
     ]
     return Table("Files next to a pipeline", records, notes, [("within 0.1 points", off <= 0.001 + 1e-9)])
 
@@ -137,7 +137,7 @@ def scored(bench: Bench, name: str, frame: Frame, most: int) -> dict[str, Any]:
     for part, rows in (("train", train), ("test", test)):
         rows.to_csv(files[part], index=False)
     store, model = stem.with_suffix(".zarr"), stem.with_suffix(".model")
-    scale = "maxabs" if name.startswith("made up") else "standard"  # stores of many categories are sparse
+    scale = "maxabs" if name.startswith("synthetic") else "standard"  # stores of many categories are sparse
     fit = bench.command(
         *("fit", files["train"], "--label", LABEL, "--store", store, "--model", model, "--force"),
         *("--no-search", "--scale", scale, "--C", C, "--gamma", GAMMA),

@@ -9,7 +9,7 @@ items, and the files of --data that they need:
     path, path-covtype: ten values of C against one; three h and ten C against as many fits of scikit-learn-intelex, by
              turns
     polish   ijcnn1, a9a: the exact solver from ADMM's point and from zero, against LIBSVM's objective
-    scaling  made-up rows in 18 dimensions, 10,000 to 1,000,000: seconds and bytes over rows
+    scaling  synthetic rows in 18 dimensions, 10,000 to 1,000,000: seconds and bytes over rows
     errors   ijcnn1: errors of product and solve over tolerances
     picture  ijcnn1: the ranks of its blocks as hss-h.svg, for the three widths, in the current folder
 

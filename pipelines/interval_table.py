@@ -5,7 +5,7 @@
 items, and the files of --data that they need:
     diabetes  442 rows that come with scikit-learn, exact
     abalone   4,177 rows, exact (abalone.bz2)
-    noise     rows made up, with noise that grows with a column, exact and on a budget
+    noise     synthetic rows with noise that grows with a column, exact and on a budget
     covtype   elevation from the 53 other columns, some rows by chance, early prediction by parts (covtype.csv.gz)
 
 --runs seeds (20 by default; diabetes five times as many) draw the rows to train on, those of them that are kept out,

@@ -1,4 +1,4 @@
-"""Outliers by one-class SVMs next to scikit-learn's detectors, on made-up rows. Linux.
+"""Outliers by one-class SVMs next to scikit-learn's detectors, on synthetic rows. Linux.
 
     python pipelines/oneclass_table.py [--only exact,early] [--nu 0.05,0.5] [--rows N] [--quick] [--out oneclass.md]
 

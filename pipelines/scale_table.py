@@ -1,4 +1,4 @@
-"""Memory and rows a second as the rows grow: whole commands on made-up stores of 8 columns. Linux or macOS.
+"""Memory and rows a second as the rows grow: whole commands on synthetic stores of 8 columns. Linux or macOS.
 
     python pipelines/scale_table.py [--rows 1000000,10000000] [--only ITEM[,ITEM...]] [--quick] [--work DIR] [--out OUT]
 

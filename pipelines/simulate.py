@@ -3,7 +3,7 @@
     python pipelines/simulate.py --work DIR [--only ITEM[,ITEM...]] [--runs 3] [--page docs/sizing.md] [--out OUT]
 
 items; the last three read `records.json`, which the first leaves in --work:
-    record     fits of made-up rows (8 columns) on 1, 2 and 4 processes of one thread, the fastest of --runs each
+    record     fits of synthetic rows (8 columns) on 1, 2 and 4 processes of one thread, the fastest of --runs each
     validate   simulated from one process and fewer rows, against those fits: within 15 %
     weak       1 to 100 workers, 10^7 rows each
     sizes      8 to 1,000 workers, 10^7 to 10^10 rows: what is busy, memory and bytes of the leader, machine hours

@@ -17,7 +17,7 @@ scaler. And text: rows of Reuters, each of length 1, as TFIDF makes them.
 reading: JSON lines of 20 numbers from a file to checked rows of a learner, which learns nothing.
 
 Needs covtype.csv.gz, electricity.csv.gz, ijcnn1.bz2, w8a.bz2 and reuters.bz2 in --data; other streams are river's,
-scikit-learn's and made up.
+scikit-learn's and synthetic ones.
 """
 
 from __future__ import annotations

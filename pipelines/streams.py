@@ -1,6 +1,6 @@
-"""Streams that recipes learn event by event: river's own, made-up ones, and files of the data folder.
+"""Streams that recipes learn event by event: river's own, synthetic ones, and files of the data folder.
 
-A made-up stream is another one under another seed, and one that drifts does so in the middle of the events asked for.
+A synthetic stream is another one under another seed, and one that drifts does so in the middle of the events asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernel regression next to LIBSVM and scikit-learn-intelex, on made-up rows. Linux.
+"""Kernel regression next to LIBSVM and scikit-learn-intelex, on synthetic rows. Linux.
 
     python pipelines/svr_table.py [--only exact,early] [--peers libsvm,intelex] [--rows N] [--quick] [--out svr.md]
 

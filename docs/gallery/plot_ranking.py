@@ -7,7 +7,7 @@ A search engine has to order the documents of one query, not to tell how good th
 """
 
 # %%
-# Made-up queries: within a query a longer document is a better one, but broad queries have longer documents
+# Synthetic queries: within a query a longer document is a better one, but broad queries have longer documents
 # and lower grades. Ten more columns are noise.
 
 import matplotlib.pyplot as plt
