@@ -1,4 +1,4 @@
-"""The area under the ROC curve of two classes or more, as every recipe tells it."""
+"""The area under the ROC curve of two classes or more, as every recipe reports it."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Bench:
         return train, test
 
     def ingest(self, name: str, train: Path, test: Path) -> list[Run]:
-        """Ingests a data set's files, measured; stores that are there already are replaced."""
+        """Ingests a data set's files, measured; existing stores are replaced."""
         for old in (train, test):
             shutil.rmtree(old, ignore_errors=True)
         source = SOURCES[name]
@@ -191,7 +191,7 @@ class Bench:
     def compare(
         self, train: Path, test: Path, solvers: Sequence[Solver], runs: int | None = None
     ) -> list[dict[str, Any]]:
-        """A record for each solver: fits on the same arrays, by turns, each in a process of its own."""
+        """A record for each solver: fits on the same arrays, alternating, each in a separate process."""
         with ExitStack() as stack:
             at_work = [(s, stack.enter_context(self._worker(s, train, test))) for s in solvers]
             first = {s.name: w.ask("fit") for s, w in at_work if s.compiles}

@@ -35,7 +35,7 @@ OURS = "BSGDClassifier"
 
 @dataclass(frozen=True)
 class Model:
-    """How a model is made. Where its class draws numbers, `make` takes a seed."""
+    """How a model is made. `make` takes a seed if its class draws numbers."""
 
     make: Callable[..., base.Classifier]
     is_scaled: bool = False

@@ -136,7 +136,7 @@ def _few(arrays: Arrays, rows: int | None) -> Arrays:
 def tables(name: str, libsvm: dict[str, Any], records: list[dict[str, Any]]) -> list[Table]:
     problem = PROBLEMS[name]
     note = (
-        f"C {problem.C:g}, gamma {problem.gamma:g}; one epoch; means and deviations over seeds, else medians"
+        f"C {problem.C:g}, gamma {problem.gamma:g}, one epoch: means and deviations over seeds, else medians"
     )
     return [
         Table(f"{name}: LIBSVM", [libsvm]),

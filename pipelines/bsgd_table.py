@@ -53,7 +53,7 @@ def epoch(bench: Bench) -> list[Table]:
     least = min(accuracy for _, accuracy, _ in found)
     checks.append(("accuracy not below the reference's 92.0 %", least >= REFERENCE_ACCURACY))
     notes = [
-        "one epoch, M 3, C 32, gamma 2; three seeds; arrays in memory",
+        "one epoch, M 3, C 32, gamma 2, three seeds, arrays in memory",
         "steps: share of the time in the steps one after the other, merging in them",
         "reference: BudgetedSVM 1.2 (C++), timed once on another two-core machine, not run here",
     ]

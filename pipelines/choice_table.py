@@ -6,11 +6,11 @@ items, which need the files of the scoreboard (scoreboard.py names them):
     sets      the bare command on tables, next to the plain defaults (--no-search), and LightGBM and
               HistGradientBoosting as they come: `pip install lightgbm`
     budgets   random time budgets: does the command end in time, with a model
-    interval  rows drawn anew, seed by seed: how often is the score on new rows inside the interval that was promised
+    interval  rows drawn again for each seed: how often is the score on new rows inside the interval that was promised
 
 "promised" is the interval of the score, and whether a test of as many rows or more missed it. Seconds are of whole
 commands; those of trees are of the fit alone, in this process. "held" is the share of seeds whose
-score on as many new rows as told of it was inside. Run it on a machine that does nothing else.
+score on as many new rows as it names was inside. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
                                    [--runs 3] [--peer-python PYTHON]
 
 configs/comparison.toml lists the curves and a point for each fit: tolerances, early prediction, ranks, landmarks,
-budgets; of the peers LIBSVM (scikit-learn's SVC) and scikit-learn-intelex on random parts of the rows, Nystroem with
+budgets; of the peers LIBSVM (scikit-learn's SVC) and scikit-learn-intelex on random subsets of the rows, Nystroem with
 LinearSVC, LinearSVC, SGDClassifier. The curve to beat is LIBSVM's: a plain SVC on as many rows as there is time for.
 `LIBSVM by then` is the least error of that curve in no more seconds.
 
-Fits are on the same arrays, each in a process of its own; fits before the first counted one compile, and are not
+Fits are on the same arrays, each in a separate process; fits before the first counted one compile, and are not
 counted. --plots draws comparison.png and comparison.svg. Needs ijcnn1.bz2 ijcnn1.t.bz2, or a9a.bz2 a9a.t.bz2, in
 --data. Run it on a machine that does nothing else.
 """
@@ -73,7 +73,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_baseline(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each record beside the least error of the first curve in no more seconds."""
+    """Each record next to the least error of the first curve in no more seconds."""
     fitted = [record for record in records if "seconds" in record]
     baseline = [record for record in fitted if record["curve"] == records[0]["curve"]]
     for record in fitted:
@@ -87,7 +87,7 @@ def table(name: str, records: list[dict[str, Any]]) -> Table:
     below = [r for r in ours if r["LIBSVM by then"] is None or r["error"] < r["LIBSVM by then"]]
     rows = [{k: v for k, v in record.items() if k != "kind"} for record in records]
     notes = [
-        f"{len(below)} of {len(ours)} fits of streamsvm are below the curve to beat, or sooner than its first point",
+        f"{len(below)} of {len(ours)} fits of streamsvm are below the curve to beat, or faster than its first point",
         f"configs/{CONFIG.name}; C and gamma of configs/{name}.toml",
     ]
     return Table(f"Error over seconds: {name}", rows, notes)

@@ -1,7 +1,7 @@
-"""Services of a compose file as processes of this machine, each with a network, a host name and files of its own.
+"""Services of a compose file as processes of this machine, each with its own network, host name and files.
 
 What Docker makes of namespaces, without a daemon and without images: this machine's files stand for the image, under
-a layer of each container's own; a bridge joins the networks; volumes alone are shared. All of it is inside one
+a separate layer of each container, a bridge joins the networks, and volumes alone are shared. All of it is inside one
 `unshare`, so that nothing is left, however the program ends. Linux, root, with iproute2 and util-linux.
 """
 
@@ -32,7 +32,7 @@ START_S = 60.0
 
 
 def enter_namespaces() -> None:
-    """Runs this program again in namespaces of its own, where it has not been; else returns."""
+    """Runs this program again in separate namespaces, unless it is in them already."""
     if os.environ.get(INSIDE):
         for line in ("ip link set lo up", "mount -t tmpfs tmpfs /run", "ip link add bridge type bridge"):
             _do(line)

@@ -7,7 +7,7 @@ items, and the files of --data that they need:
     workers   seconds and bytes on the network (of the loopback device) with two local processes (covtype.csv.gz)
     plan      a billion rows like covtype's on a hundred workers (covtype.csv.gz)
 
-Each fit runs once uncounted, then --runs times, by turns with its prediction.
+Each fit runs once uncounted, then --runs times, alternating with its prediction.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def threads(bench: Bench) -> list[Table]:
         )
     within = sum(o <= MOST_OFF for o in off)
     checks = [(f"at least five fits said within 30 % ({within} of {len(off)})", within >= 5)]
-    return [Table("What a fit takes, said beforehand", records, checks=checks)]
+    return [Table("What a fit takes, predicted", records, checks=checks)]
 
 
 def workers(bench: Bench) -> list[Table]:
@@ -108,7 +108,7 @@ def _tried(bench: Bench, store: Path, options: Sequence[Any]) -> tuple[dict[str,
 
 
 def plan(bench: Bench) -> list[Table]:
-    """From pilots on covtype; its parts are as large as those of the big store, which has more of them."""
+    """From pilots on covtype; its partitions are as large as those of the big store, which has more of them."""
     store = Store.open(str(bench.stores("covtype")[0]))
     config = build_config(read_layer(CONFIGS / "covtype_early.toml"))
     costs = measure(store, config, PILOT_S)

@@ -60,7 +60,7 @@ def main() -> None:
     with from_arguments(__doc__, _own_options) as (bench, args):
         report = Report(args.out)
         records = steps(bench, args.page)
-        notes = [f"configs/{CONFIG.name}; whole commands; the page is {args.page}"]
+        notes = [f"configs/{CONFIG.name}, whole commands; the page is {args.page}"]
         report.add([Table("Covtype, class 2 against the rest", records, notes)])
 
 

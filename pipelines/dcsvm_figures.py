@@ -1,10 +1,10 @@
-"""DC-SVM from level to level, and three ways in which parts predict together. Linux.
+"""DC-SVM from level to level, and three ways in which partitions predict together. Linux.
 
     python pipelines/dcsvm_figures.py --data DIR [--rows 50000] [--quick] [--out figures.md]
 
 levels       figure 2 and table 6 of Hsieh, Si and Dhillon 2014: each level's time, objective and support vectors,
              from the events of an exact fit
-combination  their table 1: early prediction by the nearest part, by the sum of all parts, and by a Bayesian committee
+combination  their table 1: early prediction by the nearest partition, by the sum of all, and by a Bayesian committee
 
 needs covtype.csv.gz in --data: UCI's covertype as CSV with a header and the label in Cover_Type.
 """
@@ -65,7 +65,7 @@ def combination(bench: Bench, rows: int) -> Table:
                 "seconds of evaluate": Seconds(score.seconds),
             }
         )
-    return Table(f"Prediction from {4**LEVELS} parts and more: {rows:,} rows of covtype", records)
+    return Table(f"Prediction from {4**LEVELS} partitions and more: {rows:,} rows of covtype", records)
 
 
 def _fit(bench: Bench, rows: int, config: str, *more: Any) -> dict[str, Any]:

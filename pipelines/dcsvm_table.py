@@ -52,7 +52,7 @@ def _exact_times(bench: Bench, name: str) -> Table:
             ("less memory than scikit-learn-intelex", ours["peak memory"] < intelex["peak memory"]),
         ]
     notes = [
-        "fits on arrays in memory, by turns; memory is the whole process's, data included",
+        "fits on arrays in memory, alternating; memory is the whole process's, data included",
         _parameters(name),
     ]
     return Table(f"Exact: {name}", records, notes, checks)
@@ -79,7 +79,7 @@ def _exactness(bench: Bench, name: str) -> Table:
         _within("objective of all rows within 1e-4 of the least there can be", _off(whole, least), 1e-4),
         _within("objectives as reported", whole["reported"] / whole["objective"] - 1, 1e-5),
     ]
-    return Table(f"Exactness: {name}", records, ["objectives and gaps computed anew in float64"], checks)
+    return Table(f"Exactness: {name}", records, ["objectives and gaps computed again in float64"], checks)
 
 
 def _off(found: dict[str, float], reference: float) -> float:
@@ -224,7 +224,7 @@ def _fit(store: Path, model: Path, config: str) -> tuple[Any, ...]:
 
 
 def _compile(bench: Bench, config: str) -> None:
-    """A small fit that compiles what the large ones need, so that they need no first run of their own."""
+    """A small fit that compiles what the large ones need, so that they need no first run."""
     few = bench.copies(bench.stores("covtype")[0], min(20_000, bench.sizes.subset_rows))
     bench.command(*_fit(few, bench.work / "small.model", config), "--set", "dcsvm.levels=1")
 

@@ -3,7 +3,7 @@
     python pipelines/deploy_local.py [--config configs/local.yaml] COMMAND [OPTION ...]
     python pipelines/deploy_local.py fit --store train.zarr --model model.zarr --early
 
-The configuration holds LocalCluster's parameters. Where one command is all, its own --workers does the same.
+The configuration holds LocalCluster's parameters. For a single command, its own --workers does the same.
 """
 
 from __future__ import annotations

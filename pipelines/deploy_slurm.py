@@ -4,8 +4,8 @@
     python pipelines/deploy_slurm.py --jobs 8 fit --store /shared/train.zarr --model model.zarr --run-dir /shared/run
     python pipelines/deploy_slurm.py --print
 
-The configuration holds SLURMCluster's parameters. The scheduler runs where this runs, a login node or a job of its
-own; stores and --run-dir lie where all nodes see them. Work begins with the first worker. --print shows the script of
+The configuration holds SLURMCluster's parameters. The scheduler runs where this runs, a login node or a separate job.
+Stores and --run-dir lie where all nodes see them. Work begins with the first worker. --print shows the script of
 a job and submits none. A script that sbatch would not take ends it with sbatch's words.
 """
 

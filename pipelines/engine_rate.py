@@ -51,7 +51,7 @@ def reduced(engine: ClusterEngine, count: int) -> None:
 
 
 def rates(workers: int, count: int, repeat: int) -> dict[str, list[float]]:
-    """Tasks a second of each way, by turns, after one that does not count."""
+    """Tasks a second of each way, alternating, after one that does not count."""
     with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
         cluster = LocalCluster(
             n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None

@@ -4,7 +4,7 @@
         [--frozen 60] [--quick] [--out faults.md]
 
 Each trial is a scheduler and two workers with their nannies, one `streamsvm fit` on deformed digits of scikit-learn,
-and one fault at a random moment of its time; where the fit ends with it, the same command with --resume. Its model
+and one fault at a random moment of its time; if the fit ends with it, the same command with --resume. Its model
 must then decide as that of an undisturbed run, and the store's fault must be named. Exits 1 where one does not.
 
     worker-killed      SIGKILL of a worker's process; the nanny starts another
@@ -17,7 +17,7 @@ must then decide as that of an undisturbed run, and the store's fault must be na
     disk-full          no space left in the run directory while the state is saved
     state-torn         the fit is killed, its last state cut at a random byte, then --resume
     chunk-damaged      a chunk of the store is overwritten: the fit names it or has read it; restored, --resume
-    scheduler-killed   SIGKILL of the scheduler, which is started again; the fit has --wait-for-scheduler
+    scheduler-killed   SIGKILL of the scheduler, which is started again, while the fit has --wait-for-scheduler
     all-killed         one fit, one after the other: ten workers, the scheduler twice, and once the fit, then --resume;
                        the model has to be the undisturbed one bit for bit. Only where asked for, with --rows 60000
 """
@@ -95,7 +95,7 @@ class Trial:
         time.sleep(self.moment_s)
 
     def bits(self) -> str:
-        """A digest of every array of the model; attributes tell seconds, too."""
+        """A digest of every array of the model; attributes have seconds, too."""
         digest = sha256()
         for path in sorted((self.folder / "model").rglob("*")):
             if path.is_file() and path.name != "zarr.json":
@@ -178,7 +178,7 @@ def _network_cut(trial: Trial) -> None:
 
 
 def _disk_full(trial: Trial) -> None:
-    """The run directory is a file system of its own, which workers would not see, with room for no state."""
+    """The run directory is a separate file system, which workers would not see, with room for no state."""
     run = trial.folder / "run"
     run.mkdir()
     script = f'mount -t tmpfs -o size=1m tmpfs {run} && head -c 1000000 /dev/zero > {run}/filler; exec "$@"'
@@ -328,7 +328,7 @@ def _communicate(fit: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def can_mount() -> bool:
-    """Whether a user may have a file system of its own, as disk-full needs."""
+    """Whether a user may have a separate file system, as disk-full needs."""
     return shutil.which("unshare") is not None and subprocess.run(["unshare", "-rm", "true"]).returncode == 0
 
 
@@ -368,7 +368,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--trials", type=int, default=20, metavar="N", help="of each fault, solvers by turns")
+    parser.add_argument(
+        "--trials", type=int, default=20, metavar="N", help="of each fault, solvers alternating"
+    )
     parser.add_argument("--only", type=lambda text: text.split(","), default=[*SHORT], metavar="FAULT,...")
     parser.add_argument(
         "--solvers", type=lambda text: text.split(","), default=list(SOLVERS), metavar="SOLVER,..."

@@ -27,7 +27,7 @@ BLOCK = re.compile(r"^(<!-- figures: (\S+)(?: by (.+?))? -->)\n.*?^(<!-- end of 
 
 
 def refreshed(page: str, folder: Path = FIGURES) -> str:
-    """The text of a page with its blocks made anew. Raises Malformed."""
+    """The text of a page with its blocks made again. Raises Malformed."""
     return BLOCK.sub(lambda m: f"{m[1]}\n\n{block(folder / f'{m[2]}.json', m[3])}\n\n{m[4]}", page)
 
 

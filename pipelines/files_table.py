@@ -6,7 +6,7 @@ Items:
     scores   `fit FILE` and `evaluate FILE` on twelve tables with gaps and categories, next to a pipeline of
              SimpleImputer, OneHotEncoder and StandardScaler before the same learner: accuracy on the same test rows
     rate     a synthetic CSV of --bytes with gaps and a category: rows a second of Arrow's reader on all cores, of
-             `ingest`, and of `predict FILE` by a linear model, within 1 GiB, by turns
+             `ingest`, and of `predict FILE` by a linear model, within 1 GiB, alternating
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Frame = pd.DataFrame
 
 
 def gapped(frame: Frame, share: float) -> Frame:
-    """A share of the numbers missing, by chance."""
+    """A share of the numbers missing, at random."""
     rng, frame = np.random.default_rng(0), frame.copy()
     for name in frame.columns.drop(LABEL):
         frame.loc[rng.random(len(frame)) < share, name] = np.nan
@@ -75,7 +75,7 @@ def census(data: Path) -> Frame:
 
 
 def made_up(categories: int, rows: int = 40_000) -> Frame:
-    """Numbers with gaps, and a category of so many values that tells something."""
+    """Numbers with gaps, and a category of so many values that decides something."""
     rng = np.random.default_rng(1)
     shop, x = rng.integers(0, categories, rows), rng.normal(size=(rows, 4))
     effect = rng.normal(size=categories)

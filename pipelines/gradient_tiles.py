@@ -7,7 +7,7 @@ Items, none of which needs data:
               number of features
     columns   the same with several columns, over the gradients with one
 
-Both are timed by turns, in CPU seconds of all threads; a cell is the median ratio of the pairs and their range.
+Both are timed alternating, in CPU seconds of all threads; a cell is the median ratio of the pairs and their range.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _random(rng: np.random.Generator, n: int, d: int, share: float) -> Rows:
 
 
 def _ratios(bench: Bench, one: Callable[[], Any], other: Callable[[], Any]) -> list[float]:
-    """Of the second over the first, by turns; the first pair compiles and is not counted."""
+    """Of the second over the first, alternating; the first pair compiles and is not counted."""
     with threadpool_limits(1):
         pairs = [(_seconds(one), _seconds(other)) for _ in range(2 if bench.sizes.is_quick else PAIRS + 1)]
     return [after / before for before, after in pairs[1:]]

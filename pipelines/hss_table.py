@@ -6,8 +6,8 @@ items, and the files of --data that they need:
     ijcnn1, a9a, electricity, skin, covtype-100k, w8a, covtype-465k: the table of Cipolla and Gondzio 2021, h and C from
              0.1, 1, 10, gamma = 1 / (2 h^2); electricity has the size of their cod-rna. Needs ijcnn1.bz2 ijcnn1.t.bz2
              a9a.bz2 a9a.t.bz2 w8a.bz2 skin_nonskin.tsv.gz electricity.csv.gz covtype.csv.gz
-    path, path-covtype: ten values of C against one; three h and ten C against as many fits of scikit-learn-intelex, by
-             turns
+    path, path-covtype: ten values of C against one; three h and ten C against as many fits of scikit-learn-intelex,
+             alternating
     polish   ijcnn1, a9a: the exact solver from ADMM's point and from zero, against LIBSVM's objective
     scaling  synthetic rows in 18 dimensions, 10,000 to 1,000,000: seconds and bytes over rows
     errors   ijcnn1: errors of product and solve over tolerances
@@ -115,7 +115,7 @@ def compared(name: str, bench: Bench) -> list[Table]:
     }
     if name.startswith(("ijcnn1", "covtype")):
         slower = libsvm["seconds"] if libsvm else limit
-        checks.append((f"{name}: sooner than LIBSVM ({slower / seconds:.1f} times)", slower > seconds))
+        checks.append((f"{name}: faster than LIBSVM ({slower / seconds:.1f} times)", slower > seconds))
         best = [peer["accuracy"] for peer in (libsvm, intelex) if peer]
         if best:
             lost = max(best) - accuracy
@@ -124,7 +124,7 @@ def compared(name: str, bench: Bench) -> list[Table]:
 
 
 def path(name: str, bench: Bench) -> list[Table]:
-    """Ten values of C against one, and a grid of three widths against as many fits of a peer, by turns."""
+    """Ten values of C against one, and a grid of three widths against as many fits of a peer, alternating."""
     one_or_ten, grids, checks = [], [], []
     d = data(name, bench)
     ours_s = peers_s = 0.0

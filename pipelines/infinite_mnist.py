@@ -4,7 +4,7 @@
 
 reads train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz in DIR, and never the test files, and writes rows
 start, start + 1, ... of 784 bytes with labels 0..9. Rows 0 to 59,999 are the digits as they are, in the order of the
-file. Each later pass over the 60,000 has an order of its own, so that a stretch of rows is a random sample of the
+file. Each later pass over the 60,000 has its own order, so that a stretch of rows is a random sample of the
 classes. Row i is a function of (seed, i) alone. On two cores 8,100,000 rows take a minute or so; the store has 2.2 GB.
 
 After Loosli, Canu and Bottou, Training invariant support vector machines using selective sampling (2007), whose

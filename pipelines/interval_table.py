@@ -6,11 +6,11 @@ items, and the files of --data that they need:
     diabetes  442 rows that come with scikit-learn, exact
     abalone   4,177 rows, exact (abalone.bz2)
     noise     synthetic rows with noise that grows with a column, exact and on a budget
-    covtype   elevation from the 53 other columns, some rows by chance, early prediction by parts (covtype.csv.gz)
+    covtype   elevation from the 53 other columns, some rows at random, early prediction by partitions (covtype.csv.gz)
 
 --runs seeds (20 by default; diabetes five times as many) draw the rows to train on, those of them that are kept out,
 and the rows to test on. Over draws coverage is on average k / (m + 1) of m rows kept out, k = ceil(0.9 (m + 1)), and
-that of one draw scatters by a beta-binomial law: its deviation stands beside the one that was found.
+that of one draw scatters by a beta-binomial law: its deviation stands next to the one that was found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernels side by side: what their values take, and how well they tell classes apart.
+"""The kernels side by side: what their values take, and how well they distinguish classes.
 
     python pipelines/kernels_table.py --data DIR [--only ITEM[,ITEM...]] [--quick] [--out kernels.md]
 

@@ -50,7 +50,7 @@ def ordinal(bench: Bench) -> list[Table]:
 
 
 def _queries(bench: Bench) -> Table:
-    """Train on three parts, choose C on the next, test on the last, as LETOR does."""
+    """Train on three folds, choose C on the next, test on the last, as LETOR does."""
     parts = []
     for s in range(1, FOLDS + 1):
         X, y, qid = load_svmlight_file(str(bench.data / f"mq2008.s{s}.bz2"), query_id=True, n_features=46)

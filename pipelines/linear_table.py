@@ -162,7 +162,7 @@ def plain(bench: Bench) -> list[Table]:
         gap = f"{svm.dual_gap_ / svm.objective_:.1e}"
         records.append({"method": method, "passes": svm.n_passes_, "gap": gap, "seconds": Seconds(seconds)})
     check = ("a tenth of the plain passes", 10 * records[0]["passes"] <= records[1]["passes"])
-    note = f"C {boundless:.0e} over n, as in the paper; tol 1e-3; at most {most:,} passes"
+    note = f"C {boundless:.0e} over n, as in the paper, tol 1e-3, at most {most:,} passes"
     return [Table("With and without the line search: covtype", records, [note], [check])]
 
 

@@ -6,7 +6,7 @@
     compose        compose.yaml: the schema of the Compose specification, by check-jsonschema
     hadolint       Dockerfile
     commands       the commands of compose.yaml and kubernetes.yaml, by the programs that they are of
-    DaskCluster    kubernetes.yaml: the definition that dask's operator installs, and nothing beside it
+    DaskCluster    kubernetes.yaml: the definition that dask's operator installs, and nothing else
     kubernetes     its pods and service: Kubernetes' own schemas, by kubernetes-validate
     kubectl        the same, by the client, which keeps what it knows; no cluster is asked
     slurm          slurm.yaml: the script of a job, by bash -n, and by sbatch --test-only, which asks the controller

@@ -3,12 +3,12 @@
     python pipelines/metric_table.py --data DIR [--only covtype,...] [--quick] [--out table.md]
 
 items, and the files of --data that they need:
-    covtype      covtype.csv.gz        class 2 against the rest, and 7 classes: plain, a metric, one for each part
+    covtype      covtype.csv.gz        class 2 against the rest, and 7 classes: plain, a metric, one for each partition
     electricity  electricity.csv.gz    shuffled, a fifth to test on, nothing given but the metric
     growing      covtype.csv.gz        5 million rows with noise in 1 GiB: plain and with a metric
 
 "search" is the phase in which it is learned on a sample, along with kernel, C and gamma, "regions" the one
-in which that goes on in dense regions. Run it on a machine that does nothing else. The first fit, which compiles, is
+in which that continues in dense regions. Run it on a machine that does nothing else. The first fit, which compiles, is
 not counted.
 """
 
@@ -34,10 +34,10 @@ def covtype(bench: Bench) -> list[Table]:
     cases = {
         "2 against the rest, plain": (*PLAIN, *TWO),
         "2 against the rest, metric": (*METRIC, *TWO),
-        "2 against the rest, metric of each part": (*PARTS, *TWO),
+        "2 against the rest, metric of each partition": (*PARTS, *TWO),
         "7 classes, plain": (*PLAIN, "--set", "positive=[]"),
         "7 classes, metric": METRIC,
-        "7 classes, metric of each part": PARTS,
+        "7 classes, metric of each partition": PARTS,
     }
     records = [_record(bench, name, (train, test), words) for name, words in cases.items()]
     two, seven = records[1], records[4]
@@ -69,7 +69,7 @@ def electricity(bench: Bench) -> list[Table]:
 
 
 def growing(bench: Bench) -> list[Table]:
-    """By turns, so that what a machine does beside it meets both."""
+    """Alternating, so that other load of the machine meets both."""
     train, test = bench.stores("covtype")
     _compile(bench, train)
     rows = bench.sizes.growing[-1]

@@ -1,4 +1,4 @@
-"""The tables of 8.1 million infinite MNIST digits: generated, learnt on a budget, and by early prediction. Linux.
+"""The tables of 8.1 million infinite MNIST digits: generated, learned on a budget, and by early prediction. Linux.
 
     python pipelines/mnist8m.py --data DIR [--only store,budget,...] [--quick] [--out mnist8m.md]
 

@@ -1,4 +1,4 @@
-"""The compose file's cluster on this machine, each service in a network of its own; cables are pulled. Linux, root.
+"""The compose file's cluster on this machine, each service in its own network; cables are pulled. Linux, root.
 
     python pipelines/netns.py [--compose configs/compose.yaml] [--workers 3] [--rows 150000] [--cut 5,60] [--quick]
         [--victims worker-1,scheduler-1,fit-1] [--out FILE.md]
@@ -38,7 +38,7 @@ MOMENT = 0.5  # of an undisturbed fit's time, when the cable is pulled
 
 
 def bits(model: Path) -> str:
-    """A digest of every array of a model; attributes tell seconds, too."""
+    """A digest of every array of a model; attributes have seconds, too."""
     digest = sha256()
     for path in sorted(path for path in model.rglob("*") if path.is_file() and path.name != "zarr.json"):
         digest.update(path.relative_to(model).as_posix().encode() + path.read_bytes())

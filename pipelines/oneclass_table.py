@@ -4,7 +4,7 @@
 
 Items, none of which needs data:
     exact    100,000 rows of two columns: streamsvm, OneClassSVM (LIBSVM), SGDOneClassSVM over Nystroem features, and
-             IsolationForest, each in a process of its own; seconds of a fit after one of few rows
+             IsolationForest, each in a separate process; seconds of a fit after one of few rows
     early    a million rows of eight columns: early prediction by the command, within 2 GiB, next to the exact solution
              on 50,000 of the rows, Nystroem features and IsolationForest
 
@@ -69,7 +69,7 @@ def made(work: Path, rows: int, d: int) -> tuple[Path, Path, Path]:
 
 
 def fitted(bench: Bench, kind: str, *words: Any) -> dict[str, Any]:
-    """What `oneclass_worker.py` says, in a process of its own; in a quick run here."""
+    """What `oneclass_worker.py` says, in a separate process; in a quick run here."""
     given = [kind, *map(str, words)]
     if bench.sizes.is_quick:
         import oneclass_worker
@@ -156,7 +156,7 @@ def _early(bench: Bench, files: tuple[Path, ...], rows: int, nu: float, peers: S
         ("share of outliers within 0.5 % of nu", abs(share["outliers"] - nu) <= 0.005),
         ("ROC area within 0.01 of exact", abs(score["roc_auc"] - whole["roc_auc"]) <= 0.01),
     ]
-    notes = [f"gamma 'scale', {fit.result['gamma']:.3g}; {fit.result.get('n_parts')} parts"]
+    notes = [f"gamma 'scale', {fit.result['gamma']:.3g}; {fit.result.get('n_parts')} partitions"]
     return Table(f"Early: {rows:,} rows of 8 columns, nu {nu:g}", records, notes, checks)
 
 

@@ -62,7 +62,7 @@ def main(words: list[str]) -> dict[str, Any]:
 
 
 def _certificate(svm: Any, gamma: float) -> dict[str, float]:
-    """rho, and the objective, of those that have one; LIBSVM's is computed anew, block by block."""
+    """rho, and the objective, of those that have one; LIBSVM's is computed here, block by block."""
     if not hasattr(svm, "dual_coef_") or not hasattr(svm, "n_support_"):
         return {}
     found = {"rho": float(np.ravel(svm.offset_)[0]), "n_support": int(np.sum(svm.n_support_))}

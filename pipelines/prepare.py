@@ -70,7 +70,7 @@ def _block(blocks: list[tuple[int, int]], row: int) -> int:
 
 
 def events(args: argparse.Namespace) -> None:
-    """Writes the rows of ijcnn1.bz2 and ijcnn1.t.bz2 as events of a stream, shuffled anew each time round."""
+    """Writes the rows of ijcnn1.bz2 and ijcnn1.t.bz2 as events of a stream, shuffled again each time round."""
     rows, labels = [], []
     for name in ("ijcnn1.bz2", "ijcnn1.t.bz2"):
         with bz2.open(Path(args.folder) / name) as file:

@@ -1,4 +1,4 @@
-"""A model along a stream: each event is predicted, then learnt; what it said, how long that took, and its memory."""
+"""A model along a stream: each event is predicted, then learned; what it said, how long that took, and its memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass
 class Told:
-    """Of each event its label, the label told before it was learnt, and probabilities, of models that know them."""
+    """The label of each event, the one predicted before it was learned, and probabilities, of models that know them."""
 
     truth: list[Any] = field(default_factory=list)
     labels: list[Any] = field(default_factory=list)

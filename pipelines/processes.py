@@ -74,7 +74,7 @@ class Cluster:
         return found
 
     def _registered(self) -> int:
-        """Workers that are there, as the last scheduler that was started tells."""
+        """Workers, as the last scheduler that was started reports them."""
         log = (self.folder / "cluster.log").read_text(encoding="utf-8", errors="replace")
         told = log.rpartition("Scheduler at:")[2]
         return told.count("Register worker addr:") - told.count("Remove worker addr:")
@@ -128,7 +128,7 @@ class RelayedCluster(Cluster):
 
 
 class Relay:
-    """A port whose connections go on to another one, until they are cut."""
+    """A port whose connections are forwarded to another one, until they are cut."""
 
     def __init__(self, target: int) -> None:
         self._target, self._open = target, set[socket.socket]()

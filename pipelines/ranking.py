@@ -3,12 +3,12 @@
     python pipelines/ranking.py --data DIR [--only queries,text] [--quick] [--out ranking.md]
 
 items, and the files of --data that they need:
-    queries   mq2008.s1.bz2 to .s5.bz2: each part is tested on once, by what the other four taught; C is chosen among
+    queries   mq2008.s1.bz2 to .s5.bz2: each fold is tested on once, by what the other four taught; C is chosen among
               these by `tune`, by the NDCG of held-out queries (configs/ranking.toml)
     text      reuters.bz2 reuters.t.bz2: 8,315 words, few of them in a row; trained for accuracy and, as two grades
               (--task ordinal), for the area under the ROC curve, C chosen by the same score
 
-Seconds are those of whole commands. The published RankSVM has NDCG@5 0.47 and MAP 0.47 on these parts; it chooses C on
+Seconds are those of whole commands. The published RankSVM has NDCG@5 0.47 and MAP 0.47 on these folds; it chooses C on
 one of them and learns from three.
 """
 
@@ -33,7 +33,7 @@ def queries(bench: Bench) -> list[Table]:
     means = {name: mean(score[name] for score in scores) for name in SCORES}
     notes = ["ndcg over whole queries; a query without a good document counts as 0", "configs/ranking.toml"]
     rows = [*records, {"test": "mean"} | _rounded(means)]
-    return [Table("MQ2008, four parts teach and one tests", rows, notes)]
+    return [Table("MQ2008, four folds teach and one tests", rows, notes)]
 
 
 def _part(bench: Bench, part: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""Rows written once in the order of their parts, and each part read once: what stands before solving them.
+"""Rows written once in the order of their partitions, and each read once: what stands before solving them.
 
     python pipelines/regroup_table.py --data DIR [--only ITEM[,ITEM...]] [--quick] [--out regroup.md]
 
 Items, and the files they need in --data DIR:
-    dense     covtype.csv.gz    copies of covtype, 790 files of 32 MiB, 4,000 parts by chance; 27 GB of disk
+    dense     covtype.csv.gz    copies of covtype, 790 files of 32 MiB, 4,000 partitions at random; 27 GB of disk
     sparse    covtype.csv.gz    an eighth of them, as CSR rows
 
 Seconds are of two threads; what the system has still to write to the disk then is not among them.

@@ -4,7 +4,7 @@
 
 Each file of docs/figures names the command that made it. That command runs, and its figures replace those of the file
 when it has ended well: nothing changes where it fails, or takes longer than --limit-s. --list prints the seconds that
-each took the last time (? where nobody noted them), and runs nothing. Commands that are no recipes are left to you.
+each took the last time (? where nobody noted them), and runs nothing. Other commands than recipes are left to you.
 """
 
 from __future__ import annotations

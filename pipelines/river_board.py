@@ -1,4 +1,4 @@
-"""Every classifier of river's and ours along the same streams: each event is predicted, then learnt.
+"""Every classifier of river's and ours along the same streams: each event is predicted, then learned.
 
     python pipelines/river_board.py --data DIR --out DIR|FILE.json [--work DIR] [--events 10000] [--seeds 3] [--jobs 2]
         [--limit-s 300] [--only STREAM[,STREAM...]] [--without STREAM[,STREAM...]] [--models MODEL[,MODEL...]]
@@ -11,16 +11,16 @@ stream.
 
     accuracy, kappa    of all events
     ROC area           of several classes the mean of each against the rest, of those that occur
-    events/s           predicted and learnt, in a CPU second of the one process that does it; compiling comes before
+    events/s           predicted and learned, in a CPU second of the one process that does it; compiling comes before
     memory             of the model's objects, as river counts it, at tenths of the stream
-    rank               in each stream, by accuracy, the mean over seeds; equal ones share the mean of their ranks,
+    rank               in each stream, by accuracy, the mean over seeds, where equal ones share the mean of their ranks,
                        and who failed is last
     seeds              of the stream where it is made, and of the model where it draws numbers; else one run says it all
 
 A model that has taken --limit-s CPU seconds on a stream is stopped and scored on the events until then, which the page
-tells. --out keeps results.jsonl as results come (what is there is not run again, except for what failed), board.md,
-and board.html, a page of tables and plots. Where --out is a file of figures, as in docs/figures, all
-these are in --work, by default a folder of its name beside it, and the file is written once every result is there.
+states. --out keeps results.jsonl as results come (what is there is not run again, except for what failed), board.md,
+and board.html, a page of tables and plots. If --out is a file of figures, as in docs/figures, all these
+are in --work, by default a folder of its name next to it, and the file is written once every result is there.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def loaded(stream: str, data: Path, n: int, seed: int) -> tuple[list[Event], lis
 
 
 def measured(task: Task, *, data: Path, n: int, limit_s: float) -> Record:
-    """One model along one stream, on one core. Whatever it raises is its result: others go on."""
+    """One model along one stream, on one core. Whatever it raises is its result: others continue."""
     stream, labels = loaded(task.stream, data, n, task.seed if isinstance(EVERY[task.stream], Made) else 1)
     facts: Record = asdict(task) | {
         "events": n,
@@ -214,10 +214,10 @@ def main(words: list[str] | None = None) -> None:
     except BrokenProcessPool:
         parser.exit(
             1,
-            f"a process was ended from outside: out of memory? {path} keeps results, this goes on from them\n",
+            f"a process was ended from outside: out of memory? {path} keeps results, this continues from them\n",
         )
     except KeyboardInterrupt:
-        parser.exit(130, f"interrupted: the same command goes on from {path}\n")
+        parser.exit(130, f"interrupted: the same command continues from {path}\n")
     finally:
         write_line.close()
         write(folder, list(found.values()))

@@ -4,8 +4,8 @@
 
 Each event is predicted, then learned, by
     no drift handling   StandardScaler | BSGDClassifier, with a lambda and a gamma: it tunes nothing
-    fresh learner       the same, where ADWIN over the errors finds drift the learner begins anew
-    background learner  where DDM warns of drift another learner begins beside it, and takes over where drift is found
+    fresh learner       the same, where ADWIN over the errors finds drift the learner starts again
+    background learner  where DDM warns of drift another learner begins next to it, and takes over where drift is found
     larger steps        no drift handling, but a smaller lambda: steps are 1 / (lambda t), and forget what was before
     NoChange            river's: the label of the event before
     adaptive tree       river's HoeffdingAdaptiveTreeClassifier, which has ADWIN in its nodes

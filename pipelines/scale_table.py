@@ -2,7 +2,7 @@
 
     python pipelines/scale_table.py [--rows 1000000,10000000] [--only ITEM[,ITEM...]] [--quick] [--work DIR] [--out OUT]
 
-Items, none of which needs data; each is a `streamsvm fit` in a process of its own, within 2 GiB:
+Items, none of which needs data; each is a `streamsvm fit` in a separate process, within 2 GiB:
     budget    one epoch of descent on a budget of 50
     early     DC-SVM with early prediction
     linear    cutting planes, within 400 MiB: beyond that rows stay in memory as far as it reaches
@@ -50,7 +50,7 @@ ITEMS = (*FITS, "plan")
 
 
 def block(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and labels: 256 values a column, of which three tell the class."""
+    """Rows and labels: 256 values a column, of which three decide the class."""
     rng = np.random.default_rng([24, number])
     X = rng.integers(0, 256, (BLOCK_ROWS, COLUMNS)).astype(np.float32)
     inside = np.cos(X[:, :3] * (np.pi / 128)).sum(axis=1) > 0

@@ -3,7 +3,7 @@
     python pipelines/scoreboard.py --data DIR --out DIR [--seconds 60] [--cores 2] [--sets a,b] [--peers a,b]
                                    [--rows N] [--seed 0] [--resume] [--quick]
 
-Each peer has the same seconds on the same cores for search and last fit, in a process of its own: random configurations
+Each peer has the same seconds on the same cores for search and last fit, in a separate process: random configurations
 (scoreboard_peers.py, scoreboard_ours.py: what they are drawn from) on few rows, the best third on four times as many;
 scores are of rows held out of the training part, the same for all, and of five folds below 5,000 rows. The best is
 fitted on all training rows, or on as many as the rest of the time is expected to allow (`rows fitted`). A peer that has
@@ -17,11 +17,11 @@ of a peer that takes 1.5 times the seconds are ended, and it has no figures; the
     model          bytes of the library's own format, else of joblib's
     log loss       decisions become probabilities by a sigmoid fitted on held-out rows; those below 1e-6 count as 1e-6
     ROC area       of more than two classes the mean of each against the rest, of those that occur
-    rank           by accuracy or R2; equal scores share a rank, and who has no figures is last
+    rank           by accuracy or R2, equal scores share a rank, and who has no figures is last
 
 A peer whose library is not there is named and left out: `pip install lightgbm xgboost`, and xrfm, which needs torch
-(the build for CPUs will do). --out keeps results.jsonl as results come, which --resume goes on from, scoreboard.md and
-scoreboard.csv. --data needs, of the sets that are asked for: covtype.csv.gz electricity.csv.gz magic04.csv.gz
+(the build for CPUs will do). --out keeps results.jsonl as results come, from which --resume continues, scoreboard.md
+and scoreboard.csv. --data needs, of the sets that are asked for: covtype.csv.gz electricity.csv.gz magic04.csv.gz
 census.parquet census.t.parquet skin_nonskin.tsv.gz ijcnn1.bz2 ijcnn1.t.bz2 a9a.bz2 a9a.t.bz2 letter.bz2 letter.t.bz2
 phishing.bz2 abalone.bz2, and w8a.bz2 for the set w8a, which is run by name only. --quick: 300 rows, a second, and
 everything in this process: only to see that it runs. Run it on a machine that does nothing else.
@@ -61,7 +61,7 @@ Record = dict[str, Any]
 
 
 def run(path: Path, peer: str, args: argparse.Namespace) -> Record:
-    """One peer in a process of its own, which is ended when it is late."""
+    """One peer in a separate process, which is ended when it is late."""
     words = [WORKER, path, peer, args.seconds, args.cores, args.seed]
     env = os.environ | dict.fromkeys(THREADS, str(args.cores))
     limits = {"ready": START_S, "fitted": LATE * args.seconds, "done": max(60.0, ANSWERS * args.seconds)}
@@ -141,12 +141,12 @@ def _measured(problem: Problem, path: Path, peer: str, args: argparse.Namespace)
 
 
 def kept_results(args: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Record]:
-    """What --resume goes on from; another file of results is not written over."""
+    """What --resume continues from; another file of results is not written over."""
     path = args.out / "results.jsonl"
     if not path.exists():
         return []
     if not args.resume:
-        parser.error(f"{path} is there: --resume goes on from it, another --out begins anew")
+        parser.error(f"{path} is there: --resume continues from it, another --out starts again")
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     given = (args.seconds, args.cores, args.rows, args.seed)
     for record in records:

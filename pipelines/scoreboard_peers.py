@@ -24,7 +24,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class About:
-    """What an estimator is told of the problem and the machine."""
+    """What an estimator knows of the problem and the machine."""
 
     is_regression: bool
     n_classes: int

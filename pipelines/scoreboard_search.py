@@ -67,7 +67,7 @@ def rungs(n: int, power: float) -> list[int]:
 
 
 class Search:
-    """`evaluate` fits a configuration on so many rows of each of `folds` parts; `seconds` hold the last fit, too."""
+    """`evaluate` fits a configuration on so many rows of each of `folds` folds; `seconds` hold the last fit, too."""
 
     def __init__(
         self,

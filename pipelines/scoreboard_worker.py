@@ -1,9 +1,9 @@
-"""One peer on one data set of the scoreboard: searched, fitted, asked and measured, in a process of its own. Linux.
+"""One peer on one data set of the scoreboard: searched, fitted, asked and measured, in a separate process. Linux.
 
     python scoreboard_worker.py PROBLEM.npz PEER SECONDS CORES SEED
 
-Prints a line of JSON as each stage ends: "ready", when everything is imported and compiled; "fitted", after search and
-last fit; "done", with the record. Peak memory is the process's most less what it held when it was ready, data included.
+Prints a line of JSON as each stage ends: "ready", when everything is imported and compiled, "fitted", after search and
+last fit, and "done", with the record. Peak memory is the process's most less what it held when it was ready, with data.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _searched(task: Task, peer: Peer, seconds: float, seed: int) -> tuple[Fitted
 
 
 def _at_once(task: Task, peer: Peer, seconds: float) -> tuple[Fitted, Found]:
-    """A peer that chooses by itself: fitted on the rows that are not held out; where there is time, on all again."""
+    """A peer that chooses by itself: fitted on the rows that are not held out; if there is time, on all again."""
     task.parts = task.parts[:1]
     [(fitted, held)] = task.parts
     began = time.perf_counter()

@@ -5,7 +5,7 @@
 
 Events are rows of ijcnn1.bz2 and ijcnn1.t.bz2 in --data: `streamsvm stream` learns the first 20,000 with a budget of
 500, then the server gets batches to predict on each connection, one after the other, and, over one more, --learn events
-a second to learn. This process makes the load; the server is one of its own, with --durable. --kills times it gets
+a second to learn. This process makes the load; the server is a separate one, with --durable. --kills times it gets
 SIGKILL and is started again; a request to learn that was not answered is sent again by its number. In the end the
 snapshot must be, bit by bit, that of `streamsvm stream` over the same events.
 """
@@ -89,7 +89,7 @@ class Server:
 
 
 class Connection:
-    """One that is kept, and made anew where the server is gone."""
+    """One that is kept, and made again if the server is gone."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -137,7 +137,7 @@ async def predicting(load: Load, port: int, requests: list[bytes], first: int) -
 
 
 async def learning(load: Load, port: int, events: list[Any]) -> None:
-    """Sends events at a steady rate, each request until it is answered: a kill may have come after it was learnt."""
+    """Sends events at a steady rate, each request until it is answered: a kill may have come after it was learned."""
     connection, before = Connection(port), load.learnt
     while load.learn and load.at < load.seconds and load.learnt + LESSON <= len(events):
         first, start = load.learnt + 1, time.perf_counter()
@@ -146,7 +146,7 @@ async def learning(load: Load, port: int, events: list[Any]) -> None:
             with suppress(*GONE):
                 answers = await connection.ask(lesson)
                 if [a["event"] for a in answers] != list(range(first, first + LESSON)):
-                    raise Failed(f"the server learnt other events than {first:,} on: {str(answers)[:200]}")
+                    raise Failed(f"the server learned other events than {first:,} on: {str(answers)[:200]}")
                 load.lessons.append((load.at, time.perf_counter() - start))
                 load.learnt += LESSON
         due = (load.learnt - before) / load.learn
@@ -241,7 +241,7 @@ def over_time(load: Load) -> Table:
 
 
 def lessons(load: Load, bench: Bench, before: int) -> Table:
-    """What was learnt beside, and whether the model is what a stream makes of the same events."""
+    """What was learned meanwhile, and whether the model is what a stream makes of the same events."""
     took = [seconds for _, seconds in load.lessons]
     whole, events = bench.work / "whole.model", bench.work / "learnt"
     with (bench.work / "events").open("rb") as lines, events.open("wb") as out:
@@ -280,7 +280,7 @@ def _own_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--connections", type=int, default=4, metavar="N")
     parser.add_argument("--batch", type=int, default=100, metavar="N", help="events of a request to predict")
     parser.add_argument(
-        "--learn", type=int, default=0, metavar="N", help="events a second that are learnt beside"
+        "--learn", type=int, default=0, metavar="N", help="events a second that are learned meanwhile"
     )
     parser.add_argument("--kills", type=int, default=0, metavar="N")
 

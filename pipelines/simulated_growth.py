@@ -36,7 +36,7 @@ SEED = 0
 
 
 def grown(leads: tuple[Record, Record], more: Record, n: int) -> Record:
-    """What n rows would be recorded as, by what a fit was whose parts have as many rows; what the leading process takes
+    """What n rows would be recorded as, by what a fit was whose partitions have as many rows; what the leader takes
     grows as between the fits `leads`."""
     rng, factor = np.random.default_rng(SEED), n / more.n
     before, rounds, after = _parted(more.stages)
@@ -177,7 +177,7 @@ def _gap(record: Record, name: str) -> float:
 
 
 def divided(n_parts: int) -> list[Round]:
-    """Rounds of `kernels.division.partition`, where all parts of a round are as large."""
+    """Rounds of `kernels.division.partition`, where all partitions of a round are as large."""
     found = [Round(1, min(n_parts, MOST_CENTRES))]
     while n_parts > 2 * (
         parts := found[-1].parts * found[-1].centres

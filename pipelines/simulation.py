@@ -37,8 +37,8 @@ class Task(NamedTuple):
 class Stage:
     """Tasks that are under way together.
 
-    Of the leading process: gap_s, CPU seconds alone before it, and wait_s, others of that time; lead_s, CPU seconds for
-    each task; sent, received: bytes in all.
+    Of the leading process: gap_s, CPU seconds alone before it, and wait_s, others of that time. lead_s: CPU seconds for
+    each task. sent, received: bytes in all.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Site:
-    """Where it runs. cores: of the one machine that all processes are on; None: each has enough of its own.
+    """The machines that it runs on. cores: of the one machine that all processes are on, or None if each has enough.
 
     link_bytes_s: of each worker, and of the leading process. files_bytes_s: of the storage that all share.
     """
@@ -214,7 +214,7 @@ class Replay:
         return self.outcome
 
     def _start(self, steps: Generator[Wait, None, None]) -> None:
-        """Runs a generator: it goes on when what it yields has happened."""
+        """Runs a generator: it continues when what it yields has happened."""
 
         def resume() -> None:
             wait = next(steps, None)
@@ -286,7 +286,7 @@ class Replay:
 def simulate(record: Record, site: Site, most: int = MOST_TASKS) -> Outcome:
     """A record's stages on another site.
 
-    Of a stage of many tasks only `most` of them are replayed, and half of these: it goes on as between the two.
+    Of a stage of many tasks only `most` of them are replayed, and half of these: it continues as between the two.
     """
     whole = Outcome()
     for stage in (*record.stages, Stage("end", [], record.tail_s)):

@@ -1,4 +1,4 @@
-"""A SLURM of three hosts on this machine, and deploy_slurm.py on it: real daemons, each in a network of its own.
+"""A SLURM of three hosts on this machine, and deploy_slurm.py on it: real daemons, each in its own network.
 
     apt-get install slurmctld slurmd slurm-client   # no service of them has to run
     python pipelines/slurm_here.py [--nodes 2] [--rows 6000] [--config configs/slurm.yaml]

@@ -1,9 +1,9 @@
-"""An hour of `streamsvm stream` beside small fits, one after the other, on one cluster: the memory of all. Linux.
+"""An hour of `streamsvm stream` next to small fits, one after the other, on one cluster: the memory of all. Linux.
 
     python pipelines/soak.py --data DIR [--minutes 60] [--rate 1000] [--quick] [--work DIR] [--out soak.md]
 
 The stream gets --rate events a second, the rows of ijcnn1.bz2 and ijcnn1.t.bz2 in --data over and over; fits of all
-solvers by turns, on rows of ijcnn1, use the cluster by --scheduler. Every 10 s the memory that a process has for
+solvers alternating, on rows of ijcnn1, use the cluster by --scheduler. Every 10 s the memory that a process has for
 itself (USS) is looked at: of scheduler, nannies, workers and stream; of each fit its peak (RSS). The samples are
 written to soak.csv in --work as they come. Exits 1 where a process was replaced or grew: the median of the last
 quarter over that of the second by more than 5 % and 8 MiB. The slope is Theil and Sen's, from the second quarter on,

@@ -2,9 +2,9 @@
 
     python pipelines/stream_kills.py --data DIR [--events 1000000] [--kills 10] [--quick] [--out stream.md]
 
-Events are the rows of ijcnn1.bz2 and ijcnn1.t.bz2 in --data, shuffled anew each time round. The second run gets SIGKILL
-at random moments and is started again each time. Whatever it answered, before and after, must be what the first run
-answered; the two snapshots at the end must be equal bit by bit.
+Events are the rows of ijcnn1.bz2 and ijcnn1.t.bz2 in --data, shuffled again each time round. The second run gets
+SIGKILL at random moments and is started again each time. Whatever it answered, before and after, must be what the first
+run answered; the two snapshots at the end must be equal bit by bit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS = ("--gamma", "2", "--lam", "1e-5", "--budget", "500", "--scale", "none"
 
 @dataclass
 class Sample:
-    """Where a stream was at a moment."""
+    """How far a stream was at a moment."""
 
     seconds: float
     bytes_answered: int
@@ -45,7 +45,7 @@ class Sample:
 
 
 def start(bench: Bench, name: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """`streamsvm stream` over the events, its answers after those that are there."""
+    """`streamsvm stream` over the events, its answers after the existing ones."""
     answers = bench.work / f"{name}.answers"
     command = [
         *STREAMSVM,
@@ -98,7 +98,7 @@ def whole(bench: Bench, n: int) -> Table:
 
 
 def killed(bench: Bench, n: int, kills: int) -> Table:
-    """The same stream, killed at random moments and taken up again."""
+    """The same stream, killed at random moments and resumed."""
     rng, total = np.random.default_rng(0), (bench.work / "whole.answers").stat().st_size
     records = []
     for life in range(kills + 1):
@@ -117,7 +117,7 @@ def killed(bench: Bench, n: int, kills: int) -> Table:
         (f"every event answered ({seen:,} of {n:,})", seen == n),
         ("every answer the one of the stream that was not killed", differ == 0),
         (
-            "each life goes on right after a snapshot not older than the last one named",
+            "each life continues right after a snapshot not older than the last one named",
             all(
                 (later["first event"] - 1) % EVERY == 0
                 and earlier["snapshot named"] < later["first event"] <= earlier["last event"] + 1 + EVERY

@@ -2,15 +2,15 @@
 
     python pipelines/stream_table.py --data DIR [--only probabilities,gamma,reading] [--quick] [--out streams.md]
 
-It is BSGDClassifier(lam=1e-4, gamma="scale"); where one of the two is not given, several learners are pooled, which
+It is BSGDClassifier(lam=1e-4, gamma="scale"); if one of the two is not given, several learners are pooled, which
 river_board.py measures.
 
-probabilities: ten streams, 5,000 events behind river's StandardScaler, each predicted, then learnt; scores of the
+probabilities: ten streams, 5,000 events behind river's StandardScaler, each predicted, then learned; scores of the
 second half, next to river's LogisticRegression, or SoftmaxRegression for several classes. ece, the expected calibration
 error, has 15 bins, as in `streamsvm evaluate`. Log loss may exceed river's by what accuracy explains: by how much more
-one has to be told who knows no more than how often each is right.
+one has that knows no more than how often each is right.
 
-gamma: accuracy of 10,000 events, each before it is learnt, by gamma 0.1, "auto" (1 / columns seen) and "scale"
+gamma: accuracy of 10,000 events, each before it is learned, by gamma 0.1, "auto" (1 / columns seen) and "scale"
 (1 / sum of the columns' variances), behind the scaler and raw; and the best of six gammas times four lambdas behind the
 scaler. And text: rows of Reuters, each of length 1, as TFIDF makes them.
 
@@ -118,7 +118,7 @@ def accuracy(model: base.Classifier, stream: Sequence[Event]) -> float:
 
 
 def scores(model: base.Classifier, stream: Sequence[Event], labels: list[Any]) -> dict[str, float]:
-    """Of the second half. Where a model knows its labels as False and True, they are the first and second one."""
+    """Of the second half. False and True are the first and second label."""
     p = np.full((len(stream), len(labels)), 1e-12)
     codes = {label: code for code, label in enumerate(labels)}
     if isinstance(model, linear_model.LogisticRegression):

@@ -4,7 +4,7 @@
 
 Items, none of which needs data:
     exact    50,000 rows: DCSVR, SVR (LIBSVM) and, where --peers asks for it, scikit-learn-intelex's (--peer-python: an
-             interpreter that has it), each in a process of its own; seconds of a fit after one of few rows
+             interpreter that has it), each in a separate process; seconds of a fit after one of few rows
     early    a million rows: early prediction by the command, within 2 GiB, next to the exact solution on 50,000 of them
 
 Rows have eight columns, uniform in -1..1, and a smooth function of them as labels, with noise of deviation 0.1, which
@@ -59,7 +59,7 @@ def stored(work: Path, name: str, first: int, rows: int) -> Path:
 
 
 def fitted(bench: Bench, kind: str, train: Path, test: Path) -> dict[str, Any]:
-    """What `svr_worker.py` says, in a process of its own; in a quick run here."""
+    """What `svr_worker.py` says, in a separate process; in a quick run here."""
     given = [kind, *map(str, (train, test, C, GAMMA, EPSILON))]
     if bench.sizes.is_quick and kind != "intelex":
         import svr_worker
@@ -128,7 +128,7 @@ def early(bench: Bench, args: argparse.Namespace) -> Table:
         ("60 s", fit.seconds <= 60),
         ("R2 within 0.005 of exact on few", score["r2"] >= whole["r2"] - 0.005),
     ]
-    return Table(f"Early: {rows:,} rows", records, [f"{fit.result.get('n_parts')} parts"], checks)
+    return Table(f"Early: {rows:,} rows", records, [f"{fit.result.get('n_parts')} partitions"], checks)
 
 
 ITEMS = {"exact": exact, "early": early}

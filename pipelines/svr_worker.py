@@ -49,7 +49,7 @@ def main(words: list[str]) -> dict[str, Any]:
 
 
 def _certificate(svr: Any, y: np.ndarray, epsilon: float) -> dict[str, float]:
-    """The dual objective; that of peers is computed anew, from what they say of their support vectors."""
+    """The dual objective; that of peers is computed here, from what they say of their support vectors."""
     if hasattr(svr, "objective_"):
         return {"objective": float(svr.objective_), "gap": float(svr.dual_gap_)}
     a, f = svr.dual_coef_[0], np.empty(len(svr.support_))

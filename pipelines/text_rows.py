@@ -1,4 +1,4 @@
-"""A generated store of the shape of text: wide, sparse, unit rows, two classes. It is no real text.
+"""A generated store of the shape of text: wide, sparse, unit rows, two classes. It is not real text.
 
     python pipelines/text_rows.py OUT.zarr [--rows 804414] [--seed 0]
 

@@ -4,9 +4,9 @@
 
 items, all of them on ijcnn1.bz2 with C from 2^-5 to 2^10 (6 values), gamma from 2^-6 to 2^2 (5 values), the same folds:
     shared   alfpgm (LIBSVM's problem), dcsvm and admm-hss: folds as bounds of one problem
-    peer     GridSearchCV: its threads in one fit after the other, and two fits side by side, the sooner one counts;
+    peer     GridSearchCV: its threads in one fit after the other, and two fits side by side, the faster one counts;
              ours before, between and after
-    others   dcsvm by successive halving; bsgd; and what sharing saves: dcsvm fit by fit, of 3 points
+    others   dcsvm by successive halving, bsgd, and what sharing saves: dcsvm fit by fit, of 3 points
 
 A search of a few rows compiles first. Peers are timed inside GridSearchCV.fit without a refit, ours without start and
 refit; `command` is the whole command. Run it on a machine that does nothing else.

@@ -1,4 +1,4 @@
-"""Plain English: documentation and the texts of the package avoid the wording that docs/words.toml lists.
+"""Plain English: documentation and the texts of package and recipes avoid the wording that docs/words.toml lists.
 
 Files that are still to be cleaned have their number of findings in tests/language.toml. It may only fall.
 `python tests/test_language.py` lists all findings, and `--counts` prints that file.
@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
-SOURCES = sorted((ROOT / "streamsvm").rglob("*.py"))
+SOURCES = sorted(path for folder in ("streamsvm", "pipelines") for path in (ROOT / folder).rglob("*.py"))
 GUIDE = [ROOT / "README.md", DOCS / "index.md", DOCS / "tutorial.md", DOCS / "faq.md"]
 GUIDE += sorted((DOCS / "guide").glob("*.md"))
 KNOWN = tomllib.loads((ROOT / "tests" / "language.toml").read_text(encoding="utf-8"))
@@ -34,7 +34,8 @@ SEARCHED = "benchmark cite contribute cross-validation hyperparameter imbalanced
 NOT_PROSE = re.compile(r"^```.*?^```$|^\$\$.*?\$\$$|<!--.*?-->", re.M | re.S)
 INLINE = re.compile(r"(`+)[^`]+\1|\$[^$\n]+\$")
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-STARTS = re.compile(r"\s*([-*|#]|\d+\. |$)")  # a line that belongs to no paragraph before it
+# a line that belongs to no paragraph before it
+STARTS = re.compile(r"\s*([-*|#]|\d+\. |$)|\s{4,}\S.*\S\s{2,}\S")
 
 
 class Finding(NamedTuple):

@@ -467,7 +467,7 @@ def test_recorded_fits_are_replayed(tables):
 @pytest.mark.slow
 def test_what_a_fit_takes_is_said_beforehand(tables):
     found = tables("cost")
-    for row in found["What a fit takes, said beforehand"]:
+    for row in found["What a fit takes, predicted"]:
         assert 0.05 < float(row["said / took"]) < 20
     here, alone, workers = found["A billion rows like covtype's, early prediction"]
     assert float(alone["hours"]) > float(workers["hours"]) > float(here["hours"])
@@ -517,7 +517,7 @@ def test_a_csv_becomes_a_page(tables, folder):
 @pytest.mark.slow
 def test_queries_and_text_are_ranked(tables):
     found = tables("ranking")
-    part, mean = found["MQ2008, four parts teach and one tests"]
+    part, mean = found["MQ2008, four folds teach and one tests"]
     assert part["test"] == "s5"
     assert float(mean["ndcg"]) == float(part["ndcg"]) > 0.9
     accuracy, area = found["Reuters, trained for accuracy and for the ROC area"]
