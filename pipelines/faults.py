@@ -368,9 +368,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--trials", type=int, default=20, metavar="N", help="of each fault, solvers alternating"
-    )
+    parser.add_argument("--trials", type=int, default=20, metavar="N", help="of each fault")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[*SHORT], metavar="FAULT,...")
     parser.add_argument(
         "--solvers", type=lambda text: text.split(","), default=list(SOLVERS), metavar="SOLVER,..."
