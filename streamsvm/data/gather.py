@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.samples import Block, Samples
+from streamsvm.data.samples import Block, MemorySamples, Samples
 from streamsvm.data.taking import taken
 from streamsvm.parallel.engine import Engine, Later
 
@@ -18,7 +18,7 @@ class Table:
     exists."""
 
     def __init__(self, samples: Samples, engine: Engine) -> None:
-        self.n, self.blocks = samples.n, samples.blocks()
+        self.n, self.blocks, self.in_memory = samples.n, samples.blocks(), isinstance(samples, MemorySamples)
         self._samples, self._engine = samples, engine
         shared = (engine.share(samples),)
         self.rows = engine.hold(_read, self.blocks, shared=shared, nbytes=samples.nbytes)

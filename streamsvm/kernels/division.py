@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Protocol
@@ -20,11 +20,16 @@ from streamsvm.data.vectors import Vector, Vectors
 from streamsvm.events import Events, ignore
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.kmeans import MOST_CENTRES, Centres, Partition, fit_centres
+from streamsvm.kernels.tree import Tree
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.parallel.sizes import Weighed
 
 RECEIPT_BYTES = 64 << 20  # of how many rows each block has of each leaf, which are kept
 SAMPLED = 64  # rows per centre, for a partition that is split further
+FEW_BLOCKS = (
+    256  # random ones, from which samples are read: of sorted rows, each 64th of all is hardly missed
+)
+PLENTY = 4  # times its sample: rows of a partition that suffice in these blocks
 MORE_ROUNDS = 4
 MOST_TOGETHER = 16  # leaves whose centres one task fits
 Routes = dict[int, tuple[Centres, np.ndarray]]
@@ -96,7 +101,7 @@ class Growth(Weighed):
     small, and reads no rows: these come as receipts. A round is `samples`, `jobs`, `split` and `note`."""
 
     def __init__(self, n: int, wanted: Cuts, rng: np.random.Generator) -> None:
-        self._tree, self._wanted, self._rng = _Tree(), wanted, rng
+        self._tree, self._wanted, self._rng = Tree(), wanted, rng
         self._counts, self._left = np.array([n]), most_rounds(n, wanted)
         first = {0: min(wanted.n_parts, MOST_CENTRES)} if wanted.n_parts > 1 else self._too_large()
         self._receipts: list[np.ndarray] | None = None  # of each block, where they are small
@@ -109,19 +114,38 @@ class Growth(Weighed):
         return f"leaves-{self._tree.n_leaves}"
 
     def samples(self, leaves: Vector | None, table: InBlocks, engine: Engine) -> list[Rows]:
-        """Of each leaf to split, the rows that its centres are fitted on."""
-        ranks = self._ranks()
+        """Of each leaf to split, the rows that its centres are fitted on. If rows are read for them, a few blocks do,
+        unless they have few of the leaf's own."""
+        sample, every = self._wanted.sample, range(len(table.blocks))
         if leaves is None:  # of the one leaf that there is
-            return [table.take(own) for own in ranks.values()]
-        seen = self._seen(leaves, list(ranks), table.blocks, engine)
-        return rows_of_ranks(leaves, table, ranks, seen, engine)
+            return [table.take(random_rows(table, sample, self._rng))]
+        left, found = {leaf: min(sample, SAMPLED * k) for leaf, k in self.todo.items()}, dict[int, Rows]()
+        few = few_blocks(table, self._rng)
+        if len(few) < len(every):
+            found = self._drawn(leaves, table, few, left, PLENTY, engine)
+            left = {leaf: m for leaf, m in left.items() if leaf not in found}
+        found |= self._drawn(leaves, table, every, left, 0, engine)
+        return [found[leaf] for leaf in self.todo]
 
-    def _ranks(self) -> dict[int, np.ndarray]:
-        """Rising ranks of these rows among the leaf's own."""
-        sample = self._wanted.sample
-        own = SAMPLED if self._tree.n_leaves > 1 else sample
-        most = {leaf: min(sample, own * k) for leaf, k in self.todo.items()}
-        return {leaf: _chosen(int(self._counts[leaf]), m, self._rng) for leaf, m in most.items()}
+    def _drawn(
+        self,
+        leaves: Vector,
+        table: InBlocks,
+        numbers: Sequence[int],
+        most: Mapping[int, int],
+        plenty: int,
+        engine: Engine,
+    ) -> dict[int, Rows]:
+        """Random rows, at most so many, of each leaf that has `plenty` times as many in the blocks of these numbers."""
+        blocks = [table.blocks[number] for number in numbers]
+        counts = self._counts_in(leaves, [*most], blocks, numbers, engine)
+        each = zip(most.items(), counts.sum(axis=0).tolist(), strict=True)
+        ranks = {leaf: _chosen(n, m, self._rng) for (leaf, m), n in each if n >= plenty * m}
+        if not ranks:
+            return {}
+        seen = before_each(counts[:, [leaf in ranks for leaf in most]])
+        pieces = [table.rows[number] for number in numbers]
+        return dict(zip(ranks, rows_of_ranks(leaves, pieces, blocks, ranks, seen, engine), strict=True))
 
     def jobs(self, samples: Sequence[Rows]) -> list[Job]:
         """What centres are fitted from, of each leaf to split."""
@@ -167,20 +191,25 @@ class Growth(Weighed):
     ) -> tuple[Partition, Numbers]:
         """The tree, and what numbers rows of its leaves."""
         found, first, cuts, sizes = self._tree.finish(self._counts, self._wanted.max_rows)
-        seen = self._seen(leaves, list(cuts), blocks, engine)
+        seen = before_each(self._counts_in(leaves, [*cuts], blocks, range(len(blocks)), engine))
         starts = np.array([start for start, _ in blocks])
         return found, Numbers(leaves, first, tuple(cuts.values()), sizes, starts, seen)
 
-    def _seen(
-        self, leaves: Vector | None, wanted: list[int], blocks: Sequence[Block], engine: Engine
+    def _counts_in(
+        self,
+        leaves: Vector | None,
+        wanted: list[int],
+        blocks: Sequence[Block],
+        numbers: Sequence[int],
+        engine: Engine,
     ) -> np.ndarray:
-        """(blocks, wanted): rows of these leaves in the blocks before each."""
+        """(blocks, wanted): rows of these leaves in each of the blocks, which have these numbers."""
         if not wanted or leaves is None:
             return np.zeros((len(blocks), len(wanted)), np.int64)
+        own = np.array(wanted)
         if self._receipts is None:
-            shared = (engine.share(leaves), np.array(wanted))
-            return before_each(list(engine.map(_counted, blocks, shared=shared)))
-        return before_each([_of_leaves(found, np.array(wanted)) for found in self._receipts])
+            return np.stack(list(engine.map(_counted, blocks, shared=(engine.share(leaves), own))))
+        return np.stack([_of_leaves(self._receipts[number], own) for number in numbers])
 
 
 @dataclass(frozen=True)
@@ -245,8 +274,27 @@ def _chosen(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(n, min(n, most), replace=False))
 
 
+def few_blocks(table: InBlocks, rng: np.random.Generator) -> Sequence[int]:
+    """Numbers of the blocks that samples are drawn from: random ones if rows are read for them, else all."""
+    every = range(len(table.blocks))
+    return (
+        every
+        if table.in_memory or len(every) <= FEW_BLOCKS
+        else _chosen(len(every), FEW_BLOCKS, rng).tolist()
+    )
+
+
+def random_rows(table: InBlocks, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Rising ids of random rows, at most so many, from `few_blocks`."""
+    starts, stops = np.array([table.blocks[number] for number in few_blocks(table, rng)]).T
+    ends = np.cumsum(stops - starts)
+    ranks = _chosen(int(ends[-1]), most, rng)
+    block = np.searchsorted(ends, ranks, side="right")
+    return ranks - ends[block] + stops[block]
+
+
 class InBlocks(Protocol):
-    """Rows by block, as items of mapped functions."""
+    """Rows by block, as items of mapped functions. in_memory: of the process that maps."""
 
     @property
     def blocks(self) -> Sequence[Block]: ...
@@ -254,25 +302,32 @@ class InBlocks(Protocol):
     @property
     def rows(self) -> Sequence[Any]: ...
 
+    @property
+    def in_memory(self) -> bool: ...
+
     def take(self, ids: np.ndarray) -> Rows: ...
 
 
 def rows_of_ranks(
-    leaves: Vector, table: InBlocks, ranks: Mapping[int, np.ndarray], seen: np.ndarray, engine: Engine
+    leaves: Vector,
+    rows: Sequence[Any],
+    blocks: Sequence[Block],
+    ranks: Mapping[int, np.ndarray],
+    seen: np.ndarray,
+    engine: Engine,
 ) -> list[Rows]:
-    """For each leaf its rows with these rising ranks among its own; seen (blocks, leaves): its rows in the blocks
-    before each."""
-    wanted, blocks = list(ranks), table.blocks
-    each = [np.searchsorted(seen[:, i], own, side="right") - 1 for i, own in enumerate(ranks.values())]
+    """For each leaf its rows with these rising ranks among its own, from the rows of blocks. seen (blocks, leaves): its
+    rows in the blocks before each."""
+    wanted, before = np.array([*ranks]), np.ascontiguousarray(seen.T)
+    each = [
+        np.searchsorted(own, asked, side="right") - 1
+        for own, asked in zip(before, ranks.values(), strict=True)
+    ]
     block, which = np.concatenate(each), np.repeat(np.arange(len(wanted)), list(map(len, each)))
     local = np.concatenate(list(ranks.values())) - seen[block, which]
     order, bounds = by_part(block, len(blocks))
     cuts = [order[lo:hi] for lo, hi in pairwise(bounds)]
-    asked = [
-        (table.rows[b], blocks[b], np.array(wanted)[which[cut]], local[cut])
-        for b, cut in enumerate(cuts)
-        if len(cut)
-    ]
+    asked = [(rows[b], blocks[b], wanted[which[cut]], local[cut]) for b, cut in enumerate(cuts) if len(cut)]
     found = concat(list(engine.map(_at_ranks, *zip(*asked, strict=True), shared=(engine.share(leaves),))))
     places = np.empty(len(block), np.int64)
     places[order] = np.arange(len(block))
@@ -285,11 +340,10 @@ def _at_ranks(leaves: Vector, rows: Rows, block: Block, leaf: np.ndarray, rank: 
     return rows.take(order[bounds[leaf] + rank])
 
 
-def before_each(counts: Sequence[np.ndarray]) -> np.ndarray:
-    """(blocks, m) of counts of each block, (m,), their sums over the blocks before it."""
-    sums = np.zeros((len(counts), len(counts[0])), np.int64)
-    if len(counts) > 1:
-        np.cumsum(counts[:-1], axis=0, out=sums[1:])
+def before_each(counts: np.ndarray) -> np.ndarray:
+    """(blocks, m) int64, of counts of each block, their sums over the blocks before it."""
+    sums = np.zeros(counts.shape, np.int64)
+    np.cumsum(counts[:-1], axis=0, out=sums[1:])
     return sums
 
 
@@ -311,67 +365,3 @@ def _of_leaves(receipt: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def _fit_parts(kernel: Kernel, jobs: Sequence[Job]) -> list[Centres]:
     return [fit_centres(sample, min(k, len(sample)), kernel, rng) for sample, k, rng in jobs]
-
-
-class _Tree(Weighed):
-    """A partition under construction; leaves are numbered as they appear."""
-
-    def __init__(self) -> None:
-        self.n_leaves = 1
-        self.solid: set[int] = set()  # leaves that splitting does not make smaller
-        self._poor: dict[int, int] = {}
-        self._nodes: list[Centres] = []
-        self._children: list[list[int]] = []
-        self._place: dict[int, tuple[int, int]] = {}  # of a leaf among them: node, and number of the child
-
-    def split(self, leaf: int, centres: Centres) -> np.ndarray:
-        """Turns a leaf into an inner node; returns the new leaves."""
-        leaves = np.arange(self.n_leaves, self.n_leaves + centres.k, dtype=np.int32)
-        self.n_leaves += centres.k
-        if leaf in self._place:  # else it is the root
-            node, child = self._place.pop(leaf)
-            self._children[node][child] = ~len(self._nodes)
-        self._place |= {int(new): (len(self._nodes), child) for child, new in enumerate(leaves)}
-        self._nodes.append(centres)
-        self._children.append(leaves.tolist())
-        self._poor[int(leaves[0])] = self._poor.get(leaf, 0)
-        return leaves
-
-    def note(self, leaves: np.ndarray, before: int, counts: np.ndarray) -> None:
-        """Marks what three splits in a row have hardly made smaller; an empty leaf routes nothing."""
-        largest = int(leaves[np.argmax(counts)])
-        poor = self._poor[int(leaves[0])] + 1 if counts.max() > 0.9 * before else 0
-        self._poor[largest] = poor
-        if poor >= 3 or counts.max() == before:
-            self.solid.add(largest)
-        at = self._place[int(leaves[0])][0]
-        node = self._nodes[at]
-        self._nodes[at] = replace(node, offsets=np.where(counts > 0, node.offsets, np.inf))
-
-    def finish(
-        self, counts: np.ndarray, max_rows: int
-    ) -> tuple[Partition, np.ndarray, dict[int, np.ndarray], np.ndarray]:
-        """The tree over its non-empty leaves, numbered from the largest down; the first partition of each leaf, all
-        partitions of those that are too large and cut by position, and the rows of each. counts: rows of each leaf.
-        """
-        pieces = {leaf: -(-int(counts[leaf]) // max_rows) for leaf in self.solid}
-        cuts = {leaf: _even(int(counts[leaf]), k) for leaf, k in pieces.items() if k > 1}
-        order = counts.copy()
-        order[list(cuts)] = max_rows
-        ranked = np.argsort(-order, kind="stable")
-        of_leaf = np.empty(self.n_leaves, np.int32)
-        of_leaf[ranked] = np.arange(self.n_leaves)
-        sizes = counts[ranked][: np.count_nonzero(counts)].tolist()
-        parts: dict[int, np.ndarray] = {}
-        for leaf, own in cuts.items():
-            sizes[of_leaf[leaf]] = own[0]
-            more = np.arange(len(sizes), len(sizes) + len(own) - 1, dtype=np.int32)
-            parts[leaf] = np.append(of_leaf[leaf], more)
-            sizes += own[1:]
-        children = tuple(tuple(c if c < 0 else int(of_leaf[c]) for c in row) for row in self._children)
-        return Partition(tuple(self._nodes), children), of_leaf, parts, np.array(sizes)
-
-
-def _even(n: int, k: int) -> list[int]:
-    """n in k shares as even as can be, larger ones first."""
-    return [n // k + (i < n % k) for i in range(k)]

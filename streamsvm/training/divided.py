@@ -18,7 +18,7 @@ from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.vectors import HeldVector, StoredVector, Vector, Vectors
 from streamsvm.errors import CorruptDataError
 from streamsvm.events import Warned
-from streamsvm.kernels.division import Cuts, partition
+from streamsvm.kernels.division import Cuts, partition, random_rows
 from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.parallel.engine import several
@@ -129,7 +129,7 @@ class DividedProblem:
     def _bound(self, table: Table, parts: Vector) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between partitions."""
         rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
-        ids = np.sort(rng.choice(table.n, min(BOUND_ROWS, table.n), replace=False))
+        ids = random_rows(table, BOUND_ROWS, rng)
         pieces = np.array_split(ids, min(BOUND_TASKS, len(ids)))
         own = np.concatenate(list(self._engine.map(_taken, pieces, shared=(self._engine.share(parts),))))
         rows = table.take(ids)

@@ -206,7 +206,7 @@ class _Spans:
 
     def __init__(self, plan: Plan) -> None:
         self.blocks, self.take, read = plan.spans.whole, plan.samples.take, plan.samples.read
-        self.rows = [Later(read, *span) for span in self.blocks]
+        self.rows, self.in_memory = [Later(read, *span) for span in self.blocks], plan.spans.in_memory
 
 
 @_task

@@ -18,6 +18,7 @@ class Spans(Weighed):
     blocks: list[list[Block]]
     files: list[list[Block]]
     slots: int
+    in_memory: bool  # whether the fit holds its rows, whose blocks are others then
 
     @property
     def whole(self) -> list[Block]:
@@ -26,12 +27,12 @@ class Spans(Weighed):
 
 
 def spans_of(samples: StoreSamples, cuts: Cuts, *, in_memory: bool) -> Spans:
-    """The spans of a fit; in_memory: whether it holds its rows, whose blocks are others then."""
+    """The spans of a fit."""
     chunks = samples.blocks()
     blocks = list(grouped(memory_blocks(samples.n, samples.d) if in_memory else chunks, chunks[0][1]))
     slots = 2 * max(cuts.n_parts, -(-samples.n // cuts.max_rows))
     rows = int(file_bytes(samples, slots) * samples.n / samples.nbytes)
-    return Spans(blocks, list(grouped(list(map(_whole, blocks)), rows)), slots)
+    return Spans(blocks, list(grouped(list(map(_whole, blocks)), rows)), slots, in_memory)
 
 
 def _whole(blocks: list[Block]) -> Block:

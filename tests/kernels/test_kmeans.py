@@ -20,7 +20,16 @@ from streamsvm.data.vectors import HeldVector, Vectors
 from streamsvm.kernels import division
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
-from streamsvm.kernels.division import Cuts, before_each, most_rounds, partition, rows_of_ranks
+from streamsvm.kernels.division import (
+    Cuts,
+    Growth,
+    before_each,
+    most_rounds,
+    partition,
+    receipt,
+    relabelled,
+    rows_of_ranks,
+)
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kernels.kmeans import Centres, Partition, fit_centres, kernel_kmeans
 from streamsvm.kernels.laplacian import Laplacian
@@ -258,11 +267,42 @@ def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
             ranks[part] = np.sort(rng.choice(count, rng.integers(1, count + 1), replace=False))
     blocks = [(start, min(n, start + step)) for start in range(0, n, step)]
     X = np.arange(n, dtype=np.float32)[:, None]
-    table = SimpleNamespace(blocks=blocks, rows=[Rows(X[lo:hi]) for lo, hi in blocks], take=pytest.fail)
-    counts = [np.bincount(parts[lo:hi], minlength=n_parts)[list(ranks)] for lo, hi in blocks]
-    found = rows_of_ranks(HeldVector(parts), table, ranks, before_each(counts), ENGINE) if ranks else []
+    pieces = [Rows(X[lo:hi]) for lo, hi in blocks]
+    seen = before_each(
+        np.array([np.bincount(parts[lo:hi], minlength=n_parts)[list(ranks)] for lo, hi in blocks])
+    )
+    found = rows_of_ranks(HeldVector(parts), pieces, blocks, ranks, seen, ENGINE) if ranks else []
     for (part, own), rows in zip(ranks.items(), found, strict=True):
         np.testing.assert_array_equal(rows.X[:, 0], np.flatnonzero(parts == part)[own])
+
+
+@pytest.mark.parametrize(("in_memory", "most"), [(False, 4), (True, 40)])
+@pytest.mark.parametrize("receipts", [0, 1 << 20])
+def test_samples_are_of_a_few_blocks(monkeypatch, receipts, in_memory, most):
+    """A leaf whose rows all lie in another block is sampled from that one."""
+    monkeypatch.setattr(division, "FEW_BLOCKS", 4)
+    monkeypatch.setattr(division, "RECEIPT_BYTES", receipts)
+    monkeypatch.setattr(division, "SAMPLED", 8)
+    block = np.arange(16_000) // 400
+    X = np.stack([1e-3 * block, 1e3 * (block == 39)], axis=1).astype(np.float32)
+    blocks = [(start, start + 400) for start in range(0, len(X), 400)]
+    rows = [Rows(X[lo:hi]) for lo, hi in blocks]
+
+    def blocks_of(sample: Rows) -> np.ndarray:
+        return np.unique(np.rint(1e3 * sample.X[:, 0]))
+
+    table = SimpleNamespace(blocks=blocks, rows=rows, in_memory=in_memory, take=Rows(X).take)
+    growth = Growth(len(X), Cuts(2, 100, 400, LINEAR), np.random.default_rng(0))
+    [whole] = growth.samples(None, table, ENGINE)
+    assert len(whole) == 400
+    assert most / 2 < len(blocks_of(whole)) <= most
+    routes = growth.split(growth.fit([Rows(X)]))
+    leaves = HeldVector(relabelled(routes, np.zeros(len(X), np.int32), Rows(X)))
+    growth.note(receipt(leaves.read(*block)) for block in blocks)
+    assert len(growth.todo) == 2
+    far, near = sorted(growth.samples(leaves, table, ENGINE), key=len)
+    assert most / 2 < len(blocks_of(near)) <= most
+    assert blocks_of(far).tolist() == [39]
 
 
 def test_rows_of_leaves_are_counted_again_where_receipts_are_large(monkeypatch):
