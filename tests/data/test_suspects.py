@@ -85,6 +85,11 @@ def test_numbers_to_predict_and_sets_have_no_classes():
         assert warnings_of(X, y) == []
 
 
+def test_rising_fractions_are_no_ids():
+    x = np.sort(samples(60, 1).X[:, 0])
+    assert warnings_of(np.stack([x, x[::-1] ** 2], axis=1), np.arange(60) % 2) == []
+
+
 def test_times_are_no_ids():
     days = pd.date_range("2020-01-01", periods=60)
     X, y = samples(60, 1).X[:, 0], np.arange(60) % 2

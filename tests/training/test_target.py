@@ -103,6 +103,17 @@ def test_values_are_those_of_scikit_learn(kind, smooth):
         np.testing.assert_array_equal(X.take(there).X, X.read(0, X.n).X[there])
 
 
+def test_each_of_two_columns_has_its_own_values():
+    rows = table("continuous")
+    both = store_of(rows, like={"town": "auto", "colour": "auto"})
+    found = prepare(both, configured("continuous"), Engine(1))
+    assert found.store.feature_names == ("town", "colour", "size")
+    for j, name in enumerate(("town", "colour")):
+        one = prepare(store_of(rows, like={name: "auto"}), configured("continuous"), Engine(1))
+        own = [*one.store.feature_names].index(name)
+        np.testing.assert_array_equal(found.store.read(0, 400).X[:, j], one.store.read(0, 400).X[:, own])
+
+
 @pytest.mark.parametrize("options", [{"holdout": 60}, {"interval": 0.8}], ids=str)
 def test_held_out_rows_count_in_no_value(options):
     rows = table("continuous")
