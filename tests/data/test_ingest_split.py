@@ -40,7 +40,7 @@ def nearest(keys: np.ndarray, fraction: float) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("fraction", [0.05, 0.5, 0.8])
+@pytest.mark.parametrize("fraction", [0.05, 0.5, 0.8, 0.999])
 def test_the_last_values_are_tested_on(tmp_path, seed, fraction):
     when = np.random.default_rng(seed).integers(0, [3, 10, 1000][seed % 3], 60)
     source = write(tmp_path, "when,id,y\n" + "".join(f"{w},{i},{i % 2}\n" for i, w in enumerate(when)))
