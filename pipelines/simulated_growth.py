@@ -17,6 +17,7 @@ from streamsvm.data.regroup import file_bytes
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
+from streamsvm.kernels.division import FEW_BLOCKS
 from streamsvm.parallel.cluster import REDUCED_A_SLOT
 
 MOST_CENTRES, SAMPLED, OF_A_CENTRE = (
@@ -26,8 +27,9 @@ MOST_CENTRES, SAMPLED, OF_A_CENTRE = (
 )  # `kernels/division.py`: of one k-means, and rows that it sees: in all, for each
 MOST_LEAVES, MANY_SLOTS = 16, 100  # of a task that fits centres; as on so many threads
 POWER = 0.7  # of rows and centres, by which k-means grows: 64 parts took 0.15 s at 3 centres, 2.1 at 10, 5.5 at 38
-# of k-means, of a pass, of rows picked from blocks, of files of rows by part, of the parts of as many rows whatever n
-CENTRES, ASSIGN, PICK, REGROUP, BOUND = "centres", "assign", "take", "regroup", "taken"
+# of k-means, of a pass, of files of rows by part, of the parts of as many rows whatever n
+CENTRES, ASSIGN, REGROUP, BOUND = "centres", "assign", "regroup", "taken"
+PICK, RANKS = "take", "at_ranks"  # of rows picked from blocks: by number, and by their places in parts
 MOMENTS = (
     "scale"  # of blocks, merged: three tasks for some neighbours, those of as many slots as centres have
 )
@@ -141,12 +143,15 @@ def _file_rows(n: int, parts: int) -> float:
 
 
 def _many(stage: Stage, times: float, most: float, rng: np.random.Generator, merge: float = 1.0) -> Stage:
-    """Of so many times the tasks; of those that pick rows, at most so many. merge: how many of them are one."""
+    """Of so many times the tasks; of those that pick rows, at most so many, and from so many blocks as `division` does.
+    merge: how many of them are one."""
     if stage.name == BOUND:
         return stage
     had = len(stage.tasks)
     wanted = min(had * times, most if stage.name == PICK else math.inf)
     count = max(1, round(wanted / merge))
+    if stage.name in (PICK, RANKS):
+        count = min(count, FEW_BLOCKS)
     sent, received = stage.sent * wanted / had, stage.received * wanted / had
     tasks = [Task(*(merge * value for value in task)) for task in stretched(stage.tasks, count, rng)]
     return replace(stage, tasks=tasks, sent=sent, received=received)

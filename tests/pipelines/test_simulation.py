@@ -110,14 +110,14 @@ def test_a_record_grows_with_its_rows():
     assert divided(4096) == [(1, 64), (64, 48)]
     counts = [(stage.name, len(stage.tasks)) for stage in large.stages]
     round_of = [
-        ("take", 640),
+        ("take", 256),
         ("centres", 1),
         ("assign", 640),
-        ("take", 640),
+        ("take", 256),
         ("centres", 64),
         ("assign", 640),
     ]
-    assert counts == [("moments", 640), *round_of, ("take", 640), ("regroup", 5), ("level 3", 4096)]
+    assert counts == [("moments", 640), *round_of, ("take", 256), ("regroup", 5), ("level 3", 4096)]
     assert _block_rows(10**9) == 16 * _block_rows(10**6)  # of 32 MiB, not of 2
     assert large.stages[0].gap_s == pytest.approx(1.0)
     assert large.stages[3].sent == pytest.approx(64 * 1000)

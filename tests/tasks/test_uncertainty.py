@@ -81,7 +81,9 @@ def test_errors_are_those_of_a_bootstrap_and_groups_of_copies_widen_them(task, o
     for name, measure in measures.items():
         assert found[name] == pytest.approx(bootstrap(measure, *rows), rel=0.15), name
     for row in scored(task, own, *rows)["intervals"]:  # whatever share of the rows decides a score
-        assert row["high"] - row["low"] == pytest.approx(2 * 1.97 * row["standard_error"], rel=0.05), row["score"]
+        assert row["high"] - row["low"] == pytest.approx(2 * 1.97 * row["standard_error"], rel=0.05), row[
+            "score"
+        ]
     copied = [np.tile(column, COPIES) for column in rows]
     group = np.tile([f"g{i}" for i in range(len(rows[0]))], COPIES)
     naive, whole = scored(task, own, *copied), scored(task, own, *copied, group=group)
