@@ -17,6 +17,8 @@ settings.register_profile("thorough", deadline=None, max_examples=100)
 
 MOST = 4  # cases of one test that are run by default
 
+STREAMS = ("models/test_experts.py", "exchange/test_onnx.py", "estimators/test_budgeted.py")  # beside online/
+
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
@@ -61,14 +63,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def scope_of(nodeid: str) -> str:
     """The tests that go to one worker: a file's, so that its fixtures are made and its kernels compiled once.
 
-    Recipes share little and take long: any worker takes the next. Pages go on where the tutorial ends, which two
-    workers follow once each.
+    What learns from streams compiles the same for half a minute. Recipes share little and take long: any worker takes
+    the next.
     """
     file, _, test = nodeid.partition("::")
+    if "/online/" in file or file.endswith(STREAMS):
+        return "streams"
     if file.endswith("test_recipes.py"):
-        return "foreign_stores.py" if test.endswith("as_they_are") or test.endswith("as_it_is") else nodeid
-    if file.endswith("test_documents.py"):
-        return "guide" if "[docs/guide/" in test else nodeid if "readme" in test else "pages"
+        own = test.partition("[")[0]
+        return "foreign_stores.py" if own.endswith(("as_they_are", "as_it_is")) else own
     return file
 
 
