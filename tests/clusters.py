@@ -8,7 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 
-from distributed import Client
+from distributed import Client, LocalCluster
 
 
 @contextmanager
@@ -38,6 +38,14 @@ def running(workers=1, env=None, of_scheduler=None, port=0):
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(workers)
         yield scheduler, address, [process for process, _ in there], [name for _, name in there]
+
+
+@contextmanager
+def inside(workers=2):
+    """The address of a cluster inside this process, where that its workers are processes does not matter."""
+    own = {"processes": False, "protocol": "tcp", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=workers, threads_per_worker=1, **own) as made:
+        yield made.scheduler_address
 
 
 def path(*first):

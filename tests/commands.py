@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -11,6 +16,28 @@ from streamsvm.cli.app import app, exit_status
 
 def run(*args: Any) -> int:
     return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
+
+
+@contextmanager
+def stdin_of(source: BinaryIO) -> Iterator[None]:
+    """Commands of this process read from this file."""
+    before = os.dup(0)
+    os.dup2(source.fileno(), 0)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
+def piped(text: str, *args: Any) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command that is given a text on stdin."""
+    with TemporaryFile() as source, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        source.write(text.encode())
+        source.seek(0)
+        with stdin_of(source):
+            status = run(*args)
+    return status, out.getvalue(), err.getvalue()
 
 
 def require_one_line(capsys: pytest.CaptureFixture[str], message: str, *args: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import shutil
@@ -12,9 +13,9 @@ from contextlib import redirect_stdout
 from itertools import groupby, pairwise
 from pathlib import Path
 
+import commands
 import pytest
-
-from streamsvm.cli.app import app, exit_status
+from commands import stdin_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -26,6 +27,8 @@ RUN = ("sh", "python")
 SHOWN = ("text", "toml", "yaml", "json", "{toctree}", "{eval-rst}")
 VARIES = re.compile(r"^(seconds|peak rss|threads|stored|model|gap) .*", re.M)  # from machine to machine
 NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])")
+FED = re.compile(r" < (\S+)$", re.M)
+WARNED = re.compile(r":\d+: \w*Warning: .*")  # as Python shows one
 FUNCTIONS = f'python() {{ "{sys.executable}" "$@"; }}\nstreamsvm() {{ python -m streamsvm "$@"; }}'
 
 
@@ -53,16 +56,22 @@ def execute(*command):
 
 
 def is_plain(line):
-    """A `streamsvm` command that no pipe or file feeds, and whose answer goes into none."""
-    return line.startswith("streamsvm ") and "<" not in line and " > " not in line
+    """A `streamsvm` command that reads from stdin, if at all, a file, and whose answer goes into none."""
+    return line.startswith("streamsvm ") and "<" not in FED.sub("", line) and " > " not in line
+
+
+def here(line):
+    """Runs a plain command in this process."""
+    command, source = FED.sub("", line), FED.search(line)
+    with open(source[1] if source else os.devnull, "rb") as file, stdin_of(file):
+        assert commands.run(*shlex.split(command, comments=True)[1:]) == 0, line
 
 
 def shell(text):
     """Runs the lines of a block: plain `streamsvm` here and now, all else by bash. Prints what they print."""
     for is_ours, lines in groupby(text.splitlines(keepends=True), is_plain):
         for line in lines if is_ours else ():
-            words = shlex.split(line, comments=True)[1:]
-            assert exit_status(lambda words=words: app(words, standalone_mode=False)) == 0, line
+            here(line)
         if not is_ours:
             said = execute("bash", "-euo", "pipefail", "-c", f"{FUNCTIONS}\n{''.join(lines)}")
             sys.stdout.write(said)
@@ -202,8 +211,17 @@ def test_links_of_the_readme_lead_somewhere():
 @pytest.mark.slow  # runs the programs of the gallery
 @pytest.mark.timeout(900)
 def test_the_site_builds_without_a_warning(tmp_path):
-    execute(sys.executable, "-m", "sphinx", "-q", "-W", str(DOCS), str(tmp_path / "site"))
+    """Nor does a program of the gallery give one, which its page would show, or leave a file."""
+    before = set((DOCS / "gallery").iterdir())
+    anew = ("-D", "sphinx_gallery_conf.run_stale_examples=1")
+    command = (sys.executable, "-W", "always", "-m", "sphinx", "-q", "-W", *anew, DOCS, tmp_path / "site")
+    execute(*map(str, command))
     index = (tmp_path / "site" / "reference" / "options.html").read_text(encoding="utf-8")
     assert "dcsvm.early_level" in index
     gallery = (tmp_path / "site" / "examples" / "index.html").read_text(encoding="utf-8")
-    assert gallery.count("_thumb.png") == len(list((DOCS / "gallery").glob("plot_*.py")))
+    scripts = list((DOCS / "gallery").glob("plot_*.py"))
+    assert gallery.count("_thumb.png") == len(scripts)
+    pages = {script.stem: DOCS / "examples" / f"{script.stem}.rst" for script in scripts}
+    warned = {name: WARNED.findall(page.read_text(encoding="utf-8")) for name, page in pages.items()}
+    assert not {name: found for name, found in warned.items() if found}
+    assert set((DOCS / "gallery").iterdir()) == before

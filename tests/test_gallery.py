@@ -1,12 +1,9 @@
-"""Programs of the gallery: each has a title, a picture and its place, and runs alone without a warning."""
+"""Programs of the gallery: each has a title, a picture and its place. test_documents.py has the site run them."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,14 +30,3 @@ def test_every_script_has_its_place(monkeypatch):
     from pictures import ORDER
 
     assert sorted(f"plot_{name}" for name in ORDER) == [script.stem for script in SCRIPTS]
-
-
-@pytest.mark.slow  # seconds each, and the first ones compile
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_script_runs_alone_without_a_warning(script, tmp_path):
-    command = [sys.executable, "-W", "error", str(script)]
-    alone = {**os.environ, "MPLBACKEND": "agg"} | {"DISPLAY": ""}
-    done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from river.preprocessing import StandardScaler
 
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.target import coded
@@ -27,6 +26,7 @@ from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
 from streamsvm.online.lines import Parse
 from streamsvm.online.recent import Recent
+from streamsvm.online.scaler import RunningScaler
 from streamsvm.online.waiting import Waiting
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
@@ -48,7 +48,7 @@ class Stream:
 
     path: Place
     judge: Judge
-    scaler: StandardScaler | None = None
+    scaler: RunningScaler | None = None
     label: str = "y"
     events: int = 0
     bad: int = 0
@@ -70,7 +70,7 @@ class Stream:
         does."""
         if anew or found_at(path) is None:
             new = make()
-            scaler = StandardScaler() if scale and not new.tunes_itself else None
+            scaler = RunningScaler() if scale and not new.tunes_itself else None
             return cls(path, JUDGES[new.task](new), scaler, label)
         model = load_model(path)
         if not isinstance(model, StreamModel):
@@ -99,7 +99,8 @@ class Stream:
             LEARNERS[model.task].from_model(model), own
         )  # earlier versions had a count of right
         judge.learnt = counts["learnt"]
-        scaler = _scaler_from(kept.get("scaler"))
+        scaled = kept.get("scaler")
+        scaler = None if scaled is None else RunningScaler.from_state(scaled)
         stream = cls(path, judge, scaler, label, counts["events"], counts["bad"])
         stream.saved = stream.events
         stream.waiting = Waiting.from_state(kept.get("waiting"))
@@ -225,7 +226,7 @@ class Stream:
                 self.waiting.id_of(event, x)
             if self.scaler is not None:
                 self.learner.check(x)
-                x = self.scaler.transform_one({name: x[name] for name in x if name in self.scaler.counts})
+                x = self.scaler.transform_one({name: x[name] for name in x if name in self.scaler.moments})
             return self.learner.row_of(x)
         except DataError as error:
             raise DataError(f"event {i}: {error}") from None
@@ -235,7 +236,8 @@ class Stream:
         if self.learner.n_seen == 0:
             return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
-        own = {"counts": counts, "judge": self.judge.to_state(), "scaler": _scaler_state(self.scaler)}
+        scaler = None if self.scaler is None else self.scaler.to_state()
+        own = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
         if self.waiting is not None:
             own["waiting"] = self.waiting.to_state()
         if self.topics:
@@ -269,9 +271,8 @@ class Stream:
             return None
         scaling = Scaling.none(self.learner.n_columns)
         for column, name in enumerate(self.learner.features):
-            spread = self.scaler.vars[name] ** 0.5
-            scaling.offset[column] = self.scaler.means[name]
-            scaling.scale[column] = 1 / spread if spread > 0 else 0.0
+            _, scaling.offset[column], variance = self.scaler.of(name)
+            scaling.scale[column] = 1 / variance**0.5 if variance > 0 else 0.0
         return Scaling("standard", scaling.offset, scaling.scale)
 
 
@@ -340,18 +341,3 @@ def features_of(event: Mapping[str, Any], label: str) -> tuple[dict[str, Any], A
     x = dict(event)
     y = x.pop(label, None)
     return x, y
-
-
-def _scaler_state(scaler: StandardScaler | None) -> dict[str, list[float]] | None:
-    if scaler is None:
-        return None
-    return {name: [scaler.counts[name], scaler.means[name], scaler.vars[name]] for name in scaler.counts}
-
-
-def _scaler_from(state: dict[str, list[float]] | None) -> StandardScaler | None:
-    if state is None:
-        return None
-    scaler = StandardScaler()
-    for name, (count, mean, variance) in state.items():
-        scaler.counts[name], scaler.means[name], scaler.vars[name] = int(count), mean, variance
-    return scaler

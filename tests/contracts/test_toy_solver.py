@@ -12,6 +12,12 @@ import pytest
 from contracts.toys import HERE, KILLED, PATHS, Toy
 
 TOY = Toy("toy_solver")
+REFUSED = """
+import json
+from streamsvm.cli.app import app, exit_status
+for words in json.loads(sys.argv[1]):
+    assert exit_status(lambda: app(words, standalone_mode=False)) == 2
+"""
 NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
 
 
@@ -19,14 +25,18 @@ NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
 def test_the_command_line_and_its_help_know_it(store):
     help_text = "".join(TOY.command("fit", "--help").stdout.split())  # lines are broken at hyphens, too
     assert "alfpgm,toy-descent(defaultdcsvm)" in help_text
-    wrong = TOY.command("fit", "--store", store, "--solver", "toy", status=2)
-    assert "'alfpgm' or 'toy-descent'" in wrong.stderr
-    other = TOY.command("fit", "--store", store, "--set", "toy_descent.steps=3", status=2)
-    assert "toy_descent.steps is read by solver toy-descent only, found solver dcsvm" in other.stderr
-    option = TOY.command("fit", "--store", store, *NAME, "--set", "toy_descent.stepps=3", status=2)
-    assert "unknown option; did you mean toy_descent.steps?" in option.stderr
-    few = TOY.command("fit", "--store", store, *NAME, "--set", "toy_descent.steps=0", status=2)
-    assert "toy_descent.steps: found 0, expected a number at least 1" in few.stderr
+    refused = {
+        "'alfpgm' or 'toy-descent'": ["--solver", "toy"],
+        "toy_descent.steps is read by solver toy-descent only, found solver dcsvm": [
+            "--set",
+            "toy_descent.steps=3",
+        ],
+        "unknown option; did you mean toy_descent.steps?": [*NAME, "--set", "toy_descent.stepps=3"],
+        "toy_descent.steps: found 0, expected a number at least 1": [*NAME, "--set", "toy_descent.steps=0"],
+    }
+    words = [["fit", "--store", str(store), *more] for more in refused.values()]
+    lines = TOY.says(REFUSED, json.dumps(words)).stderr.splitlines()
+    assert [said in line for said, line in zip(refused, lines, strict=True)] == [True] * len(refused)
 
 
 @pytest.mark.slow  # processes, which import a solver of others

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import piped
 from river.preprocessing import StandardScaler
 from sklearn.metrics import roc_auc_score
 from terminal import read_all
@@ -47,15 +48,9 @@ def lines(n: int, seed: int = 0) -> list[str]:
 
 
 def command(model: Path, text: str, *more: str) -> tuple[int, list[dict], str]:
-    """(exit status, answers, stderr) of the command."""
-    done = subprocess.run(
-        [*COMMAND, "--model", str(model), *OPTIONS, *more],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+    """(exit status, answers, stderr) of the command, in this process."""
+    status, answers, said = piped(text, "stream", "--model", model, *OPTIONS, *more)
+    return status, [json.loads(line) for line in answers.splitlines()], said
 
 
 def stream(model: Path, text: str, kind: str = "json") -> list[dict]:
@@ -74,8 +69,15 @@ def state(model: Path) -> dict[str, bytes]:
 def test_every_event_is_answered_before_it_is_learnt(tmp_path):
     """As river would: a scaler that learns the event, then prediction, then learning."""
     scaler, learner = StandardScaler(), BSGDClassifier(1e-3, 0.5, budget=30)
-    status, answers, said = command(tmp_path / "m", "\n".join(lines(2000)))
-    assert status == 0
+    done = subprocess.run(
+        [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS],
+        input="\n".join(lines(2000)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    answers = map(json.loads, done.stdout.splitlines())
     for number, (line, answer) in enumerate(zip(lines(2000), answers, strict=True), 1):
         x = json.loads(line)
         y = x.pop("y")
@@ -85,10 +87,10 @@ def test_every_event_is_answered_before_it_is_learnt(tmp_path):
         assert answer["probabilities"] == pytest.approx(p, abs=1e-6)
         assert (answer["event"], answer["prediction"]) == (number, learner.predict_one(x))
         learner.learn_one(x, y)
-    assert json.loads(said.splitlines()[-1])["learnt"] == 2000
+    assert json.loads(done.stderr.splitlines()[-1])["learnt"] == 2000
 
 
-@pytest.mark.slow  # processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_a_csv_and_json_stream_are_the_same(tmp_path):
     rows = [json.loads(line) for line in lines(300)]
     table = "a,b,c,y\n" + "\n".join(",".join(map(str, row.values())) for row in rows)
@@ -137,7 +139,7 @@ def test_a_bad_line_is_told_counted_and_changes_nothing(case, tmp_path):
     assert state(tmp_path / "m") == state(tmp_path / "clean")
 
 
-@pytest.mark.slow  # processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 @pytest.mark.parametrize("case", BAD_CSV)
 def test_a_bad_csv_line_ends_no_stream(case, tmp_path):
     bad, message = BAD_CSV[case]
@@ -188,7 +190,7 @@ def test_a_byte_order_mark_and_labels_with_a_point_are_what_was_meant(tmp_path):
     assert {answer["label"] for answer in answers} == {0, 1}
 
 
-@pytest.mark.slow  # processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_a_header_that_names_a_column_twice_is_refused(tmp_path):
     status, answers, said = command(tmp_path / "m", "a,a,y\n1,2,0", "--format", "csv")
     assert (status, answers) == (2, [])
@@ -224,7 +226,7 @@ def test_bad_lines_are_skipped_or_end_the_stream(tmp_path):
     assert load_model(tmp_path / "n").stream["counts"]["events"] == 21
 
 
-@pytest.mark.slow  # processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_a_stream_in_two_halves_is_the_whole_stream(tmp_path):
     whole = stream(tmp_path / "whole", "\n".join(lines(600)))
     first = stream(tmp_path / "m", "\n".join(lines(600)[:350]))
@@ -312,7 +314,7 @@ def test_a_snapshot_predicts_raw_rows(tmp_path):
         (["--set", "bsgd.average=true"], "--set bsgd.average=true: the stream of .* has average False"),
     ],
 )
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_path):
     stream(tmp_path / "m", "\n".join(lines(100)))
     before = state(tmp_path / "m")
@@ -324,7 +326,7 @@ def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_
     assert state(tmp_path / "m") == before
 
 
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_a_stream_begins_anew_with_force_alone(tmp_path):
     stream(tmp_path / "m", "\n".join(lines(100)))
     more = ["--gamma", "9", "--scale", "none", "--force", "--set", "bsgd.average=true"]
@@ -338,7 +340,7 @@ def test_a_stream_begins_anew_with_force_alone(tmp_path):
     assert "found a folder of other things" in said
 
 
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
     events = [json.dumps({"a": i % 5, f"id{i}": 1, "y": i % 2}) for i in range(40)]
     wrong = [json.dumps({"a": 1, "y": f"user {i}"}) for i in range(9)]
@@ -356,7 +358,7 @@ def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
     assert not any("error" in answer for answer in answers)
 
 
-@pytest.mark.slow  # processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_labels_that_answers_could_not_tell_apart_are_refused(tmp_path):
     events = [{"a": i, "y": [1, "1", 2][i % 3]} for i in range(9)]
     answers = stream(tmp_path / "m", "\n".join(map(json.dumps, events)))
@@ -364,7 +366,7 @@ def test_labels_that_answers_could_not_tell_apart_are_refused(tmp_path):
     assert all(sum(answer["probabilities"].values()) == pytest.approx(1) for answer in answers[3::3])
 
 
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_columns_in_thousands_are_said(tmp_path):
     events = [json.dumps({"a": 1e4 * i % 777, "b": 1e4 * i % 999, "y": i % 2}) for i in range(300)]
     status, _, said = command(tmp_path / "m", "\n".join(events), "--scale", "none")
@@ -410,7 +412,7 @@ def test_a_model_is_one_streams_at_a_time(tmp_path):
         (["--gamma", "wide"], "gamma: found 'wide', expected a number above 0, 'scale' or 'auto'"),
     ],
 )
-@pytest.mark.slow  # processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_bad_options_are_one_line(more, message, tmp_path):
     status, answers, said = command(tmp_path / "m", "", *more)
     assert status == 2
@@ -420,7 +422,7 @@ def test_bad_options_are_one_line(more, message, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_a_run_directory_tells_of_the_stream(tmp_path):
     (tmp_path / "in").write_text("\n".join([*lines(1000), "broken", *lines(500, 1)]) + "\n")
     more = ("--input", str(tmp_path / "in"), "--run-dir", str(tmp_path / "run"))
@@ -558,15 +560,14 @@ def test_a_stream_of_one_class_tells_the_share_and_with_labels_the_roc_area(labe
         assert state.summary()["roc_auc"] is None
 
 
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 @pytest.mark.parametrize("task", MAKE)
 def test_other_tasks_from_the_command_line(task, tmp_path):
     text, model = "\n".join(MAKE[task][1]()), tmp_path / "m"
-    run = [*COMMAND, "--model", str(model), "--budget", "30"]
 
     def said(*more: str) -> tuple[int, str]:
-        done = subprocess.run([*run, *more], input=text, capture_output=True, text=True, timeout=120)
-        return done.returncode, done.stderr
+        status, _, told = piped(text, "stream", "--model", model, "--budget", "30", *more)
+        return status, told
 
     status, told = said("--task", task, "--run-dir", str(tmp_path / "run"))
     assert status == 0
@@ -579,7 +580,7 @@ def test_other_tasks_from_the_command_line(task, tmp_path):
     assert "expected one of classify, multilabel, oneclass, regress" in said("--task", "rank", "--force")[1]
 
 
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # commands, and streams from their beginning
 def test_weights_of_labels_from_the_command_line(tmp_path):
     text, plain, weighted = "\n".join(lines(300)), tmp_path / "plain", tmp_path / "weighted"
     _, answers, _ = command(plain, text)
@@ -609,10 +610,9 @@ def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path
     (tmp_path / "all.jsonl").write_text("\n".join(text) + "\n")
 
     def run(model: str, *more: str) -> tuple[dict, str, str]:
-        argv = [*COMMAND, "--model", str(tmp_path / model), "--budget", "30", *more]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stderr.splitlines()[-1]), done.stdout, done.stderr
+        status, answers, said = piped("", "stream", "--model", tmp_path / model, "--budget", "30", *more)
+        assert status == 0, said
+        return json.loads(said.splitlines()[-1]), answers, said
 
     whole, answers, said = run("whole", "--input", str(tmp_path / "all.jsonl"), "--ask", "0.1")
     assert whole["switches"] >= 1
@@ -637,11 +637,10 @@ def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(options, message, tmp_path):
-    argv = [*COMMAND, "--model", str(tmp_path / "m"), *options]
-    done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    status, _, said = piped("", "stream", "--model", tmp_path / "m", *options)
+    assert status == 2
+    assert message in said
+    assert len(said.splitlines()) == 1
     assert not (tmp_path / "m").exists()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clusters import inside
 from making import write
 
 from streamsvm import DCSVC
@@ -84,11 +85,12 @@ def test_under_balanced_accuracy_classes_are_weighted_and_expected_to_be():
 )
 def test_on_a_cluster_the_same_is_chosen(data, options, chosen):
     found = []
-    for where in ({"threads": 2}, {"threads": None, "workers": 2}):
-        model, report = train_in_memory(Store.from_arrays(*data), completed([("t", options | where)]))
-        assert chosen.items() <= model.header.config.items()
-        steps = [{k: v for k, v in step.items() if k != "seconds"} for step in report["metric"]["rungs"]]
-        found.append((steps, report["objective"]))
+    with inside() as scheduler:
+        for where in ({"threads": 2}, {"threads": None, "scheduler": scheduler}):
+            model, report = train_in_memory(Store.from_arrays(*data), completed([("t", options | where)]))
+            assert chosen.items() <= model.header.config.items()
+            steps = [{k: v for k, v in step.items() if k != "seconds"} for step in report["metric"]["rungs"]]
+            found.append((steps, report["objective"]))
     assert found[0] == found[1]
 
 

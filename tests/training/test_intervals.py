@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import config
+from clusters import inside
 from making import write
 from scipy.stats import betabinom
 from sklearn.datasets import load_diabetes
@@ -125,12 +126,15 @@ def test_a_resumed_fit_keeps_the_same_rows_out(name, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "m").intervals.errors, whole.intervals.errors)
 
 
-@pytest.mark.slow  # workers take long to start
+@pytest.mark.slow  # fits on a cluster
 @pytest.mark.parametrize("name", ["dcsvm", "dcsvm early", "bsgd"])
 def test_workers_tell_the_same_intervals(name, tmp_path):
     store = write(tmp_path / "s", Rows(numbers()[0]), numbers()[1], step=100, chunk_rows=70)
     expected, _ = train_in_memory(store, options(name), ignore)
-    train(store, options(name, threads=None, workers=2), model_path=tmp_path / "m", events=ignore)
+    with inside() as scheduler:
+        train(
+            store, options(name, threads=None, scheduler=scheduler), model_path=tmp_path / "m", events=ignore
+        )
     found = load_model(tmp_path / "m")
     np.testing.assert_array_equal(found.intervals.errors, expected.intervals.errors)
     np.testing.assert_array_equal(found.predict(store), expected.predict(store))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import config
+from clusters import inside
 from making import write
 from scipy import sparse
 
@@ -271,11 +272,12 @@ def test_each_fold_has_its_own_metric():
     assert np.mean(np.argmax(model.predict_proba(Rows(X)), axis=1) == y) > 0.85
 
 
-@pytest.mark.slow  # processes have to start
+@pytest.mark.slow  # a fit on a cluster
 def test_on_a_cluster_it_is_the_same():
     there, options = Store.from_arrays(*noisy()), {"tol": 1e-2} | DIAGONAL
     here, _ = train_in_memory(there, build_config(("t", options | {"threads": 2})))
-    far, _ = train_in_memory(there, build_config(("t", options | {"workers": 2})))
+    with inside() as scheduler:
+        far, _ = train_in_memory(there, build_config(("t", options | {"scheduler": scheduler})))
     np.testing.assert_allclose(here.header.scaling.metric.factor, far.header.scaling.metric.factor, rtol=1e-4)
 
 
