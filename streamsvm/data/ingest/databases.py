@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.data.arrow import of_numbers, of_texts
+from streamsvm.data.arrow import of_numbers, of_texts, times
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.queries import SELECT, Database, driver
 from streamsvm.data.ingest.streams import open_raw
@@ -167,15 +167,8 @@ def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array
         own = {0: "false", 1: "true"} if kind == "bool" else {}
         return of_texts([None if v is None else own.get(v, str(v)) for v in values])
     if pa.types.is_timestamp(type_):
-        return _times(of_texts(values))
+        return times(of_texts(values))
     return of_numbers(np.array(values, np.float64))  # None becomes NaN
-
-
-def _times(texts: pa.Array) -> pa.Array:
-    try:
-        return texts.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        return texts.cast(pa.timestamp("us", "UTC"))
 
 
 def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:
