@@ -244,12 +244,15 @@ class BSGD:
         self.S, self.A, self.mean = np.empty((0, 0)), np.zeros((0, columns)), np.zeros((0, columns))
         self.b, self.use_bias, self.t, self.lost = np.zeros(columns), bias, 0, 0.0
         self.epsilon, self.nu, self.first, self.loss = 0.0, 0.0, 0.0, "hinge"
+        self.used = np.zeros(0, int)  # of the strategy "lru"
 
     def learn(self, x, y, weight=1.0) -> np.ndarray:
         """Decision values (columns,) before the step."""
         x = x.astype(np.float64)
         K = kernel_matrix(self.kernel, self.S, x[None])[:, 0] if len(self.S) else np.zeros(0)
         f = K @ self.A + self.b
+        if len(K):
+            self.used[K.max() - K <= 1e-4 * abs(K.max())] = self.t
         self.t += 1
         t = self.t + self.first
         eta, shrink = 1 / (self.lam * t), 1 - 1 / t
@@ -263,6 +266,7 @@ class BSGD:
         if step.any():
             self.S = np.vstack([self.S, x]) if len(self.S) else x[None]
             self.A, self.mean = np.vstack([self.A, step]), np.vstack([self.mean, 0 * step])
+            self.used = np.append(self.used, self.t - 1)
             if len(self.S) > self.budget:
                 self._maintain()
         self.mean = self.mean + (self.A - self.mean) * 2 * t / (self.t * (self.t + 1 + 2 * self.first))
@@ -290,13 +294,14 @@ class BSGD:
         K = kernel_matrix(self.kernel, self.S, self.S)
         before = np.trace(self.A.T @ K @ self.A)
         sizes = np.linalg.norm(self.A, axis=1)
-        p = 0 if self.strategy == "forget" else int(np.argmin(sizes))  # they are in order of age
+        sizes_of = {"forget": np.arange(len(sizes)), "lru": self.used}  # they are in order of age
+        p = int(np.argmin(sizes_of.get(self.strategy, sizes)))
         rest = np.delete(np.arange(len(sizes)), p)
         if self.strategy in ("sequence", "gradient"):
             ids, S, A, mean = self._merged([p, *self._partners(K, sizes, p)], np.sort(sizes)[1] ** 2)
             rest = np.setdiff1d(np.arange(len(sizes)), ids)
         else:
-            S, A, mean = self.S[rest], self.A[rest], self.mean[rest]
+            S, A, mean, self.used = self.S[rest], self.A[rest], self.mean[rest], self.used[rest]
             if self.strategy == "project":
                 ridge = 1e-4 * np.trace(K) / len(K) * np.eye(len(rest))
                 beta = np.linalg.solve(K[np.ix_(rest, rest)] + ridge, K[rest, p])[:, None]

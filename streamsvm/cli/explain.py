@@ -50,7 +50,7 @@ def explain(
         ),
     ] = 3,
     shapley: Annotated[
-        bool, typer.Option("--shapley", help="Shapley values of each row: rbf and laplacian kernels.")
+        bool, typer.Option("--shapley", help="Shapley values of each row: rbf and laplacian kernels, pools.")
     ] = False,
     of_label: Annotated[
         str | None,

@@ -25,9 +25,8 @@ from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
-    from streamsvm.online.jetstream import JetStream
-    from streamsvm.online.kafka import Topic
     from streamsvm.online.lines import Lines, Parse
+    from streamsvm.online.messages import Messages
     from streamsvm.online.pipe import Stream, Teller
 
 KAFKA = "kafka://"
@@ -245,7 +244,7 @@ def _warnings_to(tell: Teller) -> Iterator[None]:
 
 def _run(
     state: Stream,
-    lines: Lines | Topic | JetStream,
+    lines: Lines | Messages,
     todo: Iterator[tuple[int, str, Parse]],
     stopped: list[int],
     tell: Teller,
@@ -304,7 +303,7 @@ def _require_source(name: str, format_: str) -> None:
 
 
 @contextmanager
-def _source(name: str, state: Stream) -> Iterator[Lines | Topic | JetStream]:
+def _source(name: str, state: Stream) -> Iterator[Lines | Messages]:
     from streamsvm.online.jetstream import JetStream
     from streamsvm.online.kafka import Topic
     from streamsvm.online.lines import Lines
@@ -322,7 +321,7 @@ def _source(name: str, state: Stream) -> Iterator[Lines | Topic | JetStream]:
 
 
 @contextmanager
-def _stops(lines: Lines | Topic | JetStream) -> Iterator[list[int]]:
+def _stops(lines: Lines | Messages) -> Iterator[list[int]]:
     """The signals received so far. SIGTERM and SIGINT end the stream after the current event, with a snapshot."""
     came: list[int] = []
 

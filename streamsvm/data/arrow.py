@@ -84,6 +84,14 @@ def days(column: pa.Array) -> pa.Array:
     return pa.compute.divide(milliseconds(column).cast(pa.float64()), day)
 
 
+def times(column: pa.Array) -> pa.Array:
+    """Texts as times, with a zone or without. Raises pa.ArrowInvalid for others."""
+    try:
+        return column.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("us", "UTC"))
+
+
 def milliseconds(column: pa.Array) -> pa.Array:
     """Times as whole milliseconds since 1970."""
     return column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
@@ -95,7 +103,7 @@ def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
         known = column.dictionary.cast(pa.string())
         column = pa.DictionaryArray.from_arrays(column.indices, known).dictionary_decode()
     encoded = column.cast(pa.string()).dictionary_encode()  # in their order of appearance
-    texts = [_unquote(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
+    texts = [unquoted(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
     ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
     is_there = _buffer(encoded.indices.is_valid().cast(pa.uint8()), np.uint8)
     return [*texts, ""], np.where(is_there, ids, len(texts))
@@ -127,7 +135,7 @@ def _of_buffers(t: pa.DataType, is_there: np.ndarray, *buffers: Any) -> pa.Array
     return pa.Array.from_buffers(t, len(is_there), [pa.py_buffer(buffer) for buffer in (bits, *buffers)])
 
 
-def _unquote(text: str | None) -> str:
+def unquoted(text: str | None) -> str:
     text = (text or "").strip()
     while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1].strip()

@@ -25,7 +25,8 @@ class Told:
     decision: g(x) of `Decision`. answer: the label, of a task without labels the value. for_class: the class that a
     decision above 0 is for; None if there are no classes. values, gradient (d,): raw features, and derivatives
     of g by them. effect (d,): gradient times the column's standard deviation, what one of these would add.
-    shapley (d,), base: with g(x) = base + sum of shapley, where asked for. weightiest, nearest: support vectors.
+    shapley (d,), base: with g(x) = base + sum of shapley, where asked for; shapley_error (d,): standard errors of
+    sampled ones. weightiest, nearest: support vectors.
     """
 
     row: int
@@ -39,6 +40,7 @@ class Told:
     nearest: list[SupportVector]
     shapley: np.ndarray | None = None
     base: float | None = None
+    shapley_error: np.ndarray | None = None
 
     def order(self) -> np.ndarray:
         """(d,) columns, those that count most here first: by Shapley values where there are any, else by effect."""
@@ -100,7 +102,6 @@ def explain_rows(
             near = (
                 support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
             )
-            values, base = shapley_values(decision, row) if shapley else (None, None)
             told[at] = Told(
                 int(ids[at]),
                 answers[at].item(),
@@ -110,8 +111,7 @@ def explain_rows(
                 gradient[i],
                 gradient[i] * deviation,
                 *near,
-                values,
-                base,
+                *(shapley_values(decision, row) if shapley else ()),
             )
     return [told[at] for at in range(len(ids))]
 

@@ -1,4 +1,4 @@
-"""Shapley values of sums of kernels that are products over features, exact, without subsets.
+"""Shapley values of decisions: of sums of kernels that are products over features exact, without subsets.
 
 The game (PKeX-Shapley, Mohammadi et al. 2025): a set S of features is worth v(S) = sum_j c_j prod_{f in S} k_jf + b,
 with k_jf = k(x_f - s_jf): the kernel restricted to them. By the definition of Shapley's value feature i then has
@@ -18,19 +18,16 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
+from streamsvm.explain.coalitions import Shapley, pool_values, require_few
 from streamsvm.explain.decisions import Decision, PooledDecision
 
-MOST_FEATURES = 4096
 TILE = 1 << 16  # differences at a time, 512 KiB
 
 
-def require_shapley(decision: Decision | PooledDecision) -> Decision:
-    """The decision. Raises ModelError if there are no Shapley values."""
+def require_shapley(decision: Decision | PooledDecision) -> None:
+    """Raises ModelError if there are no Shapley values."""
     if isinstance(decision, PooledDecision):
-        raise ModelError(
-            "Shapley values are of a single sum of kernels, and the model pools several; leave Shapley values out: "
-            "gradients and effects are of the pool"
-        )
+        return
     decision.kernel.shortfall(np.zeros(1))
     metric = decision.scaling.metric
     if metric is not None and not metric.is_diagonal:
@@ -38,20 +35,17 @@ def require_shapley(decision: Decision | PooledDecision) -> Decision:
             "the model's metric is full: its kernel sees mixed columns, and Shapley values are of single ones; leave "
             "Shapley values out, or fit with --metric diagonal"
         )
-    if decision.support.d > MOST_FEATURES:
-        raise ModelError(
-            f"Shapley values are of at most {MOST_FEATURES:,} columns, the model has {decision.support.d:,}; "
-            "leave Shapley values out"
-        )
-    return decision
+    require_few(decision.support.d, "model")
 
 
-def shapley_values(decision: Decision | PooledDecision, row: Rows) -> tuple[np.ndarray, float]:
-    """(d,) values of the raw features of one scaled row, and v of no feature at all: together g(x).
+def shapley_values(decision: Decision | PooledDecision, row: Rows) -> Shapley:
+    """Of the raw features of one scaled row.
 
     Those that a metric leaves out are 0: the kernel does not see them. Raises ModelError.
     """
-    decision = require_shapley(decision)
+    require_shapley(decision)
+    if isinstance(decision, PooledDecision):
+        return pool_values(decision, row)
     x, support, coef = row.astype(np.float64).dense()[0], decision.support, decision.coef
     out, step = np.zeros(len(x)), max(1, TILE // len(x))
     for first in range(0, len(support), step):
@@ -60,7 +54,7 @@ def shapley_values(decision: Decision | PooledDecision, row: Rows) -> tuple[np.n
         out += product_values(decision.kernel.shortfall(differences), coef[here])
     metric = decision.scaling.metric
     values = out if metric is None else metric.spread(out)
-    return decision.scaling.of_raw(values), decision.intercept + float(coef.sum())
+    return Shapley(decision.scaling.of_raw(values), decision.intercept + float(coef.sum()))
 
 
 def product_values(shortfall: np.ndarray, coef: np.ndarray) -> np.ndarray:

@@ -58,6 +58,7 @@ def _feature(told: Told, names: Names, f: int) -> dict[str, Any]:
         "gradient": float(told.gradient[f]),
         "effect": float(told.effect[f]),
         "shapley": None if told.shapley is None else float(told.shapley[f]),
+        "shapley_error": None if told.shapley_error is None else float(told.shapley_error[f]),
     }
 
 

@@ -40,7 +40,7 @@ from streamsvm.solvers.budget.state import (
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms, transpose
 
-MERGING = ("sequence", "gradient")
+MERGING, FORGETTING = ("sequence", "gradient"), ("forget", "lru")
 NARROW = 64  # columns up to which computing values between supports is faster than reading them
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
@@ -83,6 +83,7 @@ class BudgetLearner:
         self.bias = np.zeros(columns)
         self.counts = np.zeros(5, np.int64)
         self.sums = np.zeros(2)
+        self.used = np.zeros(slots if options.strategy == "lru" else 0, np.int64)
         self.units = np.array(units)
         together, projects = (options.strategy == way or None for way in ("gradient", "project"))
         self._merges, self._ways = options.strategy in MERGING, (together, projects)
@@ -114,7 +115,9 @@ class BudgetLearner:
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
         self.of_step = tuple(
-            Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy == "forget")
+            Options(
+                o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy in FORGETTING
+            )
         )
 
     @property
@@ -369,11 +372,16 @@ class BudgetLearner:
 
     ARRAYS = ("X", "norms", "born", "A", "U", "bias", "counts", "sums", "units")
 
+    @property
+    def _of_supports(self) -> tuple[str, ...]:
+        """Names of the arrays with a row for each slot."""
+        return "X", "norms", "born", "A", "U", *(("used",) if len(self.used) else ())
+
     def to_state(self) -> dict[str, np.ndarray]:
         """Arrays that `from_state` restores, of the supports in use."""
         n = self.n_support
         state = {name: getattr(self, name) for name in self.ARRAYS}
-        state |= {name: state[name][:n] for name in ("X", "norms", "born", "A", "U")}
+        state |= {name: getattr(self, name)[:n] for name in self._of_supports}
         return state if self._is_narrow else state | {"values": self._values_now()}
 
     def _values_now(self) -> np.ndarray:
@@ -383,7 +391,7 @@ class BudgetLearner:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a state that `to_state` gave."""
         n = int(np.asarray(state["counts"])[SUPPORTS])
-        for name in ("X", "norms", "born", "A", "U"):
+        for name in self._of_supports:
             getattr(self, name)[:n] = np.asarray(state[name])
         for name in ("bias", "counts", "sums", "units"):
             if name in state:  # models of earlier versions have no units

@@ -1,6 +1,6 @@
 """One row through all experts of a pool, compiled as a whole: calls are most of the cost of an event.
 
-What is read and changed goes to compiled code as one object, `Bound`, made once: unpacking its 44 arrays at each call
+What is read and changed goes to compiled code as one object, `Bound`, made once: unpacking its 47 arrays at each call
 would take ten times as long as the call.
 """
 
@@ -135,14 +135,14 @@ def _learn(x, Y, code, weight, bound):
     for supports, options, W, F in bound.kernels:
         if e == len(D):
             break
-        steps_taken = Supports(*supports).counts
-        chance, is_pulled = chance_of(steps_taken[STEPS]), False
+        s = Supports(*supports)
+        chance, is_pulled = chance_of(s.counts[STEPS]), len(s.used) > 0  # every row is a use
         for c in range(len(F)):
             is_pulled |= weight[0] * pull(LOGISTIC, Y[0, c], D[e, 0, c], 0.0, 0.0, chance) != 0
         if is_pulled:
             met = (Z, W, own[:0], entries, own, F, Y, weight, D[e])
             steps(supports, met, options, tables, together, projects)
         else:
-            steps_taken[STEPS] += 1
+            s.counts[STEPS] += 1
         e += 1
     learn_row(bound.coefficients, bound.row, code[0], weight[0])

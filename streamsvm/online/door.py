@@ -46,10 +46,10 @@ class BudgetDoor:
         features' variances). "auto": 1 / (number of features). Both are measured again whenever the number of events
         has doubled.
     kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
-    strategy : {"sequence", "gradient", "project", "remove", "forget"} or None
+    strategy : {"sequence", "gradient", "project", "remove", "forget", "lru"} or None
         How support vectors are reduced when the budget is full: merge them one by one or at once, project the weakest
-        on the others, or remove it; "forget" removes the oldest. None: "sequence" for rbf, the one kernel that merges,
-        "project" for others.
+        on the others, or remove it; "forget" removes the oldest, "lru" the one that has not been the nearest to an
+        event for the longest. None: "sequence" for rbf, the one kernel that merges, "project" for others.
     bias : bool
         Learn an intercept, regularised like the rest.
     average : bool

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-from streamsvm.errors import ConfigError, NotFoundError, StorageError
-from streamsvm.online.lines import Interruptible
+from streamsvm.errors import NotFoundError, StorageError
+from streamsvm.online.messages import BATCH, FIRST_S, WAIT_S, Messages
 
-BATCH = 500  # messages that are taken at once
-FIRST_S, WAIT_S = 10.0, 0.2  # for a server; for messages, before signals are looked at
 KEPT_S = 60.0  # by the server, of a consumer that nobody asks; a slow learner makes another one
 NEXT = "sequence"
 
 
 @dataclass
-class JetStream(Interruptible):
+class JetStream(Messages):
     """Messages of `nats://HOST[:PORT][,HOST[:PORT]]/STREAM[?subject=SUBJECT]`, of one subject or of all.
 
-    next: has the sequence of the message from which it begins, if not the oldest, and which it moves past each message
-    that it yields. Its consumer ends with it, and nothing is acknowledged.
+    next: the sequence of the message from which it begins, if not the oldest. Its consumer ends with it, and nothing
+    is acknowledged.
     """
 
-    url: str
-    next: dict[str, int]
-    before_waiting: Callable[[], None]
-    share: None = field(default=None, init=False)  # the end is not known
+    MODULE, PACKAGE, EXTRA = "nats", "nats-py", "nats"
+    EXPECTED = "nats://HOST[:PORT]/STREAM[?subject=SUBJECT]"
 
     def __post_init__(self) -> None:
         """Raises ConfigError, NotFoundError if the server or the stream cannot be found, StorageError."""
-        try:
-            import nats
-        except ImportError:
-            raise ConfigError(f"{self.url}: needs nats-py; install streamsvm's extra `nats`") from None
-        parts = urlsplit(self.url)
-        query = dict(parse_qsl(parts.query))
-        self.name, self._subject = parts.path.strip("/"), query.get("subject", "")
-        if not parts.netloc or not self.name or "/" in self.name or query.keys() - {"subject"}:
-            raise ConfigError(f"{self.url}: expected nats://HOST[:PORT]/STREAM[?subject=SUBJECT]")
-        servers = [f"nats://{server}" for server in parts.netloc.split(",")]
+        super().__post_init__()
+        self.require("/" not in self.name and not self.query.keys() - {"subject"})
+        import nats
+
+        servers = [f"nats://{server}" for server in self.servers.split(",")]
         self._client: Any = None
         self._consumer: Any = None
         self._runner = asyncio.Runner()
@@ -117,7 +107,9 @@ class JetStream(Interruptible):
             ack_policy=api.AckPolicy.NONE,
             inactive_threshold=KEPT_S,
         )
-        self._consumer = await self._context.pull_subscribe(self._subject, stream=self.name, config=config)
+        self._consumer = await self._context.pull_subscribe(
+            self.query.get("subject", ""), stream=self.name, config=config
+        )
         self._sent = 0
 
     async def _warn(self, error: Exception) -> None:

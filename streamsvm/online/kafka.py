@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-from streamsvm.errors import ConfigError, NotFoundError, StorageError
-from streamsvm.online.lines import Interruptible
+from streamsvm.errors import NotFoundError, StorageError
+from streamsvm.online.messages import BATCH, FIRST_S, WAIT_S, Messages
 
-BATCH = 500  # messages that are taken at once
-FIRST_S, WAIT_S = 10.0, 0.2  # for the topic's partitions; for messages, before signals are looked at
 OWN = {"group.id": "streamsvm", "enable.auto.commit": False, "auto.offset.reset": "error", "log_level": 0}
 
 
 @dataclass
-class Topic(Interruptible):
+class Topic(Messages):
     """Messages of `kafka://HOST[:PORT][,HOST[:PORT]]/TOPIC[?PROPERTY=VALUE&...]`, with properties of librdkafka.
 
-    next: offsets by partition, from which it begins, and which it moves past each message that it yields; a partition
-    without one begins at its oldest message. No group of consumers is joined, and nothing is committed.
+    next: offsets by partition; a partition without one begins at its oldest message. No group of consumers is joined,
+    and nothing is committed.
     """
 
-    url: str
-    next: dict[str, int]
-    before_waiting: Callable[[], None]
-    share: None = field(default=None, init=False)  # the end is not known
+    MODULE, PACKAGE, EXTRA = "confluent_kafka", "confluent-kafka", "kafka"
+    EXPECTED = "kafka://HOST[:PORT]/TOPIC"
 
     def __post_init__(self) -> None:
         """Raises ConfigError, NotFoundError if the broker or the topic cannot be found."""
-        try:
-            from confluent_kafka import Consumer, KafkaException
-        except ImportError:
-            raise ConfigError(
-                f"{self.url}: needs confluent-kafka; install streamsvm's extra `kafka`"
-            ) from None
-        parts = urlsplit(self.url)
-        self.name = parts.path.strip("/")
-        if not parts.netloc or not self.name:
-            raise ConfigError(f"{self.url}: expected kafka://HOST[:PORT]/TOPIC")
-        said = (
-            {"bootstrap.servers": parts.netloc, "error_cb": self._warn} | dict(parse_qsl(parts.query)) | OWN
-        )
+        super().__post_init__()
+        from confluent_kafka import Consumer, KafkaException
+
+        said = {"bootstrap.servers": self.servers, "error_cb": self._warn} | self.query | OWN
         try:
             self._consumer = Consumer(said)
             found = self._consumer.list_topics(self.name, timeout=FIRST_S).topics[self.name]
@@ -54,7 +40,7 @@ class Topic(Interruptible):
         self._assign(sorted(found.partitions))
 
     def __iter__(self) -> Iterator[str]:
-        """Texts of the messages, in the order of each partition. Raises StorageError."""
+        """In the order of each partition. Raises StorageError."""
         while True:
             messages = self._consumer.consume(BATCH, 0)
             while not messages:

@@ -27,6 +27,7 @@ from streamsvm.online.judges import JUDGES, Judge
 from streamsvm.online.lines import Parse
 from streamsvm.online.recent import Recent
 from streamsvm.online.scaler import RunningScaler
+from streamsvm.online.tables import TableEvents
 from streamsvm.online.waiting import Waiting
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
@@ -57,6 +58,7 @@ class Stream:
     recent: Recent = field(default_factory=Recent)
     waiting: Waiting | None = None
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
+    table: TableEvents = field(default_factory=lambda: TableEvents([]))  # of a fit, if it began with one
 
     @property
     def learner(self) -> Any:
@@ -105,6 +107,7 @@ class Stream:
         stream.saved = stream.events
         stream.waiting = Waiting.from_state(kept.get("waiting"))
         stream.topics = kept.get("topics", {})
+        stream.table = TableEvents(kept["table"]) if "table" in kept else TableEvents.of(model)
         return stream
 
     def wait(self, most: int | None, field: str | None) -> None:
@@ -161,12 +164,17 @@ class Stream:
         return {"event": self.events, "error": str(error), "snapshot": self.saved}
 
     def _learn(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        x, y = features_of(event, self.label)
+        x, y = self._features_of(event)
         if self.waiting is not None and (name := self.waiting.id_of(event, x)) is not None:
             return {"id": event[self.waiting.id]} | self._learn_named(self.waiting, name, x, y)
         if y is None and self.needs_label:
             raise DataError(f"label {self.label!r}: found none, expected one next to the features")
         return self._answer(x, y)
+
+    def _features_of(self, event: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """As `features_of`, in the columns of the learner. Raises DataError."""
+        x, y = features_of(event, self.label)
+        return self.table(x), y
 
     def _learn_named(self, waiting: Waiting, name: str, x: dict[str, Any], y: Any) -> dict[str, Any]:
         """Of an event with an id: one that waits for its label from here on, one with its label, or the label alone."""
@@ -221,7 +229,7 @@ class Stream:
     def _row(self, i: int, event: Mapping[str, Any]) -> np.ndarray:
         """The row of the event in place i of a request."""
         try:
-            x, _ = features_of(event, self.label)
+            x, _ = self._features_of(event)
             if self.waiting is not None:
                 self.waiting.id_of(event, x)
             if self.scaler is not None:
@@ -237,11 +245,13 @@ class Stream:
             return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
         scaler = None if self.scaler is None else self.scaler.to_state()
-        own = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
+        own: dict[str, Any] = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
         if self.waiting is not None:
             own["waiting"] = self.waiting.to_state()
         if self.topics:
             own["topics"] = self.topics
+        if self.table.columns:
+            own["table"] = self.table.columns
         model = self.learner.to_model(self._scaling(), **own)
         return replace(model, stream=deepcopy(model.stream))  # arrays are copies already
 

@@ -16,7 +16,7 @@ from streamsvm.options.base import Count, KernelConfig, Real, Rule, SolverOption
 
 Clustering = Literal["kernel", "input"]
 Combine = Literal["nearest", "naive", "committee"]
-Strategy = Literal["sequence", "gradient", "project", "remove", "forget"]
+Strategy = Literal["sequence", "gradient", "project", "remove", "forget", "lru"]
 Loss = Literal["hinge", "logistic"]
 Method = Literal["ocas", "plain"]
 Number = Literal["float64", "float32"]
@@ -106,8 +106,8 @@ class BSGDConfig(SolverOptions):
     strategy: Annotated[
         Strategy,
         Field(
-            description="How to keep the budget: merge one by one or at once, project on the others, remove, or "
-            "forget the oldest"
+            description="How to keep the budget: merge one by one or at once, project on the others, remove, "
+            "forget the oldest, or the least recently used (lru)"
         ),
     ] = "sequence"
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
@@ -141,7 +141,7 @@ class BSGDConfig(SolverOptions):
         if not kernel_row(kernel.name).merges and self.strategy in ("sequence", "gradient"):
             raise ValueError(
                 f"bsgd.strategy is {self.strategy!r}, and points merge under the {' or '.join(mergers())} kernel "
-                f"only; expected 'project', 'remove' or 'forget' with {kernel.name}"
+                f"only; expected 'project', 'remove', 'forget' or 'lru' with {kernel.name}"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,9 +11,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from streamsvm.data.finite import first_nonfinite
+from streamsvm.data.frames import known_schema
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
+from streamsvm.online.tables import TYPES, as_text, unlike
 from streamsvm.parallel.machine import cores
 from streamsvm.predict import Wanted
 from streamsvm.serving.requests import Answers, Refused, as_json, events_in
@@ -90,21 +92,20 @@ class Columns:
 
     def __init__(self, model: Model) -> None:
         self._model, layout = model, model.layout
-        table = [] if layout is None else layout.attrs.get("columns", [])
-        self._is_table = any(
-            column.get("kind", "number") != "number" or "target" in column for column in table
-        )
-        named = [str(c["name"]) for c in table] if self._is_table else model.feature_names
-        self.names = list(named or map(str, range(model.d)))
+        schema = known_schema(layout)
+        kinds = {} if schema is None else {feature.name: feature.kind for feature in schema.features}
+        self._kinds = kinds if {*kinds.values()} - {"number"} else {}
+        self.names = list(self._kinds or model.feature_names or map(str, range(model.d)))
         self._places = {name: i for i, name in enumerate(self.names)}
         self._absent = np.nan if model.takes_gaps else None
-        self._is_sparse = not self._is_table and layout is not None and layout.is_sparse
+        self._is_sparse = not self._kinds and layout is not None and layout.is_sparse
 
     def rows(self, events: Sequence[Event]) -> Rows:
         """Raw rows (m, d). Raises DataError, which names event and feature, ModelError."""
-        if self._is_table:
-            return self._encoded(events)
-        found = [self._plain(i, event) for i, event in enumerate(events)]
+        given = [self._given(i, event) for i, event in enumerate(events)]
+        if self._kinds:
+            return self._encoded(given)
+        found = [self._plain(i, x) for i, x in enumerate(given)]
         rows = (
             self._sparse(found) if self._is_sparse else Rows(np.array(found, np.float64).astype(np.float32))
         )
@@ -112,21 +113,31 @@ class Columns:
             raise DataError(f"event {infinite[0]}: found a number beyond float32, expected finite ones")
         return rows
 
-    def _plain(self, i: int, event: Event) -> Any:
+    def _given(self, i: int, event: Event) -> Event:
+        """Its features, checked."""
         x = event["x"] if isinstance(event.get("x"), dict) and "x" not in self._places else event
-        if not self._places.keys() >= x.keys():
-            name = next(name for name in x if name not in self._places)
-            raise DataError(f"event {i}: feature {name[:80]!r} is none of the model's; leave it out")
         for name, value in x.items():
-            if type(value) not in (float, int, bool) and not (value is None and self._absent is not None):
-                raise DataError(
-                    f"event {i}: feature {name[:80]!r}: found {str(value)[:40]!r}, expected a number"
-                )
+            if name not in self._places:
+                raise DataError(f"event {i}: feature {name[:80]!r} is none of the model's; leave it out")
+            types, expected = TYPES[self._kinds.get(name, "number")]
+            is_gap = value is None and (self._absent is not None or bool(self._kinds))
+            if type(value) not in types and not is_gap:
+                raise _unlike(i, name, value, expected)
+        return x
+
+    def _require(self, i: int, x: Event, names: Iterable[str]) -> None:
+        """Raises DataError if one of these features is missing, and the model takes no gaps."""
+        if self._absent is None:
+            for name in names:
+                if x.get(name) is None:
+                    raise DataError(
+                        f"event {i}: feature {name[:80]!r} is missing, and the model takes no gaps"
+                    )
+
+    def _plain(self, i: int, x: Event) -> Any:
         if self._is_sparse:
             return x
-        if self._absent is None and len(x) < len(self.names):
-            name = next(name for name in self.names if name not in x)
-            raise DataError(f"event {i}: feature {name[:80]!r} is missing, and the model takes no gaps")
+        self._require(i, x, self.names)
         return [self._absent if x.get(name) is None else x[name] for name in self.names]
 
     def _sparse(self, events: Sequence[Event]) -> Rows:
@@ -141,12 +152,31 @@ class Columns:
         """As `ingest` has them of a table."""
         import pyarrow as pa
 
-        for i, event in enumerate(events):
-            for name in event:
-                if name not in self._places:
-                    raise DataError(f"event {i}: feature {name[:80]!r} is none of the model's; leave it out")
-        try:
-            table = pa.table({name: [event.get(name) for event in events] for name in self.names})
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(f"events: found values of several types in one feature: {error}") from None
-        return self._model._rows(table)
+        needed = [name for name, kind in self._kinds.items() if kind != "text"]
+        for i, x in enumerate(events):
+            self._require(i, x, needed)
+        columns = {name: self._column(name, [x.get(name) for x in events]) for name in self.names}
+        return self._model._rows(pa.table(columns))
+
+    def _column(self, name: str, values: list[Any]) -> Any:
+        """An Arrow column of what one feature is in all events. Raises DataError."""
+        import pyarrow as pa
+
+        from streamsvm.data.arrow import of_numbers, of_texts, times
+
+        kind = self._kinds[name]
+        if kind == "text":
+            return of_texts([as_text(value) for value in values])
+        if kind != "time":
+            return of_numbers(np.array(values, np.float64))  # None becomes NaN
+        found = []
+        for i, value in enumerate(values):  # some may have a zone
+            try:
+                found.append(times(of_texts([value])).cast(pa.timestamp("us")))
+            except ValueError:
+                raise _unlike(i, name, value, TYPES["time"][1]) from None
+        return pa.chunked_array(found)
+
+
+def _unlike(i: int, name: str, value: Any, expected: str) -> DataError:
+    return DataError(f"event {i}: feature {name[:80]!r}: {unlike(value, expected)}")

@@ -111,9 +111,10 @@ budget : int
 merge : int
     Number of support vectors that become one when the budget is full, at least 2. Larger: less frequent, coarser
     merging. 2 is the classic method; 3 to 5 is a good range.
-strategy : {"sequence", "gradient", "project", "remove", "forget"}
+strategy : {"sequence", "gradient", "project", "remove", "forget", "lru"}
     How support vectors are reduced when the budget is full: merge them one by one or at once, project the weakest
-    on the others, or remove it; "forget" removes the oldest. Merging needs the rbf kernel.
+    on the others, or remove it; "forget" removes the oldest, "lru" the one that has not been the nearest to a row for
+    the longest. Merging needs the rbf kernel.
 epochs : int
     Number of passes over the rows, at least 1, each in a new order. Larger: more accurate, a longer fit.
 average : bool

@@ -89,6 +89,7 @@ def test_tables_say_null_of_what_is_not_known():
         "gradient": 0.0,
         "effect": 0.0,
         "shapley": 0.0,
+        "shapley_error": None,
     }
     assert row["support_by_weight"][0]["values"]["3"] is None
     assert row["support_by_weight"][0]["values"]["0"] is not None
@@ -119,7 +120,7 @@ def test_shapley_values_are_the_mean_gains_over_all_subsets_of_raw_columns(kerne
     weighed = Rows((raw.X - scaling.offset) * scaling.scale * metric.factor)  # all columns, some of them 0
     expected = by_subsets(replace(every, support=Rows(every.support.X * metric.factor)), weighed)
     own = replace(every, scaling=scaling, support=metric.of_rows(every.support))
-    found, base = shapley_values(own, Rows(weighed.X[:, metric.columns]))
+    found, base, _ = shapley_values(own, Rows(weighed.X[:, metric.columns]))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
     assert (found[metric.factor == 0] == 0).all()
     assert base + found.sum() == pytest.approx(own.values(Rows(weighed.X[:, metric.columns]))[0], abs=1e-9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from explain.made import MEAN, SPREAD, animals
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
+from streamsvm.explain import coalitions
 from streamsvm.explain.decisions import answered, decisions, gradients
 from streamsvm.explain.importances import importances
 from streamsvm.explain.shapley import shapley_values
@@ -66,8 +68,64 @@ def test_values_are_the_decisions_and_contributions_add_up_to_first_order(k):
         assert sum(vector.contribution for vector in every) == pytest.approx(rise, rel=1e-3, abs=1e-3)
         assert len(every) == len(nearest) == model.n_support
         assert nearest[0].distance == min(vector.distance for vector in every)
-        with pytest.raises(ModelError, match="the model pools several; leave Shapley values out"):
-            shapley_values(g, row)
+
+
+def by_orders(model: ExpertsModel, raw: np.ndarray, column: int) -> tuple[np.ndarray, float]:
+    """The definition: mean gains as columns come in all orders, the others gaps in the row; and v of none."""
+    d = len(raw)
+
+    def worth(has: list[int]) -> float:
+        row = np.full((1, d), np.nan, np.float32)
+        row[0, has] = raw[has]
+        return float(model.binary_decisions(model.header.scaling.filled(Rows(row)))[0, column])
+
+    gains = []
+    for order in permutations(range(d)):
+        v = [worth([*order[:q]]) for q in range(d + 1)]
+        gains.append(np.empty(d))
+        gains[-1][[*order]] = [b - a for a, b in pairwise(v)]
+    return np.mean(gains, axis=0), worth([])
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_shapley_values_are_mean_gains_over_all_orders(k, monkeypatch):
+    model, rows = pool(k), ROWS.take(slice(3))
+    for here, g in decisions(model, rows, answered(model, rows)[1]):
+        for i in here.tolist():
+            raw, row = rows.dense()[i], g.scaled(rows.take(slice(i, i + 1)))
+            expected, nothing = by_orders(model, raw, 0 if g.is_single else g.code)
+            found = shapley_values(g, row)
+            np.testing.assert_allclose(found.values, expected, atol=1e-4)
+            assert (found.base, found.error) == (pytest.approx(nothing, abs=1e-5), None)
+            with monkeypatch.context() as patch:
+                patch.setattr(coalitions, "ALL_SETS", 2)
+                drawn = shapley_values(g, row)
+            assert (np.abs(drawn.values - expected) < 5 * drawn.error + 1e-4).all()
+            assert drawn.base + drawn.values.sum() == pytest.approx(g.values(row)[0], abs=1e-4)
+
+
+def test_sampled_values_are_as_far_off_as_their_errors_say():
+    def worth(sets):  # of four features together, and of three others alone
+        return 8.0 * sets[:, :4].all(axis=1) + sets[:, 4:] @ np.array([1.0, -2.0, 0.0])
+
+    expected = [2.0, 2.0, 2.0, 2.0, 1.0, -2.0, 0.0]
+    np.testing.assert_allclose(coalitions.exact(worth, 7), expected, atol=1e-12)
+    values, error = coalitions.sampled(worth, 7)
+    assert (error[:4] > 0.01).all()
+    np.testing.assert_allclose(error[4:], 0.0, atol=1e-12)
+    assert (np.abs(values - expected) < 4 * error + 1e-9).all()
+    assert values.sum() == pytest.approx(7.0)
+
+
+def test_features_that_an_event_lacks_are_worth_nothing():
+    g = next(decisions(pool(2), ROWS, np.zeros(len(ROWS), int)))[1]
+    found = shapley_values(g, Rows(np.array([[0.0, 1.0, 0.0, 0.0]], np.float32)))
+    assert found.values[[0, 2, 3]].tolist() == [0.0, 0.0, 0.0]
+    assert shapley_values(g, Rows(np.zeros((1, 4), np.float32))).values.tolist() == [0.0] * 4
+    with pytest.raises(
+        ModelError, match="of at most 4,096 columns, the row has 5,000; leave Shapley values out"
+    ):
+        coalitions.pool_values(g, Rows(np.ones((1, 5000), np.float32)))
 
 
 def test_the_columns_that_count_are_found():
@@ -86,8 +144,15 @@ def test_the_command_explains_events_with_texts(tmp_path, capfd):
     save_model(learner.to_model(), tmp_path / "m.zarr")
     (tmp_path / "rows.csv").write_text("\n".join(lines))
     words = ["explain", "--model", tmp_path / "m.zarr", tmp_path / "rows.csv", "--rows", "0,1", "--json"]
+    words += ["--shapley"]
     assert exit_status(lambda: app([*map(str, words)], standalone_mode=False)) == 0
     said = json.loads(capfd.readouterr().out)
     assert {found["feature"] for found in said["importances"]} == {"x", "colour=red", "colour=blue"}
     assert [row["answer"] for row in said["rows"]] == ["yes", "no"]
     assert len(said["rows"][0]["support_by_weight"]) == 3
+    shares = {found["feature"]: found["shapley"] for found in said["rows"][0]["features"]}
+    assert shares["colour=blue"] == 0  # which it lacks
+    assert shares["colour=red"] < 0  # "yes" was the first class: it is below 0
+    assert sum(shares.values()) == pytest.approx(
+        said["rows"][0]["decision"] - said["rows"][0]["shapley_base"]
+    )

@@ -24,7 +24,7 @@ from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
 
 WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
 KERNELS = {"rbf": WIDE, "poly": Poly(0.3, 2, 1.0), "linear": Linear()}
-STRATEGIES = ["sequence", "gradient", "project", "remove", "forget"]
+STRATEGIES = ["sequence", "gradient", "project", "remove", "forget", "lru"]
 
 
 def keep_values(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:

@@ -51,6 +51,7 @@ RECIPES = {
     "ranking": ("ranking.py",),
     "path": ("c_path.py",),
     "drift": ("river_drift.py", "--plots", "plots"),
+    "forgetting": ("forgetting.py",),
     "dask": ("dask_preprocessing.py",),
     "foreign": ("foreign_stores.py",),
     "comparison": ("comparison.py", "--plots", "plots"),

@@ -13,49 +13,43 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.data.arrow import of_numbers, of_texts
+from streamsvm.data.arrow import of_numbers, of_texts, times
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.queries import SELECT, Database, driver
 from streamsvm.data.ingest.streams import open_raw
 from streamsvm.data.ingest.table import ARROW_ERRORS, Batches, OfSchema, require_different, rows_at_once, told
-from streamsvm.data.names import listed
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.storage.paths import local_path
 
 WHOLE = "; expected a whole database that no other program is writing to"
-SELECT = "; expected a table's name, or one SELECT, as --query"
 FIRST_ROWS = 1000  # give the kind of a column if its declaration does not
 PATIENCE_S = 2.0  # to wait for a program that is writing
-_SELECTS = re.compile(r"[\s(]*(select|with|values|from)\b", re.IGNORECASE)
 _TEXT, _NUMBER = re.compile("CHAR|CLOB|TEXT"), re.compile("INT|REAL|FLOA|DOUB|NUM|DEC")
 
 
-class Sqlite:
+class Sqlite(Database):
     """A SQLite table or query. SQLite has no times or booleans, and any column may hold any value. The kind of a column
     is the declared one. For times and booleans, and without a declaration (of sums, for example), the first rows give
     it."""
 
-    def __init__(self, path: str, options: IngestOptions) -> None:
-        self._path, self._options = path, options
-        uri = _local(path).absolute().as_uri()
-        self._told = partial(
-            told, f"{path}: SQLite says", sqlite3.Error, sqlite3.Warning, hint=_hint(options)
-        )
+    FIND = "SELECT name FROM sqlite_master WHERE type = '{0}' AND name NOT GLOB 'sqlite_*' ORDER BY name"
+    HINT = WHOLE
+
+    def _connect(self) -> None:
+        uri = _local(self._path).absolute().as_uri()
+        errors, hint = (sqlite3.Error, sqlite3.Warning), _hint(self._options)
+        self._told = partial(told, f"{self._path}: SQLite says", *errors, hint=hint)
         with self._told(hint=WHOLE):
             self._connection = sqlite3.connect(
                 f"{uri}?mode=ro", uri=True, timeout=PATIENCE_S, check_same_thread=False
             )
-        try:
-            self._sql = self._query()
-            self._kinds = self._kinds_of_rows()
-        except Exception:
-            self.close()
-            raise
 
-    def _query(self) -> str:
-        find = "SELECT name FROM sqlite_master WHERE type = ? AND name NOT GLOB 'sqlite_*' ORDER BY name"
-        with self._told(hint=WHOLE):
-            tables, views = ([name for (name,) in self._run(find, type_)] for type_ in ("table", "view"))
-        query, is_table = table_or_query(self._path, self._options.query, tables, views)
+    def _ask(self) -> None:
+        self._sql = self._in_order()
+        self._kinds = self._kinds_of_rows()
+
+    def _in_order(self) -> str:
+        query, is_table = self._query()
         if not is_table:
             return query
         in_order = f"{query} ORDER BY rowid"  # otherwise the order may be that of a covering index
@@ -79,8 +73,8 @@ class Sqlite:
             for j, (name, type_) in enumerate(zip(names, declared, strict=True))
         }
 
-    def _run(self, sql: str, *values: str) -> sqlite3.Cursor:
-        return self._connection.execute(sql, values)
+    def _run(self, sql: str) -> sqlite3.Cursor:
+        return self._connection.execute(sql)
 
     def kinds(self) -> dict[str, str]:
         return self._kinds
@@ -111,51 +105,32 @@ class Sqlite:
             f"{self._path}:{row + at}: column {name!r} is {str(values[at])[:80]!r}; expected {wanted}"
         )
 
-    def close(self) -> None:
-        self._connection.close()
 
-
-class DuckDb(OfSchema):
+class DuckDb(Database, OfSchema):
     """A DuckDB table or query, which has types. One thread keeps the order of rows the same in every pass."""
 
-    def __init__(self, path: str, options: IngestOptions) -> None:
-        try:
-            import duckdb
-        except ImportError:
-            raise ConfigError(
-                f"{path}: reading DuckDB databases needs the package duckdb: pip install duckdb"
-            ) from None
-        self._path, local = path, _local(path)
-        self._told = partial(told, f"{path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=_hint(options))
-        memory = f"{options.memory_limit // 4}B"
+    FIND = "SELECT {0}_name FROM duckdb_{0}s() WHERE NOT internal AND schema_name = 'main' ORDER BY 1"
+    HINT = WHOLE
+
+    def _connect(self) -> None:
+        duckdb = driver(self._path, "DuckDB databases", "duckdb", "duckdb")
+        local, hint = _local(self._path), _hint(self._options)
+        self._told = partial(told, f"{self._path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=hint)
+        memory = f"{self._options.memory_limit // 4}B"
         config: dict[str, Any] = {"threads": 1, "memory_limit": memory, "python_enable_replacements": False}
         with self._told(hint=WHOLE):
             self._connection = duckdb.connect(str(local), read_only=True, config=config)
-        try:
-            self._reader = self._rows(options)
-        except Exception:
-            self.close()
-            raise
-        self._schema = self._reader.schema
 
-    def _rows(self, options: IngestOptions) -> pa.RecordBatchReader:
-        find = "SELECT {0}_name FROM duckdb_{0}s() WHERE NOT internal AND schema_name = 'main' ORDER BY 1"
-        with self._told(hint=WHOLE):
-            tables, views = (
-                [name for (name,) in self._connection.sql(find.format(what)).fetchall()]
-                for what in ("table", "view")
-            )
-        query, _ = table_or_query(self._path, options.query, tables, views)
+    def _ask(self) -> None:
+        query, _ = self._query()
         with self._told():
             found = self._connection.sql(query)
-            return found.to_arrow_reader(rows_at_once(options, len(found.columns)))
+            self._reader = found.to_arrow_reader(rows_at_once(self._options, len(found.columns)))
+        self._schema = self._reader.schema
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         with self._told():
             yield from self._reader
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def _hint(options: IngestOptions) -> str:
@@ -170,22 +145,6 @@ def _local(path: str) -> Path:
         raise ConfigError(f"{path}: found a URL of a database, expected a local file; download it")
     open_raw(path).close()  # raises an error if the file does not exist
     return local
-
-
-def table_or_query(path: str, wanted: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:
-    """The query, and whether it selects a whole table. Raises DataError."""
-    names = {name.lower(): name for name in (*tables, *views)}
-    has = f"it has {listed([*names.values()])}" if names else "it has none"
-    if wanted is None and len(tables) != 1:
-        raise DataError(f"{path}: expected one table, {has}; name one, or SELECT rows, by --query")
-    table = tables[0] if wanted is None else names.get(wanted.lower())
-    if table is not None:
-        quoted = table.replace('"', '""')
-        return f'SELECT * FROM "{quoted}"', table in tables
-    assert wanted is not None
-    if not _SELECTS.match(wanted):
-        raise DataError(f"{path} has no table {wanted!r}{SELECT}; {has}")
-    return wanted, False
 
 
 def _kind(declared: str, values: list[Any]) -> str:
@@ -208,15 +167,8 @@ def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array
         own = {0: "false", 1: "true"} if kind == "bool" else {}
         return of_texts([None if v is None else own.get(v, str(v)) for v in values])
     if pa.types.is_timestamp(type_):
-        return _times(of_texts(values))
+        return times(of_texts(values))
     return of_numbers(np.array(values, np.float64))  # None becomes NaN
-
-
-def _times(texts: pa.Array) -> pa.Array:
-    try:
-        return texts.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        return texts.cast(pa.timestamp("us", "UTC"))
 
 
 def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:

@@ -6,58 +6,47 @@ from functools import partial
 
 import pyarrow as pa
 
-from streamsvm.data.ingest.databases import SELECT, table_or_query
-from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.queries import SELECT, Database, driver
 from streamsvm.data.ingest.servers import with_password
 from streamsvm.data.ingest.table import ARROW_ERRORS, Batches, OfSchema, told
-from streamsvm.errors import ConfigError
 
 SETTINGS = (  # the last two: rows of a table come in the same order in every pass
     "transaction_read_only = on",
     "synchronize_seqscans = off",
     "max_parallel_workers_per_gather = 0",
 )
-FIND = (
-    "SELECT table_name FROM information_schema.tables WHERE table_schema = ANY (current_schemas(false)) "
-    "AND (table_type = 'VIEW') = {} ORDER BY 1"
-)
 TYPE = b"ADBC:postgresql:typname"  # of a column that Arrow has no type for, which comes as text
 
 
-class PostgreSql(OfSchema):
+class PostgreSql(Database, OfSchema):
     """A PostgreSQL table or query, which has types; numerics become float64. The server sends rows as they are read."""
 
-    def __init__(self, path: str, options: IngestOptions) -> None:
-        try:
-            from adbc_driver_postgresql import StatementOptions, dbapi
-        except ImportError:
-            raise ConfigError(
-                f"{path}: reading PostgreSQL needs the package adbc-driver-postgresql: pip install "
-                "adbc-driver-postgresql"
-            ) from None
-        self._path = path
-        self._told = partial(told, f"{path}: PostgreSQL says", dbapi.Error, *ARROW_ERRORS)
-        with self._told():
-            self._connection = dbapi.connect(with_password(path))
-        self._cursor = self._connection.cursor()
-        try:
-            size = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(options.block_bytes)}
-            self._cursor.adbc_statement.set_options(**size)
-            self._reader = self._rows(options)
-        except Exception:
-            self.close()
-            raise
-        self._schema = pa.schema([_plain_field(field) for field in self._reader.schema])
+    FIND = (
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = ANY (current_schemas(false)) "
+        "AND (table_type = 'VIEW') = ('{0}' = 'view') ORDER BY 1"
+    )
 
-    def _rows(self, options: IngestOptions) -> pa.RecordBatchReader:
+    def _connect(self) -> None:
+        package, module = "adbc-driver-postgresql", "adbc_driver_postgresql.dbapi"
+        dbapi = driver(self._path, "PostgreSQL", package, module)
+        self._told = partial(told, f"{self._path}: PostgreSQL says", dbapi.Error, *ARROW_ERRORS)
+        with self._told():
+            self._connection = dbapi.connect(with_password(self._path))
+        self._cursor = self._connection.cursor()
+
+    def _ask(self) -> None:
+        from adbc_driver_postgresql import StatementOptions
+
+        size = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(self._options.block_bytes)}
+        self._cursor.adbc_statement.set_options(**size)
         with self._told():
             for setting in SETTINGS:
                 self._cursor.execute(f"SET {setting}")
-            tables, views = (self._names(FIND.format(is_view)) for is_view in (False, True))
-        query, _ = table_or_query(self._path, options.query, tables, views)
+        query, _ = self._query()
         with self._told(hint=SELECT):
             self._cursor.execute(query.rstrip().rstrip(";"))
-            return self._cursor.fetch_record_batch()
+            self._reader = self._cursor.fetch_record_batch()
+        self._schema = pa.schema([_plain_field(field) for field in self._reader.schema])
 
     def _names(self, query: str) -> list[str]:
         self._cursor.execute(query)
@@ -71,7 +60,7 @@ class PostgreSql(OfSchema):
 
     def close(self) -> None:
         self._cursor.close()
-        self._connection.close()
+        super().close()
 
 
 def _plain_field(field: pa.Field) -> pa.Field:

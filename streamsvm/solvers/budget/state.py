@@ -31,6 +31,7 @@ class Supports(NamedTuple):
     bias: np.ndarray  # (k,)
     counts: np.ndarray  # (5,) STEPS ...
     sums: np.ndarray  # (2,) DEGRADATION ...
+    used: np.ndarray  # (slots,) the step whose row each was last the nearest to; (0,) if nothing asks
 
 
 class Met(NamedTuple):
@@ -60,4 +61,6 @@ class Options(NamedTuple):
     epsilon: float = 0.0  # of the loss of that name
     nu: float = 0.0  # share of rows outside, of the loss "support"
     first: float = 0.0  # step from which on t is counted
-    forgets: bool = False  # the oldest support is given up, not the one of the smallest coefficient
+    forgets: bool = (
+        False  # the oldest or the least recently used support is given up, not the smallest coefficient
+    )

@@ -26,6 +26,8 @@ from streamsvm.solvers.budget.state import (
 )
 from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, exponents_after, mirror, refresh
 
+EQUAL = 1e-4  # values of nearest supports that differ by less are equal
+
 
 @stale_with(losses, merge, project, state, values)
 @nb.njit(nogil=True, cache=True)
@@ -43,6 +45,7 @@ def steps(supports, met, options, tables, together, projects):
     since = counts[BORN]
     for i in range(b):
         t = counts[STEPS]
+        _use(s, W[:top, i], t, o.is_rbf)
         violated = _ask(s, m, i, o, delta)
         counts[STEPS] = t + 1
         if violated:
@@ -98,6 +101,20 @@ def _ask(s, m, i, o, delta):
 
 
 @nb.njit(nogil=True, inline="always")
+def _use(s, values, t, is_rbf):
+    """Notes step t as the last use of the nearest supports, of values (top,) with the row: of all that are equal up to
+    rounding."""
+    best, sign = -np.inf, -1.0 if is_rbf else 1.0
+    if len(s.used):
+        for j in range(len(values)):
+            if s.born[j] != FREE:
+                best = max(best, sign * values[j])
+        for j in range(len(values)):
+            if s.born[j] != FREE and sign * values[j] >= best - EQUAL * (1 + abs(best)):
+                s.used[j] = t
+
+
+@nb.njit(nogil=True, inline="always")
 def _insert(s, m, i, delta, place):  # row i of the block becomes a support
     t, slot, top, since = place
     copy(s.X[slot], m.rows[i])
@@ -114,6 +131,8 @@ def _insert(s, m, i, delta, place):  # row i of the block becomes a support
     copy(s.A[slot], delta)
     for c in range(s.U.shape[1]):
         s.U[slot, c] = delta[c] * t
+    if len(s.used):
+        s.used[slot] = t
 
 
 @nb.njit(nogil=True, inline="always")
@@ -130,7 +149,7 @@ def _maintain(s, m, place, o, tables, together, projects):
     for j in range(n):
         size = A[j, 0] * A[j, 0] if A.shape[1] == 1 else dot(A[j], A[j])
         if o.forgets:
-            size = np.float64(born[j])
+            size = np.float64(s.used[j] if len(s.used) else born[j])
         if size < least or (size == least and born[j] < born[weakest]):
             weakest, least, second = j, size, least
         elif size < second:
@@ -177,6 +196,8 @@ def _close_up(s, top):  # the last supports take the free slots
         last = top - 1
         born[slot], born[last] = born[last], FREE
         s.norms[slot] = s.norms[last]
+        if len(s.used):
+            s.used[slot] = s.used[last]
         copy(s.X[slot], s.X[last])
         copy(s.A[slot], s.A[last])
         copy(s.U[slot], s.U[last])

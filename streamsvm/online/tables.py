@@ -1,0 +1,75 @@
+"""Events as rows of a table that a fit has read: texts, times, true and false as `ingest` encodes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamsvm.data.names import names_in_attrs
+from streamsvm.data.schema import Feature, Schema
+from streamsvm.errors import DataError
+from streamsvm.models.base import Model
+
+TYPES: dict[str, tuple[tuple[type, ...], str]] = {  # of values in JSON, by the kind of the column
+    "number": ((float, int, bool), "a number"),
+    "bool": ((bool, float, int), "true or false"),
+    "time": ((str,), "a time such as 2024-01-31 12:00:00"),
+    "text": ((str, int, bool), "a text"),
+}
+Attrs = Sequence[Mapping[str, Any]]  # of columns, as a store has them
+
+
+class TableEvents:
+    """Replaces values of a table's columns by those of a store's columns: colour, red by colour=red, 1.
+
+    Others stay as they are, and missing ones are left out.
+    """
+
+    def __init__(self, columns: Attrs) -> None:
+        features = Schema.from_attrs({"columns": columns}).features
+        self._own = {f.name: f for f in features if f.kind != "number"}
+        self.columns = [*columns] if self._own else []
+        self._names = {c["name"]: names_in_attrs({"columns": [c]}, 1 << 31) or () for c in columns}
+
+    @classmethod
+    def of(cls, model: Model) -> TableEvents:
+        """Of the table that a model was fitted on."""
+        layout = model.layout
+        return cls([] if layout is None or model.feature_names is None else layout.attrs.get("columns", []))
+
+    def __call__(self, x: dict[str, Any]) -> dict[str, Any]:
+        """Raises DataError for values of other types."""
+        if self._own.keys().isdisjoint(x):
+            return x
+        found: dict[str, Any] = {}
+        for name, value in x.items():
+            if name not in self._own:
+                found[name] = value
+            elif value is not None:
+                found |= self._encoded(self._own[name], value)
+        return found
+
+    def _encoded(self, feature: Feature, value: Any) -> dict[str, float]:
+        from streamsvm.data.arrow import days, of_texts, times, unquoted
+
+        types, expected = TYPES[feature.kind]
+        if type(value) not in types:
+            raise DataError(f"feature {feature.name!r}: {unlike(value, expected)}")
+        if feature.kind == "bool":
+            return {feature.name: float(value)}
+        if feature.kind == "text":
+            code = int(feature.codes([unquoted(as_text(value))])[0])
+            return {self._names[feature.name][abs(code) - 1]: 1.0 if code > 0 else -1.0} if code else {}
+        try:
+            return {feature.name: days(times(of_texts([value])))[0].as_py()}
+        except ValueError:
+            raise DataError(f"feature {feature.name!r}: {unlike(value, expected)}") from None
+
+
+def as_text(value: Any) -> str | None:
+    """As a file has it."""
+    return value if value is None or isinstance(value, str) else str(value).lower()
+
+
+def unlike(value: Any, expected: str) -> str:
+    return f"found {str(value)[:40]!r}, expected {expected}"
