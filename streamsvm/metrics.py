@@ -123,9 +123,7 @@ class ScoreCounts:
         lost = (1 << self._bits) - 1
         ends = np.stack([self._scores, (self._scores.view(np.int64) | lost).view(np.float64)])
         lowest, highest = ends.min(axis=0), ends.max(axis=0)  # that each score stands for
-        below = np.append(np.nextafter(lowest[:1], -np.inf), highest[:-1])
-        halfway = below + (lowest - below) / 2
-        return np.where(halfway < lowest, halfway, below)[::-1], hits, falls
+        return cuts_below(lowest, highest)[::-1], hits, falls
 
     def roc_auc(self) -> float | None:
         """Chance that a positive row scores above a negative one, ties half; None if one class is absent."""
@@ -175,6 +173,13 @@ class ScoreCounts:
             "roc": roc.tolist(),
             "precision_recall": np.stack([recall, hits / (hits + falls)], axis=1).tolist(),
         }
+
+
+def cuts_below(lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
+    """(s,) a value below each of rising ranges (s,), halfway to the next."""
+    below = np.append(np.nextafter(lowest[:1], -np.inf), highest[:-1])
+    halfway = below + (lowest - below) / 2
+    return np.where(halfway < lowest, halfway, below)
 
 
 def scored(positive: np.ndarray, scores: np.ndarray) -> ScoreCounts:

@@ -28,7 +28,7 @@ class ProbabilityConfig(Options):
         WishText,
         Field(
             description="Choose the threshold of two classes, or of each of several labels a row, on holdout rows or "
-            "folds, for f1, balanced_accuracy, "
+            "folds, for f1, f1_micro (of all labels together), balanced_accuracy, "
             "precision=0.9 (the largest recall at this precision) or recall=0.9 (default: threshold 0)"
         ),
     ] = None

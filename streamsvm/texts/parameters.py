@@ -59,7 +59,8 @@ probability : bool, "sigmoid" or "isotonic"
 threshold : str or None
     What the decision threshold of two classes is chosen for, by five-fold cross-validation: "f1", "balanced_accuracy",
     "precision=0.9" (the highest recall with at least this precision) or "recall=0.9". They are those of classes_[1].
-    If rows have several labels, each has a threshold. `decision_function` does not change. None: the threshold is 0.
+    If rows have several labels, each has a threshold, chosen alone, or with "f1_micro" together. `decision_function`
+    does not change. None: the threshold is 0.
 costs : dict or None
     Cost of each error, at least 0, for example {("yes", "no"): 5} for predicting "no" if "yes" is true; 1 for errors
     that are not listed. `predict` returns the label with the smallest expected cost. Needs `probability`, and excludes

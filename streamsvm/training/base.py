@@ -42,8 +42,9 @@ from streamsvm.tasks.weights import balanced_weights
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
+from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.prepare import Prepared
-from streamsvm.training.thresholds import Decided, Told, chosen_of, unmet, with_costs, with_threshold
+from streamsvm.training.thresholds import Decided, Told, unmet, with_costs, with_threshold
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end

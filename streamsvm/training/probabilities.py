@@ -22,7 +22,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.calibration import calibrate, own_problems, require_classes
 from streamsvm.models.costs import cost_matrix
-from streamsvm.options.wish import Wish
+from streamsvm.options.wish import MICRO, Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import predict_blocks
@@ -31,10 +31,10 @@ from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks import task_for, task_of
 from streamsvm.tasks.scores import codes_of_labels
 from streamsvm.tasks.weights import label_weights, row_weights
+from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.part_sigmoids import with_parts
 from streamsvm.training.thresholds import (
     Decided,
-    chosen_of,
     require_two,
     unmet,
     with_costs,
@@ -87,6 +87,10 @@ def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) ->
         require_classes(task)
     if asked.threshold is not None:
         require_classes(task, "a threshold goes")
+        if Wish.of(asked.threshold).score == MICRO and not in_sets:
+            raise ConfigError(
+                f"threshold {MICRO} is for several labels a row, found task {task}; expected another, for example f1"
+            )
         require_two(2 if in_sets else n_classes)
     if asked.costs is not None and in_sets:
         raise ConfigError(

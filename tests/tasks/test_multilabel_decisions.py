@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from label_sets import NAMES, K, command, config, rows, texts
 from making import write
 from sklearn import metrics as twin
@@ -27,6 +30,7 @@ from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.train import train_in_memory
+from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.probabilities import held_out
 from streamsvm.training.thresholds import chosen
 
@@ -107,6 +111,42 @@ def test_thresholds_are_those_of_each_label_alone(wish):
         assert found["f1_macro"] >= twin.f1_score(has, f > 0, average="macro")
 
 
+@settings(max_examples=25)  # a bootstrap each
+@given(st.integers(0, 2**32 - 1), st.integers(3, 9), st.booleans())
+def test_micro_thresholds_are_the_best_of_all_combinations(seed, h, has_weights):
+    """Labels that all rows have, or none, among them: these are told above 0."""
+    rng, k = np.random.default_rng(seed), 3
+    has = rng.random((h, k)) < rng.choice([0.0, 0.3, 0.6, 1.0], k)
+    f = np.round(rng.normal(size=(h, k)) + has - 0.5, int(rng.integers(0, 3)))
+    weight = rng.integers(1, 4, h).astype(float) if has_weights else None
+    told = chosen_of(Wish.of("f1_micro"), has, f, weight, 0)
+
+    def score(thresholds) -> float:
+        above, rows = f > thresholds, np.ones(h) if weight is None else weight
+        return 2 * (rows @ (has & above)).sum() / max(1, (rows @ (has + above.astype(int))).sum())
+
+    free = has.any(axis=0) & ~has.all(axis=0)
+    cuts = [[-10.0, *own] if is_free else [0.0] for own, is_free in zip(f.T, free, strict=True)]
+    told_f1 = twin.f1_score(has, f > told["value"], average="micro", sample_weight=weight, zero_division=0)
+    assert told["f1_micro"] == pytest.approx(told_f1)
+    assert told["f1_micro"] == pytest.approx(max(score(cut) for cut in itertools.product(*cuts)))
+    assert [own["met"] for own in told["labels"]] == free.tolist()
+    assert np.array(told["value"])[~free].tolist() == [0.0] * np.count_nonzero(~free)
+
+
+def test_micro_thresholds_of_a_model():
+    _, (more, has) = halves()
+    model, alone = calibrated({"threshold": "f1_micro"}), calibrated({"threshold": "f1"})
+    store, told = Store.from_arrays(more, texts(has)), model.header.certificate["threshold"]
+    found, macro = (evaluate(own, store, engine=Engine(1)) for own in (model, alone))
+    assert found["f1_micro"] == pytest.approx(told["f1_micro"])
+    assert found["f1_micro"] >= macro["f1_micro"]
+    for own, row in zip(told["labels"], found["per_class"], strict=True):
+        assert (own["label"], own["f1"]) == (row["label"], pytest.approx(row["f1"]))
+    expected = told["expected"]["f1_micro"]
+    assert expected["low"] < expected["score"] < told["f1_micro"]  # the best looks better than it is
+
+
 def test_scores_of_probabilities_are_those_of_scikit_learn():
     _, (more, has) = halves()
     model = calibrated({"method": "sigmoid"})
@@ -170,6 +210,7 @@ def test_from_a_store_to_probabilities(tmp_path, capfd, monkeypatch):
     assert status == 0
     assert "threshold of 10" in said
     calibrate = "calibrate --model m.zarr --store t.zarr"
+    assert "f1 micro" in command(capfd, *calibrate.split(), "--threshold", "f1_micro")[1]
     assert command(capfd, *calibrate.split(), "--threshold", "precision=0.8")[0] == 0
     assert json.loads(command(capfd, *calibrate.split(), "--json")[1])["method"] == "sigmoid"
     predict = "predict --model m.zarr --store t.zarr --out p.csv --proba"
