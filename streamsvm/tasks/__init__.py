@@ -40,7 +40,7 @@ _TASKS = {
         ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"),
         searched=True,
     ),
-    "multilabel": Row("streamsvm.tasks.multilabel:Multilabel"),
+    "multilabel": Row("streamsvm.tasks.multilabel:Multilabel", searched=True),
     "oneclass": Row("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
     "ordinal": Row("streamsvm.tasks.ordinal:Ordinal"),
     "rank": Row("streamsvm.tasks.rank:Rank"),

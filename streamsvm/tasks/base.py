@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamsvm.tasks.scores import Judge, Scores
 
 LABEL = "label"
+LABELS = "label_accuracy"  # the mean accuracy of several labels a row: 1 less the Hamming loss
 Loss = Literal["hinge", "logistic", "epsilon", "support"]
 
 
@@ -60,6 +61,14 @@ class Targets(Weighed):
     units: Units = Units()
     sets: np.ndarray | None = None
     factors: np.ndarray | None = None
+
+    @property
+    def by_class(self) -> np.ndarray:
+        """(n, k) factors of rows that have each of the classes, or lack it; (n, 1) of 1 without."""
+        if self.sets is None or self.factors is None:
+            return np.ones((len(self.codes), 1))
+        lacking, having = self.factors
+        return np.where(self.sets[self.codes], having, lacking)
 
     def take(self, ids: np.ndarray | slice) -> Targets:
         linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))
@@ -164,6 +173,7 @@ class Task(ABC):
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = ()  # that take it, besides those whose rows in the catalogue name it
     scoring: ClassVar[str]  # what `tune` compares where nobody says
+    searched_by: ClassVar[str | None] = None  # what a search for a fit compares, if it is not that
     has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
     own_classes: ClassVar[tuple[int, ...]] = ()  # that it knows by itself
     reads_labels: ClassVar[bool] = True  # else it learns from rows alone, and labels are for `evaluate`

@@ -14,7 +14,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, by_label, ratio
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
 from streamsvm.tasks.uncertainty import SetErrors
@@ -30,7 +30,8 @@ class Multilabel(Task):
 
     name = "multilabel"
     scoring = "accuracy"
-    in_sets = has_probabilities = True
+    searched_by = LABELS
+    in_sets = has_probabilities = has_metric = True
 
     def require(self, solver: str, named_in: Sequence[str] = ()) -> None:
         super().require(solver)
@@ -101,11 +102,7 @@ class Multilabel(Task):
 
     def learnable(self, targets: Targets) -> np.ndarray:
         """-1 or +1 times the label's factor."""
-        has = self.truth(targets)
-        if targets.factors is None:
-            return np.where(has, 1.0, -1.0)
-        lacking, having = targets.factors
-        return np.where(has, having, -lacking)
+        return np.where(self.truth(targets), 1.0, -1.0) * targets.by_class
 
     def scores(self, judge: Judge, store: Store) -> _SetScores:
         return _SetScores(judge, store)

@@ -36,7 +36,7 @@ from streamsvm.runs.phases import Phases
 from streamsvm.solvers.catalogue import section_of
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
-from streamsvm.tasks.base import Targets, Units
+from streamsvm.tasks.base import LABELS, Targets, Units
 from streamsvm.tasks.scores import Judge
 from streamsvm.tasks.weights import balanced_weights
 from streamsvm.training.drafts import Draft
@@ -378,8 +378,9 @@ def _expected(prepared: Prepared, codes: np.ndarray | None, decided: np.ndarray 
     if kept is None:
         return prepared.expected
     if codes is not None:
-        wrong = codes != kept.codes
-        losses = wrong.reshape(len(wrong), -1).any(axis=1).astype(np.float64)
+        wrong = (codes != kept.codes).reshape(len(codes), -1)
+        is_of_labels = prepared.scoring == LABELS
+        losses = wrong.mean(axis=1) if is_of_labels else wrong.any(axis=1).astype(np.float64)
         if prepared.config.search.scoring == BALANCED:
             losses *= balanced_weights(kept.codes, classes)
         return of_model(prepared.scoring, losses)

@@ -40,6 +40,7 @@ MOST_GRADIENTS = 8_000  # entries of a row's, in all pairs of its class, with wh
 BEFORE_REGIONS = 7  # metrics of a track, if regions continue it
 APART = 20  # one of so many rows is kept out of it all, where the sample has not all
 SHOWN = 20  # columns in a report
+SEARCHED = "search"  # in place of a value
 
 
 def with_choices(prepared: Prepared, context: Context) -> Prepared:
@@ -51,11 +52,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     config, store = prepared.config, prepared.store
     if config.metric.is_learned:
         require_metric(config, prepared.task, is_sparse=store.is_sparse)
-    if config.search.scoring and not prepared.task.has_classes:
-        raise ConfigError(
-            f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
-            "leave it out"
-        )
+    _require_scoring(config, prepared.task)
     if store.n > config.search.sample and prepared.kept_out is None:
         prepared = prepared.without(min(store.n // APART, MOST_HELD))
     base, starts = starts_of(prepared, context.engine)
@@ -128,13 +125,25 @@ def _in_regions(
     return _searched(search, SampleTrials(dense, learner, engine), context, prepared, "regions")
 
 
+def _require_scoring(config: FitConfig, task: Task) -> None:
+    """Raises ConfigError for a score of classes, or weights to choose, where rows do not have one class each."""
+    if task.has_classes and not task.in_sets:
+        return
+    weight = SEARCHED if "class_weight" in config.search.chosen else None
+    for name, value in (("search.scoring", config.search.scoring), ("class_weight", weight)):
+        if value:
+            raise ConfigError(
+                f"{name} is {value!r}, which is for classes, one a row; found task {task.name!r}: leave it out"
+            )
+
+
 def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
     """Raises ConfigError if a metric cannot be learned of such rows, for this task."""
     kind = config.metric.kind
     if not task.has_metric:
         raise ConfigError(
-            f"metric.kind is {kind!r}, which is learned for tasks classify and regress; found task {task.name!r}: "
-            "leave it out"
+            f"metric.kind is {kind!r}, which is learned for tasks classify, multilabel and regress; "
+            f"found task {task.name!r}: leave it out"
         )
     if kind == "full" and is_sparse:
         raise ConfigError(
@@ -223,11 +232,11 @@ def _under(
         "scale": kind,
         "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
     }
-    answers = prepared.answers.times(np.full(max(1, len(prepared.classes)), C / config.C))
+    answers = prepared.answers.times(np.full(len(prepared.class_rows), C / config.C))
     if best.trial.class_weight:
         options["class_weight"] = best.trial.class_weight
         answers = answers.times(class_weights(prepared).tried)
-    if "solver" in along and kernel.is_linear and len(prepared.classes) == 2:
+    if "solver" in along and kernel.is_linear and (len(prepared.classes) == 2 or prepared.task.in_sets):
         options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
     if "metric" in along:
         factor = _tuples(metric.factor) if best.learned else None

@@ -94,8 +94,9 @@ class Prepared(Weighed):
 
     @property
     def scoring(self) -> str:
-        """The targets that held-out rows are scored with."""
-        return self.config.search.scoring or self.task.scoring
+        """The score of held-out rows."""
+        search = self.config.search
+        return search.scoring or (search.chosen and self.task.searched_by) or self.task.scoring
 
     def without(self, rows: int) -> Prepared:
         """So many held-out rows, which the seed chooses. Raises ConfigError, DataError."""

@@ -310,12 +310,12 @@ def losses(
     held: Rows,
     of_held: Asked,
 ) -> np.ndarray:
-    """(h,) losses of held-out rows by a solution: 0 or 1 of classes, squared errors over the variance of numbers.
+    """(h,) losses of held-out rows by a solution: 0 or 1 of classes, of several labels a row their mean, squared errors
+    over the variance of numbers.
 
     They are weighted as rows are; 1 less their mean is the accuracy, or R2.
     """
     alpha, bias = found
-    weights = of_held.upper / of_held.upper.mean()
     task, k = asked.task, len(asked.targets.classes)
     if task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))
@@ -326,8 +326,10 @@ def losses(
         coef = sums[support]
     values = joined(kernel.apply(held, rows.take(support), coef) + bias, k, pairwise=task.in_pairs)
     if task.has_classes:
-        return weights * (task.codes(values, np.empty(0)) != of_held.targets.codes)
-    t = _numbers(of_held)
+        wrong = task.codes(values, np.empty(0)) != task.truth(of_held.targets)
+        cost = of_held.upper[:, None] * of_held.targets.by_class
+        return (cost * wrong.reshape(len(wrong), -1)).mean(axis=1) / cost.mean()
+    t, weights = _numbers(of_held), of_held.upper / of_held.upper.mean()
     mean = float(np.average(t, weights=weights))
     spread = float(np.average((t - mean) ** 2, weights=weights))
     return weights * (t - values) ** 2 / max(spread, np.finfo(np.float64).tiny)
