@@ -208,7 +208,7 @@ class Fit(ABC):
         """
         if not are_odds(loss):
             return None
-        if not self.task.has_probabilities or self.task.in_sets:
+        if not self.task.has_probabilities:
             raise ConfigError(
                 f"{section_of(self.config.solver)}.loss is {loss!r}, which is for classes; "
                 f"found task {self.task.name!r}"

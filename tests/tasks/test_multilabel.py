@@ -51,7 +51,13 @@ CASES: dict[str, dict[str, Any]] = {
     "committee": {"dcsvm": DIVIDED | {"early": True, "combine": "committee"}},
     "budget": {"solver": "bsgd", "bsgd": {"budget": 480, "epochs": 2}},
     "regions": {"solver": "bsgd", "bsgd": {"budget": 300, "partitions": 3}},
+    "budget, logistic": {"solver": "bsgd", "bsgd": {"budget": 480, "epochs": 2, "loss": "logistic"}},
     "planes": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
+    "planes, logistic": {
+        "solver": "cutting-plane",
+        "kernel": {"name": "linear"},
+        "cutting_plane": {"loss": "logistic"},
+    },
     "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
     "pairs of variables": {"solver": "alfpgm"},
     "compressed": {"solver": "admm-hss", "admm_hss": {"leaf": 64, "polish": 500}},
@@ -71,7 +77,7 @@ def test_each_label_is_a_fit_of_it_alone(name):
 
 
 @pytest.mark.parametrize("weight", ["balanced", {"10": 4.0}])
-@pytest.mark.parametrize("name", ["exact", "squared losses", *list(CASES)[-6:]])
+@pytest.mark.parametrize("name", ["exact", "squared losses", *list(CASES)[-8:]])
 def test_each_label_has_the_weights_of_a_fit_of_it_alone(name, weight):
     X, Y = rows()
     plain = config(**CASES[name])
@@ -84,6 +90,17 @@ def test_each_label_has_the_weights_of_a_fit_of_it_alone(name, weight):
         alone = fit.model_copy(update={"task": "classify", "positive": ("1",), "class_weight": own})
         expected = train_in_memory(Store.from_arrays(X, has.astype(int)), alone)[0].decision_function(X)
         np.testing.assert_allclose(decisions[:, column], expected, atol=4e-3)
+
+
+@pytest.mark.parametrize("name", ["budget, logistic", "planes, logistic"])
+def test_logistic_losses_have_probabilities_of_each_label_by_themselves(name):
+    X, Y = rows()
+    model, _ = train_in_memory(Store.from_arrays(X, texts(Y)), config(**CASES[name]))
+    f = model.decision_function(X)
+    np.testing.assert_allclose(model.predict_proba(X), 1 / (1 + np.exp(-f)), atol=1e-6)
+    np.testing.assert_array_equal(model.predict(X), texts(f > 0))
+    losses = [twin.log_loss(has, p) for has, p in zip(Y.T, model.predict_proba(X).T, strict=True)]
+    assert np.mean(losses) < 0.9 * np.mean([twin.log_loss(has, np.full(len(has), has.mean())) for has in Y.T])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -313,7 +330,6 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
             "search.scoring is 'balanced_accuracy', which is for classes, one a row; found task 'multilabel'",
         ),
         ("fit --set multiclass=rest", "multiclass is read by task classify only, found task multilabel"),
-        ("fit --solver bsgd --set bsgd.loss=logistic", "bsgd.loss is read by task classify only"),
         ("explain", "one label's decision is explained at a time: found no label, expected one of 2, 10, 30"),
         ("explain --of-label 11", "explained at a time: found label 11, expected one of 2, 10, 30"),
         ("export --format libsvm --out m.svm", "LIBSVM's files give a row one label"),
