@@ -63,8 +63,7 @@ class SetClassifier(StoreClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        is_asked = any(getattr(self, name, None) is not None for name in ("costs", "nu"))
-        tags.classifier_tags.multi_label = not is_asked
+        tags.classifier_tags.multi_label = getattr(self, "nu", None) is None
         return tags
 
 

@@ -37,7 +37,8 @@ class ProbabilityConfig(Options):
         CostsText,
         Field(
             description="Costs of errors, for example yes>no=5,no>yes=2 (yes>no: no is predicted, yes is true); "
-            "others cost 1. The label with the least expected cost is predicted, by probabilities"
+            "others cost 1. The label with the least expected cost is predicted, by probabilities. Of several labels a "
+            "row: yes>rest=5 (yes is missed), rest>yes=2 (it is false)"
         ),
     ] = None
 

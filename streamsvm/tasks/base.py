@@ -13,6 +13,7 @@ from streamsvm.data.labels import Classes, encode
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.catalogue import takers
+from streamsvm.tasks.costs import Costs, cheapest, cost_matrix
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -309,6 +310,14 @@ class Task(ABC):
     def likeliest(self, proba: np.ndarray) -> np.ndarray:
         """The `codes` of probabilities (m, k)."""
         return np.argmax(proba, axis=1)
+
+    def costs(self, costs: Costs, classes: np.ndarray) -> np.ndarray:
+        """Those that are given for errors, of all errors, as `cheapest` takes them. Raises ConfigError."""
+        return cost_matrix(costs, classes)
+
+    def cheapest(self, proba: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        """The `codes` with the least expected cost, by probabilities (m, k)."""
+        return cheapest(proba, costs)
 
     def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
         """The `codes` of labels; -1 for one that is none of the classes."""

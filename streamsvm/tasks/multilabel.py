@@ -15,6 +15,7 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, by_label, ratio
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
+from streamsvm.tasks.costs import Costs, cheaper, label_costs
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
 from streamsvm.tasks.uncertainty import SetErrors
@@ -90,6 +91,13 @@ class Multilabel(Task):
     def likeliest(self, proba: np.ndarray) -> np.ndarray:
         return proba > EVEN
 
+    def costs(self, costs: Costs, classes: np.ndarray) -> np.ndarray:
+        """(2, k), see `label_costs`."""
+        return label_costs(costs, classes)
+
+    def cheapest(self, proba: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        return cheaper(proba, costs)
+
     def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
         """(m, k) bool; without labels that are none of the classes."""
         return members(label_texts(labels), classes)[1][:, : len(classes)]
@@ -147,6 +155,7 @@ class _SetScores:
             raise DataError(f"no row has a label that the model knows; it knows {known}")
         self._counts = np.zeros((3, len(self._labels)), np.int64)  # hits, rows that have it, answers that do
         self._errors = SetErrors(store, len(self._labels))
+        self._costs = np.zeros(2)  # costs of labels by costs, and of the probable ones
         self._sums = np.zeros(3)  # rows that are right, their F1, and rows with unknown labels
         most = max(LEAST_SCORES, MOST_SCORES // self._known)
         self._orders = [ScoreCounts(most) for _ in judge.classes]
@@ -166,6 +175,11 @@ class _SetScores:
         for order, has, own in zip(self._orders, truth.T, values.T, strict=False):
             order.add(has, own)
         if proba is not None:
+            if self._judge.costs is not None:
+                known = truth[:, : self._known]
+                self._costs += [
+                    _cost(own, known, self._judge.costs) for own in (told[:, : self._known], proba > EVEN)
+                ]
             for scores, has, p in zip(self._probabilities, truth.T, proba.T, strict=False):
                 scores.add(has.astype(np.intp), np.stack([1.0 - p, p], axis=1))
 
@@ -192,4 +206,11 @@ class _SetScores:
             "per_class": table,
         }
         scores |= {name: float(np.mean([own[name] for own in quality])) for name in QUALITY if quality}
+        if self._judge.costs is not None:
+            scores |= dict(zip(("cost", "cost_of_likeliest"), (self._costs / n).tolist(), strict=True))
         return scores | self._errors.facts(scores)
+
+
+def _cost(told: np.ndarray, truth: np.ndarray, C: np.ndarray) -> float:
+    """The sum of the costs C (2, k) of labels (m, k) that are told and not true, or true and not told."""
+    return float((told & ~truth).sum(axis=0) @ C[0] + (truth & ~told).sum(axis=0) @ C[1])

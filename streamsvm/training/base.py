@@ -309,7 +309,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
         calibration=by_folds.calibration or header.calibration,
         intervals=_intervals(prepared, solution),
     )
-    header = with_costs(header, prepared.config.probability.costs)
+    header = with_costs(header, prepared.config.probability.costs, prepared.task)
     model = replace(solution.model, header=header)
     f, proba = _answers(prepared, model, solution.decided)
     threshold = by_folds.threshold if f is None else _threshold(prepared, f)

@@ -17,9 +17,9 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import ScoreCounts
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
-from streamsvm.models.costs import cost_matrix
 from streamsvm.options.costs import Costs
 from streamsvm.options.wish import Wish
+from streamsvm.tasks.base import Task
 from streamsvm.training.optimism import Ranked, expected, samples, some_rows
 
 SCORES = ("precision", "recall", "f1", "balanced_accuracy")
@@ -123,7 +123,7 @@ def with_threshold(header: Header, told: Told) -> Header:
     return replace(header, threshold=value, costs=None, certificate=certificate)
 
 
-def with_costs(header: Header, costs: Costs | None) -> Header:
+def with_costs(header: Header, costs: Costs | None, task: Task) -> Header:
     """The header of a model that decides by these costs, instead of at a threshold; as it is if there are none.
 
     Raises ConfigError for labels that it does not know, and without probabilities.
@@ -133,7 +133,7 @@ def with_costs(header: Header, costs: Costs | None) -> Header:
     if header.calibration is None:
         raise ConfigError("costs weigh probabilities, and the model has none: give --method sigmoid, too")
     told = {name: value for name, value in (header.certificate or {}).items() if name != "threshold"}
-    return replace(header, costs=cost_matrix(costs, header.classes), threshold=None, certificate=told)
+    return replace(header, costs=task.costs(costs, header.classes), threshold=None, certificate=told)
 
 
 def unmet(told: Told | None) -> str | None:

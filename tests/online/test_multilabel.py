@@ -171,7 +171,7 @@ def test_a_fit_goes_on_as_a_stream(loss, tmp_path):
     assert state.learner.labels == [*NAMES, "new"]
     weighed, _ = train_in_memory(store, fit.model_copy(update={"class_weight": "balanced"}))
     with pytest.raises(
-        ModelError, match="thresholds or weights of labels, which a stream cannot continue with"
+        ModelError, match="thresholds, costs or weights of labels, which a stream cannot continue with"
     ):
         BSGDMultiLabelClassifier.from_model(weighed)
 

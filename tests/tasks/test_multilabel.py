@@ -323,7 +323,7 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
         ("fit --nu 0.3", "nu is 0.3, which task multilabel does not support"),
         (
             "fit --probability sigmoid --costs 2>10=3",
-            "costs choose one label, and rows of task multilabel have any",
+            "costs 2>10: expected LABEL>rest (it is missed) or rest>LABEL (it is false) for several labels",
         ),
         (
             "fit --scoring balanced_accuracy",

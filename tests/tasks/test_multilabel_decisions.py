@@ -20,7 +20,7 @@ from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneSVC, Store, load_model
 from streamsvm.config import ProbabilityConfig
 from streamsvm.data.folds import fold_of
 from streamsvm.data.rows import Rows
-from streamsvm.errors import DataError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.explain.decisions import gradients
 from streamsvm.explain.importances import importances
@@ -159,6 +159,32 @@ def test_scores_of_probabilities_are_those_of_scikit_learn():
     assert [row["log_loss"] for row in found["per_class"]] == pytest.approx(losses)
     assert found["log_loss"] == pytest.approx(np.mean(losses))
     assert found["accuracy"] == np.mean(((p > 0.5) == has).all(axis=1))
+
+
+def test_labels_are_those_of_the_least_expected_cost(tmp_path):
+    (X, Y), (more, has) = halves()
+    costs = {"2": {"rest": 6.0}, "rest": {"10": 3.0}}
+    model = calibrated({"method": "sigmoid", "costs": costs})
+    p, told = model.predict_proba(X), model.codes_of(*model.answers(Rows(X)))
+    false, missed = np.array([1.0, 3.0, 1.0]), np.array([6.0, 1.0, 1.0])
+    np.testing.assert_array_equal(told, p * missed > (1 - p) * false)
+    assert (told != (p > 0.5)).any()
+    save_model(model, tmp_path / "m.zarr")
+    np.testing.assert_array_equal(load_model(tmp_path / "m.zarr").predict(X), texts(told))
+    session = pytest.importorskip("onnxruntime").InferenceSession(onnx_model(model).SerializeToString())
+    np.testing.assert_array_equal(session.run(["label"], {"X": X})[0], told)
+    found = evaluate(model, Store.from_arrays(X, texts(Y)), engine=Engine(1))
+    for name, answer in (("cost", told), ("cost_of_likeliest", p > 0.5)):
+        expected = np.where(answer & ~Y, false, 0) + np.where(Y & ~answer, missed, 0)
+        assert found[name] == pytest.approx(expected.sum(axis=1).mean())
+    svm = DCSVC(C=2.0, gamma=0.2, random_state=0, probability=True, costs={(0, "rest"): 6, ("rest", 1): 3})
+    p = svm.fit(X, Y.astype(int)).predict_proba(more)
+    np.testing.assert_array_equal(svm.predict(more), p * missed > (1 - p) * false)
+    store = Store.from_arrays(more, texts(has))
+    with pytest.raises(ConfigError, match="costs 11>rest: expected LABEL>rest"):
+        held_out(model, store, ProbabilityConfig(costs={"11": {"rest": 2}}), engine=Engine(1))
+    again, n = held_out(model, store, ProbabilityConfig(threshold="f1"), engine=Engine(1))
+    assert (again.costs, n) == (None, len(more))
 
 
 def test_folds_spread_each_label():
