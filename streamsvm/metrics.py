@@ -46,6 +46,15 @@ def by_label(
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+def of_sets(hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, n: int) -> dict[str, float]:
+    """Scores of several labels a row, from the counts (k,) of `by_label` and n, of rows and labels that were judged."""
+    return {
+        "hamming_loss": float((n_true + n_predicted - 2 * hits).sum() / n),
+        "f1_micro": float(2 * hits.sum() / max(1, n_true.sum() + n_predicted.sum())),
+        "f1_macro": float(ratio(2 * hits, n_true + n_predicted).mean()),
+    }
+
+
 class ScoreCounts:
     """Counts of positive and negative rows by score, for rows that come block by block.
 

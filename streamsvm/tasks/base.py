@@ -14,6 +14,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.catalogue import takers
 from streamsvm.tasks.costs import Costs, cheapest, cost_matrix
+from streamsvm.tasks.weights import of_labels
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -64,12 +65,10 @@ class Targets(Weighed):
     factors: np.ndarray | None = None
 
     @property
-    def by_class(self) -> np.ndarray:
-        """(n, k) factors of rows that have each of the classes, or lack it; (n, 1) of 1 without."""
-        if self.sets is None or self.factors is None:
-            return np.ones((len(self.codes), 1))
-        lacking, having = self.factors
-        return np.where(self.sets[self.codes], having, lacking)
+    def weights(self) -> np.ndarray:
+        """(n, k) factors of rows of sets, by class; (n, 1) of 1 of others."""
+        has = np.ones((len(self.codes), 1), bool) if self.sets is None else self.sets[self.codes]
+        return of_labels(has, self.factors)
 
     def take(self, ids: np.ndarray | slice) -> Targets:
         linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))

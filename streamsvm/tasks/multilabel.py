@@ -12,7 +12,7 @@ from streamsvm.data.label_sets import members, set_texts
 from streamsvm.data.labels import Classes, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, by_label, ratio
+from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, by_label, of_sets, ratio
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
@@ -110,7 +110,7 @@ class Multilabel(Task):
 
     def learnable(self, targets: Targets) -> np.ndarray:
         """-1 or +1 times the label's factor."""
-        return np.where(self.truth(targets), 1.0, -1.0) * targets.by_class
+        return np.where(self.truth(targets), 1.0, -1.0) * targets.weights
 
     def scores(self, judge: Judge, store: Store) -> _SetScores:
         return _SetScores(judge, store)
@@ -186,7 +186,7 @@ class _SetScores:
     def result(self, *, with_curves: bool = False) -> dict[str, Any]:
         n, labels = self._store.n, self._labels.tolist()
         hits, n_true, n_told = self._counts
-        (right, f1, strange), wrong = self._sums, n_true + n_told - 2 * hits
+        right, f1, strange = self._sums
         more = [{"roc_auc": order.roc_auc()} for order in self._orders]
         more += [{"roc_auc": None}] * (len(labels) - self._known)
         quality = [own.result() for own in self._probabilities if own.n]
@@ -196,9 +196,7 @@ class _SetScores:
         scores = {
             "accuracy": float(right / n),
             "n": n,
-            "hamming_loss": float(wrong.sum() / (n * len(labels))),
-            "f1_micro": float(2 * hits.sum() / max(1, n_true.sum() + n_told.sum())),
-            "f1_macro": float(np.mean([row["f1"] for row in table])),
+            **of_sets(hits, n_true, n_told, n * len(labels)),
             "f1_samples": float(f1 / n),
             "n_unknown_labels": int(strange),
             "unknown_labels": labels[self._known :],

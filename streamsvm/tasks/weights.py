@@ -59,6 +59,10 @@ def label_weights(
     has: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
 ) -> np.ndarray:
     """(n, k) factors of labels times sample weights, of rows that have these labels (n, k); as `label_factors`."""
-    factors = label_factors(np.ones(len(has), np.int64), has, classes, class_weight)
-    weights = np.ones(has.shape) if factors is None else np.where(has, factors[1], factors[0])
+    weights = of_labels(has, label_factors(np.ones(len(has), np.int64), has, classes, class_weight))
     return weights if sample_weight is None else weights * sample_weight[:, None]
+
+
+def of_labels(has: np.ndarray, factors: np.ndarray | None) -> np.ndarray:
+    """(n, k) the factors (2, k) of rows that have these labels (n, k), see `Targets.factors`; None: 1."""
+    return np.ones(has.shape) if factors is None else np.where(has, factors[1], factors[0])

@@ -327,7 +327,7 @@ def losses(
     values = joined(kernel.apply(held, rows.take(support), coef) + bias, k, pairwise=task.in_pairs)
     if task.has_classes:
         wrong = task.codes(values, np.empty(0)) != task.truth(of_held.targets)
-        cost = of_held.upper[:, None] * of_held.targets.by_class
+        cost = of_held.upper[:, None] * of_held.targets.weights
         return (cost * wrong.reshape(len(wrong), -1)).mean(axis=1) / cost.mean()
     t, weights = _numbers(of_held), of_held.upper / of_held.upper.mean()
     mean = float(np.average(t, weights=weights))

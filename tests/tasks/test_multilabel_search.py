@@ -53,7 +53,7 @@ def test_the_losses_of_a_trial_are_the_mean_of_those_of_each_label_alone(weight,
         trial, factor = Trial("rbf", math.nan, 2.0), np.ones((1, X.shape[1]))
         [found] = trials.tried(trials.n, factor, [trial], None)
         held = samples[0].of_held
-        cost = held.upper[:, None] * held.targets.by_class
+        cost = held.upper[:, None] * held.targets.weights
         learned = trials.refitted(trials.n, factor, trial, found.alpha)[0]
         return found.losses * cost.mean(), cost.mean(), learned
 
