@@ -55,6 +55,13 @@ def of_sets(hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, n: in
     }
 
 
+def balanced_of_sets(hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, n: int) -> float:
+    """The mean over labels of their `balanced_accuracy`, of n rows with it and without; counts as of `by_label`."""
+    rows = np.stack([n_true, n - n_true])
+    recall = ratio(np.stack([hits, n - n_true - n_predicted + hits]), rows)
+    return float((recall.sum(axis=0) / (rows > 0).sum(axis=0)).mean())
+
+
 class ScoreCounts:
     """Counts of positive and negative rows by score, for rows that come block by block.
 
@@ -248,7 +255,7 @@ class ProbabilityScores:
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+    return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
 def quotient(part: np.ndarray, whole: np.ndarray) -> float | None:

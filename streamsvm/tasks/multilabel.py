@@ -12,7 +12,15 @@ from streamsvm.data.label_sets import members, set_texts
 from streamsvm.data.labels import Classes, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, by_label, of_sets, ratio
+from streamsvm.metrics import (
+    MOST_SCORES,
+    ProbabilityScores,
+    ScoreCounts,
+    balanced_of_sets,
+    by_label,
+    of_sets,
+    ratio,
+)
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
@@ -195,6 +203,7 @@ class _SetScores:
         table = [row | own for row, own in zip(by_label(hits, n_true, n_told, labels), more, strict=True)]
         scores = {
             "accuracy": float(right / n),
+            "balanced_accuracy": balanced_of_sets(hits, n_true, n_told, n),
             "n": n,
             **of_sets(hits, n_true, n_told, n * len(labels)),
             "f1_samples": float(f1 / n),

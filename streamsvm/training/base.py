@@ -38,7 +38,7 @@ from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.tasks.base import LABELS, Targets, Units
 from streamsvm.tasks.scores import Judge
-from streamsvm.tasks.weights import balanced_weights
+from streamsvm.tasks.weights import label_weights, row_weights
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
@@ -374,20 +374,29 @@ def _expected(prepared: Prepared, codes: np.ndarray | None, decided: np.ndarray 
 
     decided: see `_asked`.
     """
-    kept, classes = prepared.kept_out, prepared.classes
+    kept = prepared.kept_out
     if kept is None:
         return prepared.expected
     if codes is not None:
         wrong = (codes != kept.codes).reshape(len(codes), -1)
-        is_of_labels = prepared.scoring == LABELS
-        losses = wrong.mean(axis=1) if is_of_labels else wrong.any(axis=1).astype(np.float64)
-        if prepared.config.search.scoring == BALANCED:
-            losses *= balanced_weights(kept.codes, classes)
+        if prepared.scoring == BALANCED:
+            losses = (wrong * _balanced(prepared, kept.codes)).mean(axis=1)
+        else:
+            losses = (
+                wrong.mean(axis=1) if prepared.scoring == LABELS else wrong.any(axis=1).astype(np.float64)
+            )
         return of_model(prepared.scoring, losses)
     t = kept.y.astype(np.float64)
     assert decided is not None  # what has no classes is a regression here
     errors = (decided[:, 0] - t) ** 2
     return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
+
+
+def _balanced(prepared: Prepared, codes: np.ndarray) -> np.ndarray:
+    """(h, 1), or (h, k) of labels, weights of rows with these codes under which all classes count alike."""
+    if codes.ndim == 2:
+        return label_weights(codes, prepared.classes, "balanced", None)
+    return row_weights(codes, prepared.classes, "balanced", None)[:, None]
 
 
 class PathFit(Fit):

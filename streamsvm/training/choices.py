@@ -40,7 +40,6 @@ MOST_GRADIENTS = 8_000  # entries of a row's, in all pairs of its class, with wh
 BEFORE_REGIONS = 7  # metrics of a track, if regions continue it
 APART = 20  # one of so many rows is kept out of it all, where the sample has not all
 SHOWN = 20  # columns in a report
-SEARCHED = "search"  # in place of a value
 
 
 def with_choices(prepared: Prepared, context: Context) -> Prepared:
@@ -52,7 +51,11 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     config, store = prepared.config, prepared.store
     if config.metric.is_learned:
         require_metric(config, prepared.task, is_sparse=store.is_sparse)
-    _require_scoring(config, prepared.task)
+    if config.search.scoring and not prepared.task.has_classes:
+        raise ConfigError(
+            f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
+            "leave it out"
+        )
     if store.n > config.search.sample and prepared.kept_out is None:
         prepared = prepared.without(min(store.n // APART, MOST_HELD))
     base, starts = starts_of(prepared, context.engine)
@@ -123,18 +126,6 @@ def _in_regions(
     iterations = prepared.config.metric.iterations
     search = MetricSearch((Track(best.trial, best.factor),), iterations, "gamma" in along, "C" in along)
     return _searched(search, SampleTrials(dense, learner, engine), context, prepared, "regions")
-
-
-def _require_scoring(config: FitConfig, task: Task) -> None:
-    """Raises ConfigError for a score of classes, or weights to choose, where rows do not have one class each."""
-    if task.has_classes and not task.in_sets:
-        return
-    weight = SEARCHED if "class_weight" in config.search.chosen else None
-    for name, value in (("search.scoring", config.search.scoring), ("class_weight", weight)):
-        if value:
-            raise ConfigError(
-                f"{name} is {value!r}, which is for classes, one a row; found task {task.name!r}: leave it out"
-            )
 
 
 def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:

@@ -13,9 +13,10 @@ from making import write
 from sklearn import metrics as twin
 
 from streamsvm import DCSVC, AutoSVC, Store, load_model
+from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
-from streamsvm.errors import ConfigError
 from streamsvm.parallel.engine import Engine
+from streamsvm.predict import evaluate
 from streamsvm.search.bare import completed
 from streamsvm.solvers.tracks import Trial
 from streamsvm.train import train_in_memory
@@ -122,5 +123,36 @@ def test_estimators_choose():
     svm = AutoSVC(search_params={"trials": 3}, random_state=0).fit(columns(), Y)
     assert svm.predict(columns()).shape == Y.shape
     assert svm.chosen_["scale"] == "standard"
-    with pytest.raises(ConfigError, match="class_weight is 'search', which is for classes, one a row"):
-        DCSVC(class_weight="search").fit(rows()[0], Y)
+
+
+@pytest.mark.parametrize("holdout", [0, 200])
+def test_under_balanced_accuracy_labels_are_weighted(holdout):
+    """As in a fit with these weights from the start."""
+    rng = np.random.default_rng(0)
+    Y = rng.random((4500, 2)) < 0.08
+    Y = np.column_stack([Y, rng.random(4500) < 0.5])
+    X = (rng.normal(size=(4500, 3)) + Y).astype(np.float32)
+    (X, new), (Y, truth) = np.split(X, [700]), np.split(Y, [700])
+    store, by = Store.from_arrays(X, texts(Y)), {}
+    for scoring in ("accuracy", "balanced_accuracy"):
+        asked = FEW | {"search": {"scoring": scoring, "trials": 4, "sample": 500}, "holdout": holdout}
+        model, report = train_in_memory(store, completed([("t", asked)]))
+        by[scoring] = evaluate(model, Store.from_arrays(new, texts(truth)), engine=Engine(1)), report, model
+    (plain, told, _), (balanced, report, model) = by.values()
+    assert told["expected"]["scoring"] == "label_accuracy"
+    assert balanced["balanced_accuracy"] > plain["balanced_accuracy"] + 0.05
+    assert (report["metric"]["class_weight"], report["metric"]["scoring"]) == (
+        "balanced",
+        "balanced_accuracy",
+    )
+    assert report["expected"]["scoring"] == "balanced_accuracy"
+    assert report["expected"]["score"] == pytest.approx(balanced["balanced_accuracy"], abs=0.1)
+    again, _ = train_in_memory(store, build_config(("t", model.header.config | {"search": {"options": []}})))
+    np.testing.assert_allclose(again.decision_function(new), model.decision_function(new), atol=1e-3)
+
+
+def test_estimators_choose_weights():
+    X, Y = rows()
+    svm = DCSVC(class_weight="search", search_params={"trials": 2, "scoring": "balanced_accuracy"})
+    svm.fit(X, Y.astype(int))
+    assert svm.chosen_["class_weight"] in (None, "balanced")
