@@ -320,3 +320,11 @@ def test_estimators(name):
     np.testing.assert_array_equal(
         estimator.predict(X), estimator.decision_function(X) > estimator.threshold_["value"]
     )
+
+
+@pytest.mark.parametrize("estimator", [BudgetedSVC(gamma=0.2, random_state=0), CuttingPlaneSVC()])
+def test_estimators_of_logistic_loss_have_probabilities(estimator):
+    X, Y = rows()
+    svm = clone(estimator).set_params(loss="logistic").fit(X, Y.astype(int))
+    np.testing.assert_allclose(svm.predict_proba(X), 1 / (1 + np.exp(-svm.decision_function(X))), atol=1e-6)
+    np.testing.assert_array_equal(svm.predict(X), svm.decision_function(X) > 0)
