@@ -13,7 +13,7 @@ from streamsvm.config import Options, field_values, option_field, option_names, 
 from streamsvm.options.layers import Layer
 from streamsvm.storage.human import human_bytes, number_or_text
 
-WISH = "f1|f1_micro|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
+WISH = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
 COSTS = "TRUE>PREDICTED=COST[,...]"
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 
