@@ -46,6 +46,22 @@ def by_label(
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+def of_sets(hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, n: int) -> dict[str, float]:
+    """Scores of several labels a row, from the counts (k,) of `by_label` and n, of rows and labels that were judged."""
+    return {
+        "hamming_loss": float((n_true + n_predicted - 2 * hits).sum() / n),
+        "f1_micro": float(2 * hits.sum() / max(1, n_true.sum() + n_predicted.sum())),
+        "f1_macro": float(ratio(2 * hits, n_true + n_predicted).mean()),
+    }
+
+
+def balanced_of_sets(hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, n: int) -> float:
+    """The mean over labels of their `balanced_accuracy`, of n rows with it and without; counts as of `by_label`."""
+    rows = np.stack([n_true, n - n_true])
+    recall = ratio(np.stack([hits, n - n_true - n_predicted + hits]), rows)
+    return float((recall.sum(axis=0) / (rows > 0).sum(axis=0)).mean())
+
+
 class ScoreCounts:
     """Counts of positive and negative rows by score, for rows that come block by block.
 
@@ -123,9 +139,7 @@ class ScoreCounts:
         lost = (1 << self._bits) - 1
         ends = np.stack([self._scores, (self._scores.view(np.int64) | lost).view(np.float64)])
         lowest, highest = ends.min(axis=0), ends.max(axis=0)  # that each score stands for
-        below = np.append(np.nextafter(lowest[:1], -np.inf), highest[:-1])
-        halfway = below + (lowest - below) / 2
-        return np.where(halfway < lowest, halfway, below)[::-1], hits, falls
+        return cuts_below(lowest, highest)[::-1], hits, falls
 
     def roc_auc(self) -> float | None:
         """Chance that a positive row scores above a negative one, ties half; None if one class is absent."""
@@ -175,6 +189,13 @@ class ScoreCounts:
             "roc": roc.tolist(),
             "precision_recall": np.stack([recall, hits / (hits + falls)], axis=1).tolist(),
         }
+
+
+def cuts_below(lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
+    """(s,) a value below each of rising ranges (s,), halfway to the next."""
+    below = np.append(np.nextafter(lowest[:1], -np.inf), highest[:-1])
+    halfway = below + (lowest - below) / 2
+    return np.where(halfway < lowest, halfway, below)
 
 
 def scored(positive: np.ndarray, scores: np.ndarray) -> ScoreCounts:
@@ -234,7 +255,7 @@ class ProbabilityScores:
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+    return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
 def quotient(part: np.ndarray, whole: np.ndarray) -> float | None:

@@ -22,7 +22,6 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
 from streamsvm.models.calibration import are_odds
-from streamsvm.models.costs import cost_matrix
 from streamsvm.models.files import load_model, read_attrs
 from streamsvm.options.costs import Costs
 from streamsvm.parallel.compiling import compiling_told
@@ -34,6 +33,7 @@ from streamsvm.runs.phases import Phases, used_s, whole_command
 from streamsvm.solvers.catalogue import fit_class, renamed
 from streamsvm.storage.paths import Place, place_of, remove_tree
 from streamsvm.tasks import default_task, task_of
+from streamsvm.tasks.base import Task
 from streamsvm.texts.documented import described
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
 from streamsvm.training.choices import with_choices
@@ -344,18 +344,19 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
         known = config.probability.threshold is None or config.positive or not store.has_y
         require_asked(config.probability, task, 2 if known else len(store.classes.values))
     if (costs := config.probability.costs) is not None:
-        _require_costs(costs, config, store)
+        _require_costs(costs, config, task_of(task), store)
     return config.model_copy(update={"task": task})
 
 
-def _require_costs(costs: Costs, config: FitConfig, store: Store) -> None:
+def _require_costs(costs: Costs, config: FitConfig, task: Task, store: Store) -> None:
     """Raises ConfigError if costs have no probabilities to weigh, or name unknown labels."""
     if config.probability.method is None and not are_odds(getattr(config.own, "loss", None)):
         raise ConfigError(
             "costs weigh probabilities, and the fit makes none: give --probability sigmoid, too"
         )
     if store.has_y:
-        cost_matrix(costs, np.array([0, 1]) if config.positive else store.classes.values)
+        known = np.array([0, 1]) if config.positive else task.classes_of(store.classes.values)
+        task.costs(costs, known)
 
 
 def _require_labels(store: Store) -> None:

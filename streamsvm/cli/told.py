@@ -10,6 +10,7 @@ import typer
 
 from streamsvm.cli.output import emit, print_table
 from streamsvm.config import FitConfig
+from streamsvm.options.wish import MICRO
 from streamsvm.runs.phases import SEARCH, searched_s
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.human import heading, human, percent, score_text
@@ -50,7 +51,8 @@ def threshold(told: Report) -> dict[str, str]:
     if "labels" in told:
         rows = {f"threshold of {own['label']}": _of_label(own) for own in told["labels"][:SHOWN_LABELS]}
         more = len(told["labels"]) - SHOWN_LABELS
-        return {"thresholds": by} | rows | ({"more labels": str(more)} if more > 0 else {})
+        of_all = {heading(MICRO): percent(_score(told, MICRO))} if MICRO in told else {}
+        return {"thresholds": by} | of_all | rows | ({"more labels": str(more)} if more > 0 else {})
     where = "new rows" if told["expected"] else "the rows it was chosen by"
     return {"threshold": f"{told['value']:.6g} {by}", f"scores there, on {where}": _there(told)}
 
@@ -63,8 +65,12 @@ def _of_label(told: Report) -> str:
 def _there(told: Report) -> str:
     """The scores at a threshold."""
     names = ("precision", "recall", "f1", "balanced_accuracy")
-    found = {name: told["expected"].get(name, {"score": told[name]})["score"] for name in names}
-    return ", ".join(f"{heading(name)} {percent(score)}" for name, score in found.items())
+    return ", ".join(f"{heading(name)} {percent(_score(told, name))}" for name in names)
+
+
+def _score(told: Report, name: str) -> float:
+    """A score on new rows, if it is known, else on those that the threshold was chosen by."""
+    return float(told["expected"].get(name, {"score": told[name]})["score"])
 
 
 def _plain(value: Any) -> Any:

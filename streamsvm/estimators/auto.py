@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.config import FitConfig
-from streamsvm.estimators.base import StoreClassifier
 from streamsvm.estimators.given import Balanced, Probability
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.options.base import Fill
 from streamsvm.search.bare import completed
 
 
-class AutoSVC(StoreClassifier):
+class AutoSVC(SetClassifier):
     """Support vector classification that chooses every parameter from the data, as `streamsvm fit` does.
 
     Compares scalings, kernels, C, gamma, feature weights, and exact or early prediction by fits on a sample, scored on
@@ -36,9 +36,9 @@ class AutoSVC(StoreClassifier):
         The values that were chosen, by the names of parameters of `DCSVC`; solver is "dcsvm", or "cutting-plane" if a
         linear kernel is best.
     expected_ : dict
-        The accuracy to expect on new rows, `score`, with a 95 % interval from `low` to `high`. `rows` is the number of
-        held-out rows, `model` says whether the final model itself decided them, and `scoring` is the name of the
-        score. Absent if there are too few rows.
+        The accuracy to expect on new rows, `score`, with a 95 % interval from `low` to `high`; of several labels a row
+        the mean of theirs. `rows` is the number of held-out rows, `model` says whether the final model itself decided
+        them, and `scoring` is the name of the score. Absent if there are too few rows.
     metric_ : dict
         Scores on held-out rows with the chosen values, without a metric and with the defaults, each step, and the
         features that count.

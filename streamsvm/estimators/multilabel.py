@@ -17,7 +17,6 @@ from streamsvm.data.sources import computed, is_dask
 from streamsvm.estimators.base import StoreClassifier, classes_of
 from streamsvm.estimators.searched import SEARCH
 from streamsvm.events import Sink
-from streamsvm.models.calibration import are_odds
 
 
 class SetClassifier(StoreClassifier):
@@ -64,8 +63,7 @@ class SetClassifier(StoreClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        is_asked = any(getattr(self, name, None) is not None for name in ("costs", "nu"))
-        tags.classifier_tags.multi_label = not (is_asked or are_odds(self.loss))
+        tags.classifier_tags.multi_label = getattr(self, "nu", None) is None
         return tags
 
 

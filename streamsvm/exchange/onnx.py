@@ -207,7 +207,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
         graph.called("probabilities", graph.cast(p, np.float32))
         outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", k]))
     if task.in_sets:
-        graph.called("label", graph.cast(_has(graph, decisions, p, model.header.threshold), np.int64))
+        graph.called("label", graph.cast(_has(graph, decisions, p, model), np.int64))
         return [helper.make_tensor_value_info("label", TensorProto.INT64, ["N", k]), *outputs]
     by_decisions = calibration is None or (calibration.method == "stream" and model.costs is None)
     if p is None or by_decisions or model.header.threshold is not None:
@@ -220,13 +220,20 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]
 
 
-def _has(graph: Graph, decisions: str, p: str | None, threshold: Any) -> str:
+def _has(graph: Graph, decisions: str, p: str | None, model: Any) -> str:
     """(N, k) bool which labels a row has, as `codes_of`."""
+    threshold, costs = model.header.threshold, model.costs
     if p is None or threshold is not None:
         return graph.op(
             "Greater", decisions, graph.constant(np.asarray(0.0 if threshold is None else threshold))
         )
-    return graph.op("Greater", p, graph.constant(np.float64(EVEN)))
+    if costs is None:
+        return graph.op("Greater", p, graph.constant(np.float64(EVEN)))
+    rest = graph.op("Sub", graph.constant(np.float64(1)), p)
+    missed, false = (
+        graph.op("Mul", own, graph.constant(cost)) for own, cost in ((p, costs[1]), (rest, costs[0]))
+    )
+    return graph.op("Greater", missed, false)
 
 
 def _votes(graph: Graph, decisions: str, k: int) -> str:

@@ -19,7 +19,6 @@ from streamsvm.data.target import as_learned
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.calibration import Calibration
-from streamsvm.models.costs import cheapest
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.shapes import Expansion, Routes
 from streamsvm.parallel.sizes import Weighed
@@ -52,7 +51,7 @@ class Header(Weighed):
     # has a label; None: see `Model.codes_of`
     intervals: Intervals | None = None
     layout: Layout | None = None  # how the training rows came out of files, where they did
-    costs: np.ndarray | None = None  # (k, k) of predicting j where i is true, by which probabilities decide
+    costs: np.ndarray | None = None  # of errors, see `Task.costs`, by which probabilities decide
 
     @property
     def d(self) -> int:
@@ -103,8 +102,9 @@ class Header(Weighed):
         if "layout" in attrs:
             header = replace(header, layout=Layout.from_attrs(header.d, attrs["layout"]))
         if header.costs is not None:
-            k = len(header.classes)
-            is_whole = header.costs.shape == (k, k) and header.costs.dtype == np.float64
+            k, in_sets = len(header.classes), task_of(known_task(attrs.get("task", "classify"))).in_sets
+            shape = (2 if in_sets else k, k)
+            is_whole = header.costs.shape == shape and header.costs.dtype == np.float64
             if not (is_whole and np.isfinite(header.costs).all() and header.calibration is not None):
                 raise ValueError("the costs are incomplete")
         if isinstance(threshold, list) and len(threshold) != len(header.classes):
@@ -156,7 +156,8 @@ class Model(Shown, Named, Weighed, ABC):
 
     @property
     def costs(self) -> np.ndarray | None:
-        """(k, k) what predicting j costs if i is true, of a model that was given costs."""
+        """(k, k) what predicting j costs if i is true, of a model that was given costs; of several labels a row (2, k)
+        what it costs to predict each falsely, and to miss it."""
         return self.header.costs
 
     @property
@@ -193,7 +194,9 @@ class Model(Shown, Named, Weighed, ABC):
             return self.learned.above(decision, self.header.threshold)
         if proba is None:
             return self._decided(decision)
-        return self.learned.likeliest(proba) if self.costs is None else cheapest(proba, self.costs)
+        return (
+            self.learned.likeliest(proba) if self.costs is None else self.learned.cheapest(proba, self.costs)
+        )
 
     @property
     def cuts(self) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsvm.data.label_sets import members, set_texts
 from streamsvm.errors import DataError
-from streamsvm.metrics import ScoreCounts, ratio
+from streamsvm.metrics import ScoreCounts, of_sets
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.tasks.oneclass import INLIER, OUTLIER
 
@@ -137,9 +137,8 @@ class OfSets(Judge):
 
     def __init__(self, learner: BSGDMultiLabelClassifier, state: Mapping[str, Any] | None = None) -> None:
         self.n_right = 0
-        self.counts: dict[
-            str, list[int]
-        ] = {}  # by label: events about it, hits, those that have it, answers that do
+        # by label: events about it, hits, those that have it, answers that do
+        self.counts: dict[str, list[int]] = {}
         super().__init__(learner, state)
 
     def label(self, name: str, y: Any) -> dict[Any, bool] | None:
@@ -161,13 +160,10 @@ class OfSets(Judge):
     def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
         decisions = self.learner.decision_one(x)[None]
         [prediction], _, p = self.answers(decisions)
-        said = {"prediction": prediction}
-        return (
-            said
-            if p is None
-            else said
-            | {"probabilities": _by_text(dict(zip(self.learner.labels, p[0].tolist(), strict=True)))}
-        )
+        if p is None:
+            return {"prediction": prediction}
+        named = dict(zip(self.learner.labels, p[0].tolist(), strict=True))
+        return {"prediction": prediction, "probabilities": _by_text(named)}
 
     def learn(self, x: Mapping[str, Any], y: Mapping[Any, bool], prediction: Any) -> dict[str, Any]:
         self.learner.learn_one(x, y)
@@ -191,12 +187,7 @@ class OfSets(Judge):
         if not self.learnt or not self.counts:
             return dict.fromkeys(("accuracy", "hamming_loss", "f1_micro", "f1_macro"))
         about, hits, true, told = np.array(list(self.counts.values())).T
-        return {
-            "accuracy": self.n_right / self.learnt,
-            "hamming_loss": float((true + told - 2 * hits).sum() / about.sum()),
-            "f1_micro": float(2 * hits.sum() / max(1, true.sum() + told.sum())),
-            "f1_macro": float(ratio(2 * hits, true + told).mean()),
-        }
+        return {"accuracy": self.n_right / self.learnt, **of_sets(hits, true, told, about.sum())}
 
     def right(self) -> int:
         return self.n_right

@@ -147,12 +147,17 @@ class BSGDMultiLabelClassifier(LabelDoor, base.MultiLabelClassifier):
     def from_model(cls, model: StreamModel) -> BSGDMultiLabelClassifier:
         """A learner that continues exactly from where `to_model`, or a fit, stopped.
 
-        Raises ModelError for a model with thresholds, and for one whose labels have weights.
+        Raises ModelError for a model with thresholds or costs, and for one whose labels have weights.
         """
-        if model.header.threshold is not None or (model.header.config or {}).get("class_weight"):
+        header = model.header
+        if (
+            header.threshold is not None
+            or header.costs is not None
+            or (header.config or {}).get("class_weight")
+        ):
             raise ModelError(
-                "the model has thresholds or weights of labels, which a stream cannot continue with; fit without "
-                "--threshold and --class-weight"
+                "the model has thresholds, costs or weights of labels, which a stream cannot continue with; "
+                "fit without --threshold, --costs and --class-weight"
             )
         learner, stream = cls._resumed(model)
         known = stream.get("labels", model.classes.tolist())

@@ -28,7 +28,7 @@ class ProbabilityConfig(Options):
         WishText,
         Field(
             description="Choose the threshold of two classes, or of each of several labels a row, on holdout rows or "
-            "folds, for f1, balanced_accuracy, "
+            "folds, for f1, f1_micro (of all labels together), balanced_accuracy, "
             "precision=0.9 (the largest recall at this precision) or recall=0.9 (default: threshold 0)"
         ),
     ] = None
@@ -37,7 +37,8 @@ class ProbabilityConfig(Options):
         CostsText,
         Field(
             description="Costs of errors, for example yes>no=5,no>yes=2 (yes>no: no is predicted, yes is true); "
-            "others cost 1. The label with the least expected cost is predicted, by probabilities"
+            "others cost 1. The label with the least expected cost is predicted, by probabilities. Of several labels a "
+            "row: yes>rest=5 (yes is missed), rest>yes=2 (it is false)"
         ),
     ] = None
 

@@ -1,4 +1,4 @@
-"""What a threshold on the decision values of two classes is chosen for, as text: `f1`, `precision=0.9`."""
+"""What a threshold on decision values is chosen for, as text: `f1`, `precision=0.9`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
-ALONE = ("f1", "balanced_accuracy")  # as large as can be
+MICRO = "f1_micro"  # of all predictions of several labels together
+ALONE = ("f1", "balanced_accuracy", MICRO)  # as large as can be
 WITH_LEAST = {
     "precision": "recall",
     "recall": "precision",
 }  # at least so large, and the other as large as can be
 EXPECTED = (
-    "expected f1, balanced_accuracy, precision=NUMBER or recall=NUMBER with a number above 0 and at most 1"
+    "expected f1, balanced_accuracy, precision=NUMBER or recall=NUMBER with a number above 0 and at most 1, or "
+    "f1_micro for several labels a row"
 )
 
 
 class Wish(NamedTuple):
-    """score: of the second class, or of both. least: what it has to reach, where the other score is made large."""
+    """score: of the second class, or of both; MICRO: of all labels. least: what it has to reach, where the other score
+    is made large."""
 
     score: str
     least: float | None = None

@@ -35,7 +35,8 @@ class LogisticRisk(RowRisk):
 
     @staticmethod
     def add(F: Any, c: int, pieces: Any, upper: Any, G: Any, sums: Any, lines: Any) -> None:
-        _logistic(F, c, pieces[0], upper, G, sums, lines)
+        slopes, weight = pieces
+        _logistic(F, c, np.sign(slopes), weight * upper, G, sums, lines)
 
     @staticmethod
     def view(value: float, slope: np.ndarray, line: np.ndarray) -> View:

@@ -91,13 +91,13 @@ def threshold(runs: Sequence[Run]) -> Iterator[Part]:
             | {end: number(own.get(end)) for end in ("low", "high")}
             for name, own in ((name, table(own)) for name, own in expected.items())
         ]
+        of = f"for {told.get('wish')}, by {told.get('rows')} held-out rows"
         if labels := [table(own) for own in told.get("labels", [])]:
-            of = f"for {told.get('wish')}, by {told.get('rows')} held-out rows"
             names = ("label", "value", "precision", "recall", "f1", "balanced_accuracy")
             yield Table(f"Thresholds: {of}", known([{n: own.get(n) for n in names} for own in labels]))
         if rows:
-            of = f"{human('value', told.get('value'))}, for {told.get('wish')}, by {told.get('rows')} held-out rows"
-            yield Table(f"Threshold: {of}" + ("" if len(runs) == 1 else f": {run.name}"), known(rows))
+            value = "" if labels else f"{human('value', told.get('value'))}, "
+            yield Table(f"Threshold: {value}{of}" + ("" if len(runs) == 1 else f": {run.name}"), known(rows))
     caption = "On held-out rows, for every threshold. The point is the one that the model uses."
     yield from each(runs, "threshold", "Precision and recall on held-out rows", caption, scores.threshold)
 

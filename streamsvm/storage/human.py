@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+PERCENT = ("accuracy", "balanced_accuracy", "label_accuracy")  # scores that are read so
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -52,7 +53,7 @@ def percent(share: float) -> str:
 
 def score_text(scoring: str | None, value: float) -> str:
     """A score as people read it: accuracies in percent."""
-    return percent(value) if scoring in ("accuracy", "balanced_accuracy") else f"{value:.4f}"
+    return percent(value) if scoring in PERCENT else f"{value:.4f}"
 
 
 def heading(name: str) -> str:

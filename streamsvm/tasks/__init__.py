@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """task: itself, or module:class. options: dotted names of those that it alone reads. searched: whether options can
-    be chosen for it by fits on a sample. unread: options that it does not read, unlike others."""
+    """task: itself, or module:class. options: dotted names of those that it reads, unlike most others. searched:
+    whether options can be chosen for it by fits on a sample. unread: options that it does not read, unlike others."""
 
     task: str | Task
     options: tuple[str, ...] = ()
@@ -40,7 +40,9 @@ _TASKS = {
         ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"),
         searched=True,
     ),
-    "multilabel": Row("streamsvm.tasks.multilabel:Multilabel"),
+    "multilabel": Row(
+        "streamsvm.tasks.multilabel:Multilabel", ("bsgd.loss", "cutting_plane.loss"), searched=True
+    ),
     "oneclass": Row("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
     "ordinal": Row("streamsvm.tasks.ordinal:Ordinal"),
     "rank": Row("streamsvm.tasks.rank:Rank"),
@@ -55,7 +57,7 @@ def task_names() -> tuple[str, ...]:
 
 
 def task_options(name: str) -> tuple[str, ...]:
-    """Dotted names of the options that this task alone reads."""
+    """Dotted names of the options that this task reads, unlike most others."""
     return _TASKS[name].options
 
 

@@ -13,12 +13,15 @@ from streamsvm.data.labels import Classes, encode
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.catalogue import takers
+from streamsvm.tasks.costs import Costs, cheapest, cost_matrix
+from streamsvm.tasks.weights import of_labels
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
     from streamsvm.tasks.scores import Judge, Scores
 
 LABEL = "label"
+LABELS = "label_accuracy"  # the mean accuracy of several labels a row: 1 less the Hamming loss
 Loss = Literal["hinge", "logistic", "epsilon", "support"]
 
 
@@ -60,6 +63,12 @@ class Targets(Weighed):
     units: Units = Units()
     sets: np.ndarray | None = None
     factors: np.ndarray | None = None
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(n, k) factors of rows of sets, by class; (n, 1) of 1 of others."""
+        has = np.ones((len(self.codes), 1), bool) if self.sets is None else self.sets[self.codes]
+        return of_labels(has, self.factors)
 
     def take(self, ids: np.ndarray | slice) -> Targets:
         linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))
@@ -164,6 +173,7 @@ class Task(ABC):
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = ()  # that take it, besides those whose rows in the catalogue name it
     scoring: ClassVar[str]  # what `tune` compares where nobody says
+    searched_by: ClassVar[str | None] = None  # what a search for a fit compares, if it is not that
     has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
     own_classes: ClassVar[tuple[int, ...]] = ()  # that it knows by itself
     reads_labels: ClassVar[bool] = True  # else it learns from rows alone, and labels are for `evaluate`
@@ -299,6 +309,14 @@ class Task(ABC):
     def likeliest(self, proba: np.ndarray) -> np.ndarray:
         """The `codes` of probabilities (m, k)."""
         return np.argmax(proba, axis=1)
+
+    def costs(self, costs: Costs, classes: np.ndarray) -> np.ndarray:
+        """Those that are given for errors, of all errors, as `cheapest` takes them. Raises ConfigError."""
+        return cost_matrix(costs, classes)
+
+    def cheapest(self, proba: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        """The `codes` with the least expected cost, by probabilities (m, k)."""
+        return cheapest(proba, costs)
 
     def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
         """The `codes` of labels; -1 for one that is none of the classes."""

@@ -12,9 +12,18 @@ from streamsvm.data.label_sets import members, set_texts
 from streamsvm.data.labels import Classes, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, by_label, ratio
+from streamsvm.metrics import (
+    MOST_SCORES,
+    ProbabilityScores,
+    ScoreCounts,
+    balanced_of_sets,
+    by_label,
+    of_sets,
+    ratio,
+)
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
+from streamsvm.tasks.costs import Costs, cheaper, label_costs
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
 from streamsvm.tasks.uncertainty import SetErrors
@@ -30,7 +39,8 @@ class Multilabel(Task):
 
     name = "multilabel"
     scoring = "accuracy"
-    in_sets = has_probabilities = True
+    searched_by = LABELS
+    in_sets = has_probabilities = has_metric = True
 
     def require(self, solver: str, named_in: Sequence[str] = ()) -> None:
         super().require(solver)
@@ -89,6 +99,13 @@ class Multilabel(Task):
     def likeliest(self, proba: np.ndarray) -> np.ndarray:
         return proba > EVEN
 
+    def costs(self, costs: Costs, classes: np.ndarray) -> np.ndarray:
+        """(2, k), see `label_costs`."""
+        return label_costs(costs, classes)
+
+    def cheapest(self, proba: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        return cheaper(proba, costs)
+
     def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
         """(m, k) bool; without labels that are none of the classes."""
         return members(label_texts(labels), classes)[1][:, : len(classes)]
@@ -101,11 +118,7 @@ class Multilabel(Task):
 
     def learnable(self, targets: Targets) -> np.ndarray:
         """-1 or +1 times the label's factor."""
-        has = self.truth(targets)
-        if targets.factors is None:
-            return np.where(has, 1.0, -1.0)
-        lacking, having = targets.factors
-        return np.where(has, having, -lacking)
+        return np.where(self.truth(targets), 1.0, -1.0) * targets.weights
 
     def scores(self, judge: Judge, store: Store) -> _SetScores:
         return _SetScores(judge, store)
@@ -150,6 +163,7 @@ class _SetScores:
             raise DataError(f"no row has a label that the model knows; it knows {known}")
         self._counts = np.zeros((3, len(self._labels)), np.int64)  # hits, rows that have it, answers that do
         self._errors = SetErrors(store, len(self._labels))
+        self._costs = np.zeros(2)  # costs of labels by costs, and of the probable ones
         self._sums = np.zeros(3)  # rows that are right, their F1, and rows with unknown labels
         most = max(LEAST_SCORES, MOST_SCORES // self._known)
         self._orders = [ScoreCounts(most) for _ in judge.classes]
@@ -169,13 +183,18 @@ class _SetScores:
         for order, has, own in zip(self._orders, truth.T, values.T, strict=False):
             order.add(has, own)
         if proba is not None:
+            if self._judge.costs is not None:
+                known = truth[:, : self._known]
+                self._costs += [
+                    _cost(own, known, self._judge.costs) for own in (told[:, : self._known], proba > EVEN)
+                ]
             for scores, has, p in zip(self._probabilities, truth.T, proba.T, strict=False):
                 scores.add(has.astype(np.intp), np.stack([1.0 - p, p], axis=1))
 
     def result(self, *, with_curves: bool = False) -> dict[str, Any]:
         n, labels = self._store.n, self._labels.tolist()
         hits, n_true, n_told = self._counts
-        (right, f1, strange), wrong = self._sums, n_true + n_told - 2 * hits
+        right, f1, strange = self._sums
         more = [{"roc_auc": order.roc_auc()} for order in self._orders]
         more += [{"roc_auc": None}] * (len(labels) - self._known)
         quality = [own.result() for own in self._probabilities if own.n]
@@ -184,10 +203,9 @@ class _SetScores:
         table = [row | own for row, own in zip(by_label(hits, n_true, n_told, labels), more, strict=True)]
         scores = {
             "accuracy": float(right / n),
+            "balanced_accuracy": balanced_of_sets(hits, n_true, n_told, n),
             "n": n,
-            "hamming_loss": float(wrong.sum() / (n * len(labels))),
-            "f1_micro": float(2 * hits.sum() / max(1, n_true.sum() + n_told.sum())),
-            "f1_macro": float(np.mean([row["f1"] for row in table])),
+            **of_sets(hits, n_true, n_told, n * len(labels)),
             "f1_samples": float(f1 / n),
             "n_unknown_labels": int(strange),
             "unknown_labels": labels[self._known :],
@@ -195,4 +213,11 @@ class _SetScores:
             "per_class": table,
         }
         scores |= {name: float(np.mean([own[name] for own in quality])) for name in QUALITY if quality}
+        if self._judge.costs is not None:
+            scores |= dict(zip(("cost", "cost_of_likeliest"), (self._costs / n).tolist(), strict=True))
         return scores | self._errors.facts(scores)
+
+
+def _cost(told: np.ndarray, truth: np.ndarray, C: np.ndarray) -> float:
+    """The sum of the costs C (2, k) of labels (m, k) that are told and not true, or true and not told."""
+    return float((told & ~truth).sum(axis=0) @ C[0] + (truth & ~told).sum(axis=0) @ C[1])

@@ -19,11 +19,6 @@ def row_weights(
     return weights if sample_weight is None else weights * sample_weight
 
 
-def balanced_weights(codes: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """(n,) weights of rows under which each class counts alike."""
-    return row_weights(codes, classes, "balanced", None)
-
-
 def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
     """Factors on C by code, (k,) of classes, of so many rows of each. Raises ConfigError for an unknown class."""
     factors = np.ones(len(counts))
@@ -59,6 +54,16 @@ def label_weights(
     has: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
 ) -> np.ndarray:
     """(n, k) factors of labels times sample weights, of rows that have these labels (n, k); as `label_factors`."""
-    factors = label_factors(np.ones(len(has), np.int64), has, classes, class_weight)
-    weights = np.ones(has.shape) if factors is None else np.where(has, factors[1], factors[0])
+    weights = of_labels(has, label_factors(np.ones(len(has), np.int64), has, classes, class_weight))
     return weights if sample_weight is None else weights * sample_weight[:, None]
+
+
+def balancing(counts: np.ndarray, classes: np.ndarray, sets: np.ndarray | None) -> np.ndarray:
+    """Factors that balance the classes: (k,), of so many rows by code; of sets (l, k) those of each label, (2, k)."""
+    factors = None if sets is None else label_factors(counts, sets, classes, "balanced")
+    return class_factors(counts, classes, "balanced") if factors is None else factors
+
+
+def of_labels(has: np.ndarray, factors: np.ndarray | None) -> np.ndarray:
+    """(n, k) the factors (2, k) of rows that have these labels (n, k), see `Targets.factors`; None: 1."""
+    return np.ones(has.shape) if factors is None else np.where(has, factors[1], factors[0])

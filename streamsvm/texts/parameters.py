@@ -59,11 +59,13 @@ probability : bool, "sigmoid" or "isotonic"
 threshold : str or None
     What the decision threshold of two classes is chosen for, by five-fold cross-validation: "f1", "balanced_accuracy",
     "precision=0.9" (the highest recall with at least this precision) or "recall=0.9". They are those of classes_[1].
-    If rows have several labels, each has a threshold. `decision_function` does not change. None: the threshold is 0.
+    If rows have several labels, each has a threshold, chosen alone, or with "f1_micro" together. `decision_function`
+    does not change. None: the threshold is 0.
 costs : dict or None
     Cost of each error, at least 0, for example {("yes", "no"): 5} for predicting "no" if "yes" is true; 1 for errors
     that are not listed. `predict` returns the label with the smallest expected cost. Needs `probability`, and excludes
-    `threshold`. None: all errors cost the same.
+    `threshold`. If rows have several labels, {(0, "rest"): 5} is for missing that of column 0, and ("rest", 0) for a
+    false one. None: all errors cost the same.
 metric : {"none", "diagonal", "full", "search"}
     Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose kernel, C and
     gamma with them if these are left at their defaults. It is kept only if it decides held-out rows better.

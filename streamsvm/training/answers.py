@@ -34,7 +34,7 @@ class Answers(Protocol):
         """Of all rows, in memory."""
 
     def times(self, factors: np.ndarray) -> Answers:
-        """With bounds times these factors, (k,) by class, or (1,) without classes."""
+        """With bounds times these factors, see `Asked.times`."""
 
     def without(self, ids: np.ndarray) -> Answers:
         """With bounds of 0 of the rows with these ids, which rise."""
@@ -64,8 +64,7 @@ class HeldAnswers(Weighed):
         return self.asked
 
     def times(self, factors: np.ndarray) -> HeldAnswers:
-        upper = self.asked.upper * factors[self.asked.targets.codes]
-        return HeldAnswers(replace(self.asked, upper=upper))
+        return HeldAnswers(self.asked.times(factors))
 
     def without(self, ids: np.ndarray) -> HeldAnswers:
         upper = self.asked.upper.copy()
@@ -79,7 +78,7 @@ class StoredAnswers(Weighed):
 
     factors: by class, (k,) each. The bound of a row is the product of its class's, in their order, with its weight
     behind the first one: the same to the last bit in whatever block it is read. kept_out (h,): rising ids of rows with
-    bounds of 0.
+    bounds of 0. by_label (2, k): those of labels, in place of the coder's.
     """
 
     store: Store
@@ -87,6 +86,7 @@ class StoredAnswers(Weighed):
     coder: Coder
     factors: tuple[np.ndarray, ...]
     kept_out: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    by_label: np.ndarray | None = None
 
     @property
     def classes(self) -> np.ndarray:
@@ -120,6 +120,8 @@ class StoredAnswers(Weighed):
         return asked_of(self.task, replace(common, codes=codes, linear=linear), upper)
 
     def times(self, factors: np.ndarray) -> StoredAnswers:
+        if factors.ndim == 2:
+            return replace(self, by_label=factors)
         return replace(self, factors=(*self.factors, factors))
 
     def without(self, ids: np.ndarray) -> StoredAnswers:
@@ -128,6 +130,8 @@ class StoredAnswers(Weighed):
     def _asked(self, labels: np.ndarray, weight: np.ndarray | None, out: np.ndarray) -> Asked:
         """out: places of the held-out rows."""
         targets = self.coder.targets(labels)
+        if self.by_label is not None:
+            targets = replace(targets, factors=self.by_label)
         codes, (first, *more) = targets.codes, self.factors
         upper = first[codes]
         if weight is not None:

@@ -36,14 +36,15 @@ from streamsvm.runs.phases import Phases
 from streamsvm.solvers.catalogue import section_of
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
-from streamsvm.tasks.base import Targets, Units
+from streamsvm.tasks.base import LABELS, Targets, Units
 from streamsvm.tasks.scores import Judge
-from streamsvm.tasks.weights import balanced_weights
+from streamsvm.tasks.weights import label_weights, row_weights
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
+from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.prepare import Prepared
-from streamsvm.training.thresholds import Decided, Told, chosen_of, unmet, with_costs, with_threshold
+from streamsvm.training.thresholds import Decided, Told, unmet, with_costs, with_threshold
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end
@@ -207,7 +208,7 @@ class Fit(ABC):
         """
         if not are_odds(loss):
             return None
-        if not self.task.has_probabilities or self.task.in_sets:
+        if not self.task.has_probabilities:
             raise ConfigError(
                 f"{section_of(self.config.solver)}.loss is {loss!r}, which is for classes; "
                 f"found task {self.task.name!r}"
@@ -308,7 +309,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
         calibration=by_folds.calibration or header.calibration,
         intervals=_intervals(prepared, solution),
     )
-    header = with_costs(header, prepared.config.probability.costs)
+    header = with_costs(header, prepared.config.probability.costs, prepared.task)
     model = replace(solution.model, header=header)
     f, proba = _answers(prepared, model, solution.decided)
     threshold = by_folds.threshold if f is None else _threshold(prepared, f)
@@ -373,19 +374,29 @@ def _expected(prepared: Prepared, codes: np.ndarray | None, decided: np.ndarray 
 
     decided: see `_asked`.
     """
-    kept, classes = prepared.kept_out, prepared.classes
+    kept = prepared.kept_out
     if kept is None:
         return prepared.expected
     if codes is not None:
-        wrong = codes != kept.codes
-        losses = wrong.reshape(len(wrong), -1).any(axis=1).astype(np.float64)
-        if prepared.config.search.scoring == BALANCED:
-            losses *= balanced_weights(kept.codes, classes)
+        wrong = (codes != kept.codes).reshape(len(codes), -1)
+        if prepared.scoring == BALANCED:
+            losses = (wrong * _balanced(prepared, kept.codes)).mean(axis=1)
+        else:
+            losses = (
+                wrong.mean(axis=1) if prepared.scoring == LABELS else wrong.any(axis=1).astype(np.float64)
+            )
         return of_model(prepared.scoring, losses)
     t = kept.y.astype(np.float64)
     assert decided is not None  # what has no classes is a regression here
     errors = (decided[:, 0] - t) ** 2
     return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
+
+
+def _balanced(prepared: Prepared, codes: np.ndarray) -> np.ndarray:
+    """(h, 1), or (h, k) of labels, weights of rows with these codes under which all classes count alike."""
+    if codes.ndim == 2:
+        return label_weights(codes, prepared.classes, "balanced", None)
+    return row_weights(codes, prepared.classes, "balanced", None)[:, None]
 
 
 class PathFit(Fit):

@@ -133,8 +133,8 @@ def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
     kind = config.metric.kind
     if not task.has_metric:
         raise ConfigError(
-            f"metric.kind is {kind!r}, which is learned for tasks classify and regress; found task {task.name!r}: "
-            "leave it out"
+            f"metric.kind is {kind!r}, which is learned for tasks classify, multilabel and regress; "
+            f"found task {task.name!r}: leave it out"
         )
     if kind == "full" and is_sparse:
         raise ConfigError(
@@ -223,11 +223,11 @@ def _under(
         "scale": kind,
         "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
     }
-    answers = prepared.answers.times(np.full(max(1, len(prepared.classes)), C / config.C))
+    answers = prepared.answers.times(np.full(len(prepared.class_rows), C / config.C))
     if best.trial.class_weight:
         options["class_weight"] = best.trial.class_weight
         answers = answers.times(class_weights(prepared).tried)
-    if "solver" in along and kernel.is_linear and len(prepared.classes) == 2:
+    if "solver" in along and kernel.is_linear and (len(prepared.classes) == 2 or prepared.task.in_sets):
         options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
     if "metric" in along:
         factor = _tuples(metric.factor) if best.learned else None

@@ -14,7 +14,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
-from streamsvm.tasks.weights import class_factors
+from streamsvm.tasks.weights import balancing
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.subproblems import Asked
 from streamsvm.training.trials import HELD, ClassWeights, Sample
@@ -69,8 +69,9 @@ def weighed(prepared: Prepared, ids: np.ndarray) -> Asked:
 def class_weights(prepared: Prepared) -> ClassWeights:
     """The weights of classes in a search, from all rows of the store."""
     config = prepared.config
-    kind = "balanced" if "class_weight" in config.search.chosen else None
-    factors = class_factors(prepared.class_rows, prepared.classes, kind)
+    factors = np.ones(len(prepared.class_rows))
+    if "class_weight" in config.search.chosen:
+        factors = balancing(prepared.class_rows, prepared.classes, prepared.no_targets.sets)
     return ClassWeights(factors, config.search.scoring == BALANCED)
 
 

@@ -27,6 +27,7 @@ from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of, needs_variance
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
+from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.runs.phases import Phases
@@ -94,8 +95,11 @@ class Prepared(Weighed):
 
     @property
     def scoring(self) -> str:
-        """The targets that held-out rows are scored with."""
-        return self.config.search.scoring or self.task.scoring
+        """The score of held-out rows."""
+        search = self.config.search
+        if search.scoring == BALANCED:
+            return BALANCED
+        return (search.chosen and self.task.searched_by) or self.task.scoring
 
     def without(self, rows: int) -> Prepared:
         """So many held-out rows, which the seed chooses. Raises ConfigError, DataError."""

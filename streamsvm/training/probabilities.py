@@ -21,8 +21,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.calibration import calibrate, own_problems, require_classes
-from streamsvm.models.costs import cost_matrix
-from streamsvm.options.wish import Wish
+from streamsvm.options.wish import MICRO, Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import predict_blocks
@@ -31,10 +30,10 @@ from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks import task_for, task_of
 from streamsvm.tasks.scores import codes_of_labels
 from streamsvm.tasks.weights import label_weights, row_weights
+from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.part_sigmoids import with_parts
 from streamsvm.training.thresholds import (
     Decided,
-    chosen_of,
     require_two,
     unmet,
     with_costs,
@@ -54,9 +53,9 @@ def held_out(
     """
     require_asked(asked, model.task, len(model.classes))
     if asked.costs is not None:
-        cost_matrix(asked.costs, model.classes)  # before any work, whether its labels are known
+        model.learned.costs(asked.costs, model.classes)  # before any work, whether its labels are known
     if not asked.is_asked:
-        return replace(model, header=with_costs(model.header, asked.costs)), 0
+        return replace(model, header=with_costs(model.header, asked.costs, model.learned)), 0
     codes = codes_of_labels(model, store)
     known = np.all((codes >= 0).reshape(store.n, -1), axis=1)
     groups = together(store)
@@ -77,7 +76,7 @@ def held_out(
         header = with_threshold(header, decided.threshold)
         if (message := unmet((header.certificate or {})["threshold"])) is not None:
             events(Warned(message))
-    return replace(model, header=with_costs(header, asked.costs)), int(np.count_nonzero(known))
+    return replace(model, header=with_costs(header, asked.costs, model.learned)), int(np.count_nonzero(known))
 
 
 def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) -> None:
@@ -87,11 +86,11 @@ def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) ->
         require_classes(task)
     if asked.threshold is not None:
         require_classes(task, "a threshold goes")
+        if Wish.of(asked.threshold).score == MICRO and not in_sets:
+            raise ConfigError(
+                f"threshold {MICRO} is for several labels a row, found task {task}; expected another, for example f1"
+            )
         require_two(2 if in_sets else n_classes)
-    if asked.costs is not None and in_sets:
-        raise ConfigError(
-            f"costs choose one label, and rows of task {task} have any number; give class_weight or a threshold"
-        )
 
 
 def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> Decided:

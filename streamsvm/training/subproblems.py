@@ -35,6 +35,15 @@ class Asked(Weighed):
     def take(self, ids: np.ndarray | slice) -> Asked:
         return Asked(self.task, self.targets.take(ids), self.upper[ids], self.close[ids])
 
+    def times(self, factors: np.ndarray) -> Asked:
+        """With bounds times these factors: (k,) by class, (1,) without classes, or (2, k), see `Targets.factors`."""
+        if factors.ndim == 2:
+            own = self.targets.factors
+            return replace(
+                self, targets=replace(self.targets, factors=factors if own is None else own * factors)
+            )
+        return replace(self, upper=self.upper * factors[self.targets.codes])
+
     def among(self, ids: np.ndarray) -> Asked:
         """Of rows without which all variables are 0, and stay so: sums that are kept are those of all rows."""
         own = self.take(ids)

@@ -6,8 +6,9 @@ it takes the mean of a score over the folds, and that every cut between two of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,12 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import ScoreCounts
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
-from streamsvm.models.costs import cost_matrix
 from streamsvm.options.costs import Costs
 from streamsvm.options.wish import Wish
-from streamsvm.training.expected import DRAWS, Z
+from streamsvm.tasks.base import Task
+from streamsvm.training.optimism import Ranked, expected, samples, some_rows
 
-MOST_ROWS = 1 << 19  # of the bootstrap
-MOST_ENTRIES, LEAST_DRAWS = 100_000_000, 40  # rows that are drawn in all; samples of them
 SCORES = ("precision", "recall", "f1", "balanced_accuracy")
-OF_LABEL = ("value", "met", *SCORES, "expected")  # what is told of each label's
 CURVE = 100  # points that a report draws
 Told = Mapping[str, Any]
 
@@ -73,28 +71,6 @@ def chosen(wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray |
     }
 
 
-def chosen_of(wish: Wish, codes: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
-    """`chosen` for the second of two classes, codes (h,) and f (h, 1), or for each label, codes bool (h, k), f (h, k).
-
-    Each label is a choice by itself, which makes their mean the largest, too. Of labels, `value` has one number for
-    each, and `labels` what `chosen` returns, without the curve. What all rows have, or none, keeps 0, which is not
-    `met`.
-    """
-    if codes.ndim == 1:
-        return chosen(wish, codes == 1, f[:, 0], weight, seed)
-    told: list[dict[str, Any]] = []
-    for own, values in zip(codes.T, f.T, strict=True):
-        counted = own if weight is None else own[weight > 0]
-        if counted.any() and not counted.all():
-            found = dict(chosen(wish, own, values, weight, seed))
-            told.append({name: found[name] for name in OF_LABEL})
-        else:
-            told.append({"value": 0.0, "met": False})
-    values = [own["value"] for own in told]
-    met = all(own["met"] for own in told)
-    return {"wish": str(wish), "value": values, "met": met, "rows": len(f), "labels": told}
-
-
 def scores(hits: np.ndarray, falls: np.ndarray) -> dict[str, np.ndarray]:
     """The SCORES, (s,) each, of thresholds with so many positive and negative rows above; the last has all."""
     recall, spared = hits / hits[-1], 1 - falls / falls[-1]
@@ -117,41 +93,17 @@ def _best(wish: Wish, hits: np.ndarray, falls: np.ndarray) -> int:
 def _expected(
     wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray, seed: int
 ) -> dict[str, dict[str, float]]:
-    """The scores to expect on new rows, and the ends of an interval for 19 of 20 tests of as many new rows.
-
-    The best threshold of many looks better than it is: by as much, in the mean, as one that is chosen in a bootstrap
-    sample scores higher there than on all rows (Efron 1983). Beyond MOST_ROWS rows, that many are drawn at random.
-    Empty if samples are of one class.
-    """
+    """The scores to expect on new rows, see `optimism.expected`. Empty if samples are of one class."""
     rng = np.random.default_rng([seed, 28])
-    if len(f) > MOST_ROWS:
-        some = rng.choice(len(f), MOST_ROWS, replace=False)
-        positive, f, weight = positive[some], f[some], weight[some]
-    order = np.argsort(-f, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(f[order]) != 0, True))  # the last row of each value
-    sides = np.stack([positive, ~positive])[:, order] * weight[order]
-    above = np.cumsum(sides, axis=1)[:, ends]
-    place = _best(wish, *above)
-    own, found = _at(above, place), []
-    for drawn in _samples(len(f), rng):
-        inside = np.cumsum(sides * drawn, axis=1)[:, ends]
-        if inside[:, -1].all():
-            best = _best(wish, *inside)
-            found.append([_at(inside, best) - _at(above, best), _at(inside, place)])
-    if not found:
-        return {}
-    optimism, scattered = np.mean(found, axis=0)[0], np.std(found, axis=0)[1]
-    told = {}
-    for name, score, error in zip(SCORES, own - optimism, Z * scattered, strict=True):
-        low, mean, high = np.clip([score - error, score, score + error], 0.0, 1.0).tolist()
-        told[name] = {"score": mean, "low": low, "high": high}
-    return told
+    some = some_rows(len(f), 1, rng)
+    ranked = Ranked(positive[some], f[some], weight[some])
+    drawn = (ranked.above(own) for own in samples(len(f[some]), 1, rng))
+    of_both = (above for above in drawn if above[:, -1].all())
+    return dict(zip(SCORES, expected(ranked.above(), of_both, partial(_best_of, wish), _at), strict=False))
 
 
-def _samples(h: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """How often each of h rows was drawn, sample by sample."""
-    for _ in range(min(DRAWS, max(LEAST_DRAWS, MOST_ENTRIES // h))):
-        yield np.bincount(rng.integers(0, h, h), minlength=h)
+def _best_of(wish: Wish, above: np.ndarray) -> int:
+    return _best(wish, *above)
 
 
 def _at(above: np.ndarray, place: int) -> np.ndarray:
@@ -171,7 +123,7 @@ def with_threshold(header: Header, told: Told) -> Header:
     return replace(header, threshold=value, costs=None, certificate=certificate)
 
 
-def with_costs(header: Header, costs: Costs | None) -> Header:
+def with_costs(header: Header, costs: Costs | None, task: Task) -> Header:
     """The header of a model that decides by these costs, instead of at a threshold; as it is if there are none.
 
     Raises ConfigError for labels that it does not know, and without probabilities.
@@ -181,7 +133,7 @@ def with_costs(header: Header, costs: Costs | None) -> Header:
     if header.calibration is None:
         raise ConfigError("costs weigh probabilities, and the model has none: give --method sigmoid, too")
     told = {name: value for name, value in (header.certificate or {}).items() if name != "threshold"}
-    return replace(header, costs=cost_matrix(costs, header.classes), threshold=None, certificate=told)
+    return replace(header, costs=task.costs(costs, header.classes), threshold=None, certificate=told)
 
 
 def unmet(told: Told | None) -> str | None:

@@ -25,7 +25,7 @@ from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import block_descent
 from streamsvm.solvers.tracks import Found, Trial
 from streamsvm.tasks.pairs import joined, pair_coefficients
-from streamsvm.tasks.weights import balanced_weights
+from streamsvm.tasks.weights import balancing
 from streamsvm.training.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
@@ -44,7 +44,7 @@ SMOOTHNESS = 0.5  # nu of a Matern kernel that nobody asked for: its gradients r
 class Sample(Weighed):
     """Scaled rows to learn from, float32, in random order, with their targets and bounds, and held-out ones.
 
-    by_class (k,): factors on the bounds of rows, of trials with class weights.
+    by_class: factors on the bounds of rows, see `Asked.times`, of trials with class weights.
     """
 
     rows: Rows
@@ -72,8 +72,8 @@ class Sample(Weighed):
 
 @dataclass(frozen=True)
 class ClassWeights:
-    """Weights of classes. tried (k,): factors on C of trials with class weights. balanced: whether held-out rows of
-    each class count alike, all together."""
+    """Weights of classes. tried: factors on C, see `Asked.times`, of trials with class weights. balanced: whether
+    held-out rows of each class count alike, all together."""
 
     tried: np.ndarray
     balanced: bool
@@ -82,9 +82,9 @@ class ClassWeights:
         """The targets of held-out rows, with the weights of their scores."""
         if not self.balanced:
             return asked
-        return replace(
-            asked, upper=asked.upper * balanced_weights(asked.targets.codes, asked.targets.classes)
-        )
+        sets, classes = asked.targets.sets, asked.targets.classes
+        counts = np.bincount(asked.targets.codes, minlength=len(classes if sets is None else sets))
+        return asked.times(balancing(counts, classes, sets))
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,9 @@ def _tried(
     converge."""
     kernel, metric, trial, place = item
     sample = samples[place].first(count)
-    rows, upper = metric.of_rows(sample.rows), sample.asked.upper * trial.C
+    rows, asked = metric.of_rows(sample.rows), replace(sample.asked, upper=sample.asked.upper * trial.C)
     if trial.class_weight:
-        upper *= sample.by_class[sample.asked.targets.codes]
-    asked = replace(sample.asked, upper=upper)
+        asked = asked.times(sample.by_class)
     began = time.perf_counter()
     try:
         begin = None if start is None else start * trial.C
@@ -310,12 +309,12 @@ def losses(
     held: Rows,
     of_held: Asked,
 ) -> np.ndarray:
-    """(h,) losses of held-out rows by a solution: 0 or 1 of classes, squared errors over the variance of numbers.
+    """(h,) losses of held-out rows by a solution: 0 or 1 of classes, of several labels a row their mean, squared errors
+    over the variance of numbers.
 
     They are weighted as rows are; 1 less their mean is the accuracy, or R2.
     """
     alpha, bias = found
-    weights = of_held.upper / of_held.upper.mean()
     task, k = asked.task, len(asked.targets.classes)
     if task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))
@@ -326,8 +325,10 @@ def losses(
         coef = sums[support]
     values = joined(kernel.apply(held, rows.take(support), coef) + bias, k, pairwise=task.in_pairs)
     if task.has_classes:
-        return weights * (task.codes(values, np.empty(0)) != of_held.targets.codes)
-    t = _numbers(of_held)
+        wrong = task.codes(values, np.empty(0)) != task.truth(of_held.targets)
+        cost = of_held.upper[:, None] * of_held.targets.weights
+        return (cost * wrong.reshape(len(wrong), -1)).mean(axis=1) / cost.mean()
+    t, weights = _numbers(of_held), of_held.upper / of_held.upper.mean()
     mean = float(np.average(t, weights=weights))
     spread = float(np.average((t - mean) ** 2, weights=weights))
     return weights * (t - values) ** 2 / max(spread, np.finfo(np.float64).tiny)

@@ -95,7 +95,7 @@ def test_ranks_and_two_classes_with_queries(text, tmp_path, capfd):
         ),
         (
             ("--kernel", "linear", "--task", "ordinal", "--set", "cutting_plane.loss=logistic"),
-            "cutting_plane.loss is read by task classify only, found task ordinal",
+            "cutting_plane.loss is read by tasks classify and multilabel only, found task ordinal",
         ),
     ],
 )

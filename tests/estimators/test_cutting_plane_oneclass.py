@@ -130,7 +130,10 @@ def test_from_the_command_line_to_other_systems(tmp_path, capsys):
         (("--nu", 1.5), "nu: found 1.5"),
         (("--C", 3), "C is read by tasks"),
         (("--set", "cutting_plane.bias=2"), "cutting_plane.bias is read by tasks"),
-        (("--set", "cutting_plane.loss=logistic"), "cutting_plane.loss is read by task classify only"),
+        (
+            ("--set", "cutting_plane.loss=logistic"),
+            "cutting_plane.loss is read by tasks classify and multilabel only",
+        ),
     ],
 )
 def test_bad_options_are_one_line(tmp_path, capfd, options, said):

@@ -153,19 +153,25 @@ def test_the_snapshot_is_a_model(tmp_path):
     np.testing.assert_allclose(session.run(["probabilities"], {"X": X})[0], model.predict_proba(X), atol=1e-6)
 
 
-def test_a_fit_goes_on_as_a_stream(tmp_path):
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_a_fit_goes_on_as_a_stream(loss, tmp_path):
     X, Y = rows()
-    store, fit = Store.from_arrays(X, texts(Y)), config(solver="bsgd", bsgd={"budget": 100})
+    store, fit = Store.from_arrays(X, texts(Y)), config(solver="bsgd", bsgd={"budget": 100, "loss": loss})
     model, _ = train_in_memory(store, fit)
     save_model(model, tmp_path / "m")
     state = Stream.open(tmp_path / "m", BSGDMultiLabelClassifier, scale=False, label="y")
     event = dict(zip(map(str, range(5)), X[0].tolist(), strict=True))
-    assert state.judge.predict(event) == {"prediction": model.predict(X[:1])[0]}
+    said = state.judge.predict(event)
+    assert said["prediction"] == model.predict(X[:1])[0]
+    if loss == "logistic":
+        p = dict(zip(NAMES.tolist(), model.predict_proba(X[:1])[0].tolist(), strict=True))
+        assert said["probabilities"] == pytest.approx(p, abs=1e-6)
+    assert ("probabilities" in said) == (loss == "logistic")
     state.take(event | {"y": "new,2"})
     assert state.learner.labels == [*NAMES, "new"]
     weighed, _ = train_in_memory(store, fit.model_copy(update={"class_weight": "balanced"}))
     with pytest.raises(
-        ModelError, match="thresholds or weights of labels, which a stream cannot continue with"
+        ModelError, match="thresholds, costs or weights of labels, which a stream cannot continue with"
     ):
         BSGDMultiLabelClassifier.from_model(weighed)
 

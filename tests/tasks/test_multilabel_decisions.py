@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from label_sets import NAMES, K, command, config, rows, texts
 from making import write
 from sklearn import metrics as twin
@@ -16,7 +20,7 @@ from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneSVC, Store, load_model
 from streamsvm.config import ProbabilityConfig
 from streamsvm.data.folds import fold_of
 from streamsvm.data.rows import Rows
-from streamsvm.errors import DataError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.explain.decisions import gradients
 from streamsvm.explain.importances import importances
@@ -27,6 +31,7 @@ from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.train import train_in_memory
+from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.probabilities import held_out
 from streamsvm.training.thresholds import chosen
 
@@ -107,6 +112,42 @@ def test_thresholds_are_those_of_each_label_alone(wish):
         assert found["f1_macro"] >= twin.f1_score(has, f > 0, average="macro")
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(3, 9), st.booleans())
+def test_micro_thresholds_are_the_best_of_all_combinations(seed, h, has_weights):
+    """Labels that all rows have, or none, among them: these are told above 0."""
+    rng, k = np.random.default_rng(seed), 3
+    has = rng.random((h, k)) < rng.choice([0.0, 0.3, 0.6, 1.0], k)
+    f = np.round(rng.normal(size=(h, k)) + has - 0.5, int(rng.integers(0, 3)))
+    weight = rng.integers(1, 4, h).astype(float) if has_weights else None
+    with mock.patch("streamsvm.training.optimism.DRAWS", 2):
+        told = chosen_of(Wish.of("f1_micro"), has, f, weight, 0)
+
+    def score(thresholds) -> float:
+        above, rows = f > thresholds, np.ones(h) if weight is None else weight
+        return 2 * (rows @ (has & above)).sum() / max(1, (rows @ (has + above.astype(int))).sum())
+
+    free = has.any(axis=0) & ~has.all(axis=0)
+    cuts = [[-10.0, *own] if is_free else [0.0] for own, is_free in zip(f.T, free, strict=True)]
+    told_f1 = twin.f1_score(has, f > told["value"], average="micro", sample_weight=weight, zero_division=0)
+    assert told["f1_micro"] == pytest.approx(told_f1)
+    assert told["f1_micro"] == pytest.approx(max(score(cut) for cut in itertools.product(*cuts)))
+    assert [own["met"] for own in told["labels"]] == free.tolist()
+    assert np.array(told["value"])[~free].tolist() == [0.0] * np.count_nonzero(~free)
+
+
+def test_micro_thresholds_of_a_model():
+    _, (more, has) = halves()
+    model, alone = calibrated({"threshold": "f1_micro"}), calibrated({"threshold": "f1"})
+    store, told = Store.from_arrays(more, texts(has)), model.header.certificate["threshold"]
+    found, macro = (evaluate(own, store, engine=Engine(1)) for own in (model, alone))
+    assert found["f1_micro"] == pytest.approx(told["f1_micro"])
+    assert found["f1_micro"] >= macro["f1_micro"]
+    for own, row in zip(told["labels"], found["per_class"], strict=True):
+        assert (own["label"], own["f1"]) == (row["label"], pytest.approx(row["f1"]))
+    expected = told["expected"]["f1_micro"]
+    assert expected["low"] < expected["score"] < told["f1_micro"]  # the best looks better than it is
+
+
 def test_scores_of_probabilities_are_those_of_scikit_learn():
     _, (more, has) = halves()
     model = calibrated({"method": "sigmoid"})
@@ -118,6 +159,32 @@ def test_scores_of_probabilities_are_those_of_scikit_learn():
     assert [row["log_loss"] for row in found["per_class"]] == pytest.approx(losses)
     assert found["log_loss"] == pytest.approx(np.mean(losses))
     assert found["accuracy"] == np.mean(((p > 0.5) == has).all(axis=1))
+
+
+def test_labels_are_those_of_the_least_expected_cost(tmp_path):
+    (X, Y), (more, has) = halves()
+    costs = {"2": {"rest": 6.0}, "rest": {"10": 3.0}}
+    model = calibrated({"method": "sigmoid", "costs": costs})
+    p, told = model.predict_proba(X), model.codes_of(*model.answers(Rows(X)))
+    false, missed = np.array([1.0, 3.0, 1.0]), np.array([6.0, 1.0, 1.0])
+    np.testing.assert_array_equal(told, p * missed > (1 - p) * false)
+    assert (told != (p > 0.5)).any()
+    save_model(model, tmp_path / "m.zarr")
+    np.testing.assert_array_equal(load_model(tmp_path / "m.zarr").predict(X), texts(told))
+    session = pytest.importorskip("onnxruntime").InferenceSession(onnx_model(model).SerializeToString())
+    np.testing.assert_array_equal(session.run(["label"], {"X": X})[0], told)
+    found = evaluate(model, Store.from_arrays(X, texts(Y)), engine=Engine(1))
+    for name, answer in (("cost", told), ("cost_of_likeliest", p > 0.5)):
+        expected = np.where(answer & ~Y, false, 0) + np.where(Y & ~answer, missed, 0)
+        assert found[name] == pytest.approx(expected.sum(axis=1).mean())
+    svm = DCSVC(C=2.0, gamma=0.2, random_state=0, probability=True, costs={(0, "rest"): 6, ("rest", 1): 3})
+    p = svm.fit(X, Y.astype(int)).predict_proba(more)
+    np.testing.assert_array_equal(svm.predict(more), p * missed > (1 - p) * false)
+    store = Store.from_arrays(more, texts(has))
+    with pytest.raises(ConfigError, match="costs 11>rest: expected LABEL>rest"):
+        held_out(model, store, ProbabilityConfig(costs={"11": {"rest": 2}}), engine=Engine(1))
+    again, n = held_out(model, store, ProbabilityConfig(threshold="f1"), engine=Engine(1))
+    assert (again.costs, n) == (None, len(more))
 
 
 def test_folds_spread_each_label():
@@ -164,12 +231,13 @@ def test_from_a_store_to_probabilities(tmp_path, capfd, monkeypatch):
     (X, Y), (more, has) = halves()
     write(tmp_path / "s.zarr", Rows(X), texts(Y))
     write(tmp_path / "t.zarr", Rows(more), texts(has))
-    fit = "fit --store s.zarr --task multilabel --C 2 --gamma 0.2 --model m.zarr --force"
+    fit = "fit --store s.zarr --task multilabel --C 2 --gamma 0.2 --no-search --model m.zarr --force"
     assert command(capfd, *fit.split(), "--threshold", "recall=0.8", "--set", "holdout=40")[::2] == (0, "")
     status, said, _ = command(capfd, *fit.split(), "--probability", "sigmoid", "--threshold", "f1")
     assert status == 0
     assert "threshold of 10" in said
     calibrate = "calibrate --model m.zarr --store t.zarr"
+    assert "f1 micro" in command(capfd, *calibrate.split(), "--threshold", "f1_micro")[1]
     assert command(capfd, *calibrate.split(), "--threshold", "precision=0.8")[0] == 0
     assert json.loads(command(capfd, *calibrate.split(), "--json")[1])["method"] == "sigmoid"
     predict = "predict --model m.zarr --store t.zarr --out p.csv --proba"
@@ -252,3 +320,11 @@ def test_estimators(name):
     np.testing.assert_array_equal(
         estimator.predict(X), estimator.decision_function(X) > estimator.threshold_["value"]
     )
+
+
+@pytest.mark.parametrize("estimator", [BudgetedSVC(gamma=0.2, random_state=0), CuttingPlaneSVC()])
+def test_estimators_of_logistic_loss_have_probabilities(estimator):
+    X, Y = rows()
+    svm = clone(estimator).set_params(loss="logistic").fit(X, Y.astype(int))
+    np.testing.assert_allclose(svm.predict_proba(X), 1 / (1 + np.exp(-svm.decision_function(X))), atol=1e-6)
+    np.testing.assert_array_equal(svm.predict(X), svm.decision_function(X) > 0)

@@ -139,7 +139,7 @@ def queries(n=40):
 
 def by_sign():
     """A judge of three labels, whose decision values have their signs."""
-    return SimpleNamespace(classes=np.array([*"abc"]), codes_of=lambda values, proba: values > 0)
+    return SimpleNamespace(classes=np.array([*"abc"]), costs=None, codes_of=lambda values, proba: values > 0)
 
 
 def label_sets(n=250):

@@ -222,6 +222,10 @@ def test_a_held_out_store_chooses_for_a_model_that_is_there():
         ),
         ({"probability": {"threshold": "f1"}}, "threshold: found 3 classes, expected two; give --positive"),
         (
+            {"probability": {"threshold": "f1_micro"}},
+            "threshold f1_micro is for several labels a row, found task classify; expected another",
+        ),
+        (
             {"probability": {"threshold": "f1"}, "solver": "alfpgm", "kernel": {"name": "precomputed"}},
             "probability, threshold or interval",
         ),

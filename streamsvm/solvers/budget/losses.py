@@ -17,7 +17,7 @@ def values(loss: str, Y: np.ndarray, f: np.ndarray, epsilon: float) -> np.ndarra
     if loss == "epsilon":
         return np.maximum(np.abs(Y - f) - epsilon, 0)
     if loss == "logistic":
-        return np.logaddexp(0, -Y * f)
+        return np.abs(Y) * np.logaddexp(0, -np.sign(Y) * f)
     return np.maximum((np.abs(Y) if loss == "hinge" else 0.0) - Y * f, 0)
 
 
@@ -39,10 +39,10 @@ def right(
 def pull(loss, y, f, epsilon, reach, chance):
     """The step of a row with target y and decision f, in units of its weight and of the step size: in [-1, 1].
 
-    hinge max(0, |y| - yf), where |y| is a factor on the loss; support max(0, rho - f'), f = f' - rho. epsilon
-    max(0, |y - f| - epsilon): the step ends where the loss does, which takes reach times the error, see `steps`.
-    logistic log(1 + exp(-yf)) pulls every row: so that not all become supports, a small pull is LEAST_PULL or nothing,
-    by a chance in [0, 1), and right on average.
+    |y| is a factor on the loss of classes: hinge max(0, |y| - yf), logistic |y| log(1 + exp(-sign(y) f)). support
+    max(0, rho - f'), f = f' - rho. epsilon max(0, |y - f| - epsilon): the step ends where the loss does, which takes
+    reach times the error, see `steps`. logistic pulls every row: so that not all become supports, a small pull is
+    LEAST_PULL or nothing, by a chance in [0, 1), and right on average.
     """
     if loss == EPSILON:
         beyond = abs(y - f) - epsilon
@@ -50,7 +50,7 @@ def pull(loss, y, f, epsilon, reach, chance):
     if loss == SUPPORT:
         return 1.0 if f < 0 else 0.0
     if loss == LOGISTIC:
-        size = 1 / (1 + np.exp(min(y * f, 500.0)))
+        size = 1 / (1 + np.exp(min(np.sign(y) * f, 500.0)))
         return y * (max(size, LEAST_PULL) if chance * LEAST_PULL < size else 0.0)
     return y if y * f < abs(y) else 0.0
 

@@ -1,0 +1,67 @@
+"""Labels with the least expected cost (Elkan 2001, The foundations of cost-sensitive learning, equation 1).
+
+Of several labels a row, each is a choice between it and the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from streamsvm.data.labels import label_texts
+from streamsvm.errors import ConfigError
+
+Costs = Mapping[str, Mapping[str, float]]  # true label, predicted label, cost
+REST = "rest"  # what is true, or predicted, of a row without the label
+
+
+def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
+    """C (k, k), what label j costs if i is true: 0 on the diagonal, and 1 if no cost is given.
+
+    Raises ConfigError for a label that is none of the classes.
+    """
+    places = {label: place for place, label in enumerate(label_texts(classes).tolist())}
+    C = 1.0 - np.eye(len(places))
+    for true, row in costs.items():
+        for predicted, cost in row.items():
+            for label in (true, predicted):
+                if label not in places:
+                    known = ", ".join(list(places)[:30])
+                    raise ConfigError(
+                        f"costs {true}>{predicted}: no such label {label}; the labels are {known}"
+                    )
+            C[places[true], places[predicted]] = cost
+    return C
+
+
+def cheapest(p: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """(m,) argmin_j sum_i p_i C_ij of probabilities p (m, k); the first of equal ones.
+
+    Each row's result is the same to the last bit for any number of rows, unlike with matrix products.
+    """
+    return np.argmin(sum(p[:, [i]] * own for i, own in enumerate(C)), axis=1)
+
+
+def label_costs(costs: Costs, classes: np.ndarray) -> np.ndarray:
+    """(2, k), what it costs to predict each label if it is not true, and not to predict it if it is; 1 if no cost is
+    given.
+
+    Raises ConfigError for costs of anything else.
+    """
+    C, known = np.ones((2, len(classes))), classes.tolist()
+    for true, row in costs.items():
+        for predicted, cost in row.items():
+            found = [own for own in (true, predicted) if own != REST]
+            if REST in known or len(found) != 1 or found[0] not in known:
+                raise ConfigError(
+                    f"costs {true}>{predicted}: expected LABEL>{REST} (it is missed) or {REST}>LABEL (it is false) "
+                    f"for several labels a row; the labels are {', '.join(known[:30])}"
+                )
+            C[int(predicted == REST), known.index(found[0])] = cost
+    return C
+
+
+def cheaper(p: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """(m, k) whether it costs less to predict a label than not to, by probabilities p (m, k) and C (2, k)."""
+    return p * C[1] > (1.0 - p) * C[0]
