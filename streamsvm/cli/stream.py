@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -22,7 +22,7 @@ from streamsvm.cli.output import progress
 from streamsvm.cli.stream_options import given_of, let_ask, new_learner, require_same
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.storage.human import number_or_text
-from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.paths import Place, nearest, place_of
 
 if TYPE_CHECKING:
     from streamsvm.online.jetstream import JetStream
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 KAFKA = "kafka://"
 BROKERS = (KAFKA, "nats://")
+UNLABELLED = 100  # events without a label, after which a warning says so
 
 
 def stream(
@@ -261,11 +262,23 @@ def _run(
             if "error" in answer:
                 _tell(number, answer["error"], on_error)
             tell(lines.share)
+            if state.events == UNLABELLED and state.lacks_labels:
+                with suppress(DataError):
+                    tell.warn(_lacking(state.label, parse(line)))
             if state.events - state.saved >= every:
                 state.save()
             if stopped:
                 break
     return 128 + stopped[0] if stopped else 0
+
+
+def _lacking(label: str, event: Mapping[str, Any]) -> str:
+    from streamsvm.data.names import listed
+
+    return (
+        f"the first {UNLABELLED} events have no label {label!r}, so nothing is learned; --label names the field: this "
+        f"event has {listed([*event])}"
+    )
 
 
 @contextmanager
@@ -300,7 +313,7 @@ def _require_source(name: str, format_: str) -> None:
         if format_ == "csv":
             raise ConfigError("--format csv: messages of Kafka and NATS have no header, expected JSON")
     elif name != "-" and not Path(name).is_file():
-        raise NotFoundError(f"--input {name}: no such file")
+        raise NotFoundError(f"--input {name}: no such file{nearest(name)}")
 
 
 @contextmanager

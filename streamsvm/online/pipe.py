@@ -197,6 +197,11 @@ class Stream:
         return self.judge.answer(x, y)
 
     @property
+    def lacks_labels(self) -> bool:
+        """Whether nothing is learned yet, and labels would have come with their events."""
+        return self.waiting is None and not self.learner.n_seen
+
+    @property
     def learnt(self) -> int:
         return self.judge.learnt
 

@@ -29,7 +29,7 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.runs.records import flat
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.jsonable import jsonable
-from streamsvm.storage.paths import Place
+from streamsvm.storage.paths import Place, nearest
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
 EVERY_S = 1.0  # between progress records, and between samples of memory
@@ -123,7 +123,7 @@ def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) 
 def require_run(run_dir: Place) -> None:
     """Raises NotFoundError if there is no run directory."""
     if not run_dir.is_dir():
-        raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one")
+        raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one{nearest(run_dir)}")
 
 
 def write_result(run_dir: Place, name: str, result: Any) -> None:

@@ -22,6 +22,7 @@ from sklearn.metrics import roc_auc_score
 from terminal import read_all
 
 from streamsvm import load_model
+from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Stretch
 from streamsvm.models.budget_options import BudgetStats
@@ -200,6 +201,15 @@ def test_a_stream_without_a_label_says_so(tmp_path):
     assert status == 0
     assert "no event had a label 'y'" in said
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--wait-for-labels", "10")])
+def test_a_stream_whose_labels_do_not_come_says_so_soon(more, tmp_path, capsys):
+    (tmp_path / "events").write_text('{"id": 1, "a": 1, "target": 1}\n' * 150)
+    args = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "events"), *more]
+    assert exit_status(lambda: app(args, standalone_mode=False)) == 0
+    told = "the first 100 events have no label 'y', so nothing is learned; --label names the field: this event has 'id'"
+    assert (f"{told}, 'a', 'target'" in capsys.readouterr().err) == (not more)
 
 
 @pytest.mark.slow  # processes of the command
