@@ -91,7 +91,7 @@ def lead(runs: Sequence[Run]) -> str:
     """What the page is about, in a line."""
     stores = dict.fromkeys(run.started.store for run in runs if run.started.store)
     times = dict.fromkeys(run.started.time.replace("T", " ") for run in runs if run.started.time)
-    what = [", ".join(stores), min(times, default="")]
+    what = [", ".join("stdin" if store == "-" else store for store in stores), min(times, default="")]
     return " \u00b7 ".join(text for text in what if text)
 
 

@@ -50,6 +50,7 @@ def runs(tmp_path):
     )
     outside = told.write_run(tmp_path / "outside", [])
     (root / "secret.txt").write_text("secret")
+    (root / "later" / "events.jsonl").write_text('{"temp": 21.5}\n')  # of a stream
     with contextlib.suppress(OSError):  # a system without links
         (root / "link").symlink_to(outside)
         (root / "partly").mkdir()
