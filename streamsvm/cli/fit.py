@@ -279,7 +279,9 @@ def hint_to_resume(run_dir: Place | None, has_kept: Callable[[Any], bool]) -> It
         if run_dir is not None and has_kept(run_dir):
             typer.echo(f"to resume from the checkpoint in {run_dir}, add --resume to the command", err=True)
         elif run_dir is not None:
-            typer.echo(f"no checkpoint is in {run_dir} yet; --checkpoint-every 5 saves one every 5 seconds", err=True)
+            typer.echo(
+                f"no checkpoint is in {run_dir} yet; --checkpoint-every 5 saves one every 5 seconds", err=True
+            )
         raise
 
 
