@@ -205,7 +205,7 @@ def _listed(folder: Path, signature: Signature | None) -> Row:
         return {
             "status": run.status,
             "solver": run.solver,
-            "store": run.started.store,
+            "store": run.data,
             "n": run.started.n,
             "score": next((score for score in scores if number(score) is not None), None),
             "seconds": number(run.result.get("seconds")) or run.seconds,
