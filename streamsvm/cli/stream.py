@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 KAFKA = "kafka://"
 BROKERS = (KAFKA, "nats://")
-UNLABELLED = 100  # events without a label, after which a warning says so
 
 
 def stream(
@@ -262,23 +261,13 @@ def _run(
             if "error" in answer:
                 _tell(number, answer["error"], on_error)
             tell(lines.share)
-            if state.events == UNLABELLED and state.lacks_labels:
-                with suppress(DataError):
-                    tell.warn(_lacking(state.label, parse(line)))
+            if (remark := state.remark(line, parse)) is not None:
+                tell.warn(remark)
             if state.events - state.saved >= every:
                 state.save()
             if stopped:
                 break
     return 128 + stopped[0] if stopped else 0
-
-
-def _lacking(label: str, event: Mapping[str, Any]) -> str:
-    from streamsvm.data.names import listed
-
-    return (
-        f"the first {UNLABELLED} events have no label {label!r}, so nothing is learned; --label names the field: this "
-        f"event has {listed([*event])}"
-    )
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class Run:
 
     @property
     def data(self) -> str:
-        """Where its rows came from."""
+        """The source of its rows."""
         store = self.started.store
         return "stdin" if store == "-" else store or "in memory"
 
