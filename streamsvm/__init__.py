@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streamsvm.estimators.dconeclass import DCOneClassSVM as DCOneClassSVM
     from streamsvm.estimators.dcsvm import DCSVC as DCSVC
     from streamsvm.estimators.dcsvr import DCSVR as DCSVR
+    from streamsvm.estimators.recording import recording as recording
     from streamsvm.models.audit import audit as audit
     from streamsvm.models.files import load_model as load_model
     from streamsvm.train import graph_of as graph_of
@@ -34,6 +35,7 @@ _HOMES = {
     "audit": "streamsvm.models.audit",
     "graph_of": "streamsvm.train",
     "load_model": "streamsvm.models.files",
+    "recording": "streamsvm.estimators.recording",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "audit",
     "graph_of",
     "load_model",
+    "recording",
 ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -64,6 +64,10 @@ class Run:
     performance_report: Path | None = None
     Cs: tuple[float, ...] = ()
     until: float | None = None
+
+    def share_of_time(self, fits: int) -> float | None:
+        """`until` for the next of so many fits that share the time left."""
+        return self.until and (now := time.time()) + max(0.0, self.until - now) / fits
 
 
 @described
@@ -290,10 +294,9 @@ def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[
     from streamsvm.training.probabilities import cross_validated
 
     learn = partial(_of_fold, run, without_probabilities(config))
+    own: dict[str, Any] = {"run_dir": run.run_dir, "resume": run.resume, "events": run.events}
     with phase("folds"):
-        return cross_validated(
-            store, config, learn, run_dir=run.run_dir, resume=run.resume, events=run.events
-        )
+        return cross_validated(store, config, learn, **own)
 
 
 def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -> Decided | None:
@@ -306,20 +309,17 @@ def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -
         return by_parts(decided, model, store, fit.engine, seed=fit.config.seed)
 
 
-def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place) -> list[Learned]:
-    """The models of a fold's rows, saved next to those of the run, with what is needed to resume."""
-    events = progress_of(run.events)
-    if run.model_path is None:
-        return [model for model, _ in learned(rows, config, Run(events, Cs=run.Cs))]
-    train(
-        rows,
-        config,
-        model_path=folder / "model",
-        run_dir=folder if run.run_dir else None,
-        resume=run.resume and any(folder.iterdir()),
-        events=events,
-    )
-    return [load_model(folder / "model")]
+def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: int) -> list[Learned]:
+    """The models of a fold's rows, saved next to those of the run, with what is needed to resume.
+
+    fits: how many are still to come with this one, each with its share of the time left.
+    """
+    own = Run(progress_of(run.events), Cs=run.Cs, until=run.share_of_time(fits))
+    if run.model_path is not None:
+        run_dir, resume = (folder if run.run_dir else None), run.resume and any(folder.iterdir())
+        own = replace(own, model_path=folder / "model", run_dir=run_dir, resume=resume)
+    found = [model for model, _ in learned(rows, config, own)]
+    return found if own.model_path is None else [load_model(own.model_path)]
 
 
 def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:

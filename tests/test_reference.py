@@ -68,7 +68,7 @@ def test_every_parameter_has_one_entry_in_order(function, doc):
             assert entry.kind.replace('"', "'").endswith(f"default={parameter.default!r}")
 
 
-CONTEXTS = (on_client,)  # return nothing
+CONTEXTS = (on_client, streamsvm.recording)  # return nothing
 
 
 @pytest.mark.parametrize(

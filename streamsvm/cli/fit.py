@@ -52,6 +52,8 @@ from streamsvm.storage.paths import Place, place_of
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
+KEPT = (".", "search", "regions", "folds")  # folders of a run directory that hold checkpoints
+
 
 @reads(*LEARNT)
 def fit(
@@ -201,7 +203,10 @@ def fit(
         from streamsvm.runs.checkpoints import has_state
         from streamsvm.train import train
 
-    with hint_to_resume(run_dir, has_state), progress() as events:
+    with (
+        hint_to_resume(run_dir, lambda run: any(has_state(run / name) for name in KEPT)),
+        progress() as events,
+    ):
         report = train(
             rows,
             resolved,
@@ -267,12 +272,16 @@ def given_layers(flags: dict[str, Any], config: Place | None, sets: list[str]) -
 
 @contextmanager
 def hint_to_resume(run_dir: Place | None, has_kept: Callable[[Any], bool]) -> Iterator[None]:
-    """If a run with a checkpoint is interrupted, prints how to resume it."""
+    """If a run is interrupted, prints how to resume it, or that it cannot be resumed yet."""
     try:
         yield
     except KeyboardInterrupt:
         if run_dir is not None and has_kept(run_dir):
             typer.echo(f"to resume from the checkpoint in {run_dir}, add --resume to the command", err=True)
+        elif run_dir is not None:
+            typer.echo(
+                f"no checkpoint is in {run_dir} yet; --checkpoint-every 5 saves one every 5 seconds", err=True
+            )
         raise
 
 

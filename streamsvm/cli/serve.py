@@ -140,7 +140,9 @@ def serve(
             from streamsvm.serving.run import listening
             from streamsvm.serving.run import serve as answer
         except ModuleNotFoundError as error:
-            raise ConfigError(f"serve needs {error.name}; install streamsvm's extra `serve`") from None
+            raise ConfigError(
+                f"serve needs {error.name} (the extra serve): pip install httptools orjson uvicorn"
+            ) from None
     given = {"--label": label is not None, "--snapshot-every": every is not None, "--durable": durable}
     given |= {"--wait-for-labels": wait is not None, "--id": id_ is not None}
     fields = Fields(label or "y", wait, id_)

@@ -22,7 +22,7 @@ from streamsvm.cli.output import progress
 from streamsvm.cli.stream_options import given_of, let_ask, new_learner, require_same
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.storage.human import number_or_text
-from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.paths import Place, nearest, place_of
 
 if TYPE_CHECKING:
     from streamsvm.online.lines import Lines, Parse
@@ -260,6 +260,8 @@ def _run(
             if "error" in answer:
                 _tell(number, answer["error"], on_error)
             tell(lines.share)
+            if (remark := state.remark(line, parse)) is not None:
+                tell.warn(remark)
             if state.events - state.saved >= every:
                 state.save()
             if stopped:
@@ -299,7 +301,7 @@ def _require_source(name: str, format_: str) -> None:
         if format_ == "csv":
             raise ConfigError("--format csv: messages of Kafka and NATS have no header, expected JSON")
     elif name != "-" and not Path(name).is_file():
-        raise NotFoundError(f"--input {name}: no such file")
+        raise NotFoundError(f"--input {name}: no such file{nearest(name)}")
 
 
 @contextmanager

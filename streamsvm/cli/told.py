@@ -38,10 +38,21 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
         print_table(_title(report), [], list(choices(report, config).items()))
         print_table(heading(metric["scoring"]).capitalize(), [], list(scores(report).items()))
     rows = {NAMES.get(name, name): _plain(value) for name, value in report.items() if name not in said}
+    rows |= _exactness(report, config.tol)
     rows |= threshold(report["threshold"]) if "threshold" in report else {}
     emit(report, as_json=False, title="Trained", rows=rows | {"seconds": times(report)})
     if report.get("config"):
         typer.echo(f"repeat: {shlex.join([*again, '--config', report['config'], '--force'])}")
+
+
+def _exactness(report: Report, tol: float) -> dict[str, str]:
+    """What the gap and the end of a fit mean: next to the objective, and by the tolerance."""
+    found, gap, objective = {}, report.get("gap"), report.get("objective")
+    if gap and objective:
+        found["gap"] = f"{gap:.4g}, {abs(gap / objective):.2g} of the objective"
+    if report.get("converged") is not None:
+        found["converged"] = f"{_plain(report['converged'])}, to tol {tol:g}"
+    return found
 
 
 def threshold(told: Report) -> dict[str, str]:

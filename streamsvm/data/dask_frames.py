@@ -20,6 +20,7 @@ from streamsvm.data.frames import (
     schema_of,
     table_of,
     tell_lost,
+    tell_texts,
 )
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
@@ -52,6 +53,7 @@ def partitions(
         schema = schema_of(_kinds(columns), target)
         entries, has_gaps = _learned(schema, columns)
         schema.settle("X")
+        tell_texts(schema, sum(lengths))
         tell_lost(schema)
     else:
         require_columns([*map(str, frame.columns)], schema)

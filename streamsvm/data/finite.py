@@ -36,9 +36,11 @@ def first_nonfinite(rows: Rows, start: int = 0, *, gaps: bool = False) -> tuple[
     return start + row, int(rows.X.indices[at]), float(rows.X.data[at])
 
 
-def option(store: Store) -> str:
+def option(store: Store, value: str = "") -> str:
     """The option that fills missing values: of a store on the command line, of data in memory in Python."""
-    return "gaps =" if store.url is None else "--gaps"
+    if store.url is None:
+        return f'gaps="{value}"' if value else "gaps"
+    return f"--gaps {value}".rstrip()
 
 
 def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool = False) -> None:
@@ -53,7 +55,7 @@ def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool
     store, row = store.origin(int(at[place]) if isinstance(at, np.ndarray) else at + place)
     answer = "correct the source and ingest it again"
     if np.isnan(value):
-        answer = f"fill it in, or fit with {option(store)} mean (or median, most_frequent)"
+        answer = f"fill it in, or fit with {option(store, 'mean')} (or median, most_frequent)"
     raise DataError(
         f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
         f"expected finite numbers: {answer}"

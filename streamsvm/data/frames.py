@@ -34,11 +34,21 @@ def encoded(frame: Any, like: Layout | Mapping[str, float | str] | None) -> tupl
     raw = raw_of(table, schema)
     schema.settle("X")
     rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
+    if like is None:
+        tell_texts(schema, len(rows))
     tell_lost(schema)
     X: Any = rows.X
     if not is_few(X.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
         rows = Rows(rows.dense())
     return ArraySource(rows.X), attributes(schema, bool(np.isnan(rows.X.sum())))
+
+
+def tell_texts(schema: Schema, n: int) -> None:
+    """Warns of texts in n rows of a frame that hardly look like categories."""
+    for feature in schema.features:
+        fewer = f"target_encode={[feature.name]} makes one column of them, or leave the column out"
+        if told := feature.remark(n, fewer):
+            heard(Warned(f"X: {told}"))
 
 
 def tell_lost(schema: Schema) -> None:

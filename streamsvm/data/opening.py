@@ -9,14 +9,14 @@ import zarr
 from streamsvm.data.sources import CSRSource, DenseSource, Source
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
 from streamsvm.private.zarr import has_key
-from streamsvm.storage.paths import is_remote_failure, local_path
+from streamsvm.storage.paths import is_remote_failure, local_path, nearest
 
 
 def open_group(url: str | os.PathLike[str]) -> zarr.Group:
     """The zarr group at url, read-only. Raises NotFoundError, ConfigError, StorageError or DataError of one line."""
     path = local_path(url)
     if path is not None and not path.exists():
-        raise NotFoundError(f"{url} does not exist; expected a zarr store")
+        raise NotFoundError(f"{url} does not exist; expected a zarr store{nearest(path)}")
     if path is not None and not path.is_dir():
         raise DataError(
             f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`"

@@ -222,7 +222,9 @@ class Scaling(Weighed):
 def require_zeros_kept(kind: str) -> None:
     """Raises ConfigError for a scaling that would fill a sparse store."""
     if kind not in ("none", "maxabs"):
-        raise ConfigError(f"{kind} scaling would fill a sparse store; use maxabs, or ingest with --dense")
+        raise ConfigError(
+            f"{kind} scaling would fill a sparse store; use maxabs, or dense rows (ingest --dense)"
+        )
 
 
 def from_moments(kind: str, stats: Moments) -> Scaling:

@@ -30,6 +30,7 @@ DENSE_FROM = 0.05  # share of nonzero entries; rows with fewer are sparse
 EXACT, LARGEST = 2.0**24, 2.0**63  # float32 holds whole numbers up to the first; ids are below the second
 TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}  # per second
 SINCE, UNTIL = 315_532_800, 4_102_444_800  # seconds from 1970 to 1980, and to 2100
+_DATE = re.compile(r"(\d{4}[./-]\d\d?[./-]\d\d?|\d\d?[.-]\d\d?[.-]\d{4}|\d\d?/\d\d?/(\d{4}|\d\d))([ T,].*)?")
 _NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
@@ -121,7 +122,7 @@ class Feature:
         ways = [f"--hash {hashed} makes {HASH} columns of them"]
         ways += [f"--target-encode {name} one, with the label's mean for each"] * means
         ways += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
-        return "ingest's " + ", ".join([*ways, f"--ignore {name} none"])
+        return ", ".join([*ways, f"--ignore {name} none"])
 
     def codes(self, texts: list[str]) -> np.ndarray:
         """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
@@ -173,12 +174,18 @@ class Feature:
             f"{way}, or leave the column out if it is {_looks_like(number)}"
         )
 
-    def remark(self, n: int) -> str | None:
-        """A warning if its texts, in n rows, hardly look like categories."""
+    def remark(self, n: int, fewer: str | None = None) -> str | None:
+        """A warning if its texts, in n rows, hardly look like categories. fewer: how to get fewer columns of them."""
         if self.smooth is not None:
             return None
         texts = [*self.categories][: -1 if self.rare else None]
         count, numbers = len(texts), [text for text in texts if _NUMBER.fullmatch(text)]
+        dates = [text for text in texts if _DATE.fullmatch(text)]
+        if count >= FEW and len(dates) >= MOSTLY * count:
+            return (
+                f"column {self.name!r} has dates such as {dates[0][:40]!r}, which are read as text: each of {count:,} "
+                "became a column of 0 and 1; write them as in 2026-01-31 12:00, or leave the column out"
+            )
         if count >= FEW and len(numbers) >= MOSTLY * count:
             other = next((text for text in texts if not _NUMBER.fullmatch(text)), None)
             reason = (
@@ -191,7 +198,7 @@ class Feature:
         if count >= MANY and (count > n / 2 or count > WIDE):
             are_names = count > n / 2
             told = f"column {self.name!r} has {count:,} different texts in {n:,} rows{', as names do' * are_names}"
-            return f"{told}: each became a column of 0 and 1; {self.fewer(means=not are_names)}"
+            return f"{told}: each became a column of 0 and 1; {fewer or self.fewer(means=not are_names)}"
         return None
 
     def to_attrs(self) -> dict[str, Any]:

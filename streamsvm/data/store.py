@@ -241,7 +241,8 @@ class Store(Shown, Weighed):
         if not self.has_y:
             name = self._names.get("y", "y")
             raise DataError(
-                f"{self.url or 'the data'} has no labels (no array {name!r}); name it with --y or ingest with --label"
+                f"{self.url or 'the data'} has no labels (no array {name!r}); --label names the column of a file, --y "
+                "the array of a store"
             )
         return Values(self._columns["y"], self.n, labels_of)
 

@@ -12,7 +12,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.runs.directory import RESULT, recorded, write_result
-from streamsvm.storage.paths import Place
+from streamsvm.storage.paths import Place, place_of
 from streamsvm.train import run_facts
 
 
@@ -32,9 +32,35 @@ def is_recording() -> bool:
 
 
 @contextmanager
-def recording(folder: Place) -> Iterator[Recording]:
-    """Inside, a fit writes its events and its report to this folder."""
-    found = Recording(folder)
+def recording(folder: str | Place) -> Iterator[Recording]:
+    """Inside, a `fit` of an estimator leaves a run directory, as the command's `--run-dir` does.
+
+    `streamsvm report` makes a page of it, and `streamsvm evaluate --run-dir` adds scores. Several fits need a folder
+    each: one in the same folder adds to its events and replaces its result.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Folder or URL. It is made if needed.
+
+    Raises
+    ------
+    StorageError
+        By the fit, if the folder cannot be written, or another run is at work in it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import load_iris
+    >>> from streamsvm import DCSVC, recording
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with recording(folder):
+    ...     svm = DCSVC().fit(*load_iris(return_X_y=True))
+    >>> sorted(path.name for path in folder.glob("*.json*"))
+    ['events.jsonl', 'result.json']
+    """
+    found = Recording(place_of(folder))
     token = _current.set(found)
     try:
         yield found

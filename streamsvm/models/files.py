@@ -22,7 +22,7 @@ from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, Storag
 from streamsvm.storage.atomic import Target
 from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 from streamsvm.storage.jsonable import jsonable
-from streamsvm.storage.paths import Place, URLPath, place_of
+from streamsvm.storage.paths import Place, URLPath, nearest, place_of
 from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
 from streamsvm.storage.versions import AT, Version, arrays_at
 from streamsvm.texts.documented import described
@@ -161,7 +161,7 @@ def _group_attrs(path: Place) -> dict[str, Any]:
         raise
     except OSError:
         if not path.exists():
-            raise NotFoundError(f"{path}: no such model") from None
+            raise NotFoundError(f"{path}: no such model{nearest(path)}") from None
         raise ModelError(f"{path}: found no zarr.json, expected a model written by streamsvm fit") from None
     except (ValueError, RecursionError) as error:
         raise CorruptDataError(f"{path}/zarr.json: damaged: {error}") from None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _NUMBERS = frozenset({int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
 EPOCH = datetime(1970, 1, 1)
 LARGEST = 1e18  # squares stay within float32
+ONLY_TUNED = "; text and times need a learner that tunes itself, without a given lambda or gamma"
+LEFT_OUT = "; leave it out of the event if it is missing"
 LANES = (
     8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
 )
@@ -200,15 +202,17 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
     if not _NUMBERS.issuperset(map(type, x.values())):
         for name, value in x.items():
             if not isinstance(value, Real | Decimal | np.number | np.bool_):
-                raise DataError(f"feature {name!r}: found {value!r}, expected a number")
+                told = f"feature {name!r}: found {value!r}, expected a number"
+                raise DataError(
+                    told + LEFT_OUT * (value is None) + ONLY_TUNED * isinstance(value, str | date)
+                )
     values = _vector(list(x.values()))
     if not are_small(values):
         for name, value in x.items():
             if not abs(value) < LARGEST:
                 found = str(value)[:40]
-                raise DataError(
-                    f"feature {name!r}: found {found}, expected a finite number below {LARGEST:.0e}"
-                )
+                told = f"feature {name!r}: found {found}, expected a finite number below {LARGEST:.0e}"
+                raise DataError(told + LEFT_OUT * (value != value))
     return values
 
 

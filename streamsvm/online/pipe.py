@@ -8,7 +8,9 @@ which event comes next.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.data.names import listed
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.target import coded
 from streamsvm.errors import ConfigError, DataError
@@ -37,6 +40,7 @@ BLOCK_ENTRIES = 1 << 22  # of the rows that are decided at once
 LEAST_STRETCH = 100  # events learned from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
+UNLABELLED, SPREAD = 100, 1000  # events, after which labels and text features are looked at
 
 
 @dataclass
@@ -204,6 +208,26 @@ class Stream:
             self.scaler.learn_one(x)
             x = self.scaler.transform_one(x)
         return self.judge.answer(x, y)
+
+    def remark(self, line: str, parse: Parse) -> str | None:
+        """A warning after some events, of which this is the last: of labels that do not come, and of a text feature
+        that hardly ever repeats. None at all other times, and for bad lines."""
+        if self.events == UNLABELLED and self.waiting is None and not self.learner.n_seen:
+            with suppress(DataError):
+                return (
+                    f"the first {UNLABELLED} events have no label {self.label!r}, so nothing is learned; --label names "
+                    f"the field: this event has {listed([*parse(line)])}"
+                )
+        if self.events != SPREAD:
+            return None
+        texts = Counter(str(name).partition("=")[0] for name in self.learner.features if "=" in str(name))
+        [(name, count)] = texts.most_common(1) or [("", 0)]
+        if count <= SPREAD / 2:
+            return None
+        return (
+            f"feature {name!r} has {count:,} different texts in {SPREAD:,} events, each with a column; leave it out, "
+            "or send numbers, such as hour and weekday of a time"
+        )
 
     @property
     def learnt(self) -> int:

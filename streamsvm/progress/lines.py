@@ -51,9 +51,12 @@ class Clusters:
 
 
 def line_of(told: Progress) -> str:
-    """The phase, and how many of how many."""
-    many = f"{told.done:,.0f}" if told.total is None else f"{told.done:,.4g}/{told.total:,}"
-    return f"{told.phase}  {many}"
+    """The phase, and how many of how many, with shares of running tasks. For a single task, its share only."""
+    if told.total is None:
+        return f"{told.phase}  {told.done:,.0f}"
+    if told.total == 1:
+        return f"{told.phase}  {told.done:.0%}"
+    return f"{told.phase}  {f'{told.done:,.1f}'.removesuffix('.0')}/{told.total:,}"
 
 
 def short(value: Any) -> str:

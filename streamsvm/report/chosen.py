@@ -300,11 +300,19 @@ def learning(run: Run) -> Figure | None:
     axes.plot([2 * rows[-1]], [per * twice], "o", mfc="none", color=colour(0), ms=6, label=more)
     _expected(axes, table(run.result.get("expected")), n, per)
     axes.set_xscale("log")
-    store = [n] if n > APART * rows[-1] else []
-    ticks = [int(x) for x in [*rows, *store, ahead[-1]]]
+    ticks = _apart([int(x) for x in (*rows, n, ahead[-1])])
     axes.set_xticks(ticks, [_thousands(x) for x in ticks], minor=False)
     axes.minorticks_off()
     return finish(figure, axes)
+
+
+def _apart(rising: Sequence[int]) -> list[int]:
+    """Those of these numbers whose labels do not overlap on a logarithmic axis."""
+    kept: list[int] = []
+    for each in rising:
+        if not kept or each > APART * kept[-1]:
+            kept.append(each)
+    return kept
 
 
 def _expected(axes: Axes, expected: Row, n: float, per: float) -> None:

@@ -89,7 +89,7 @@ def _named(runs: Sequence[Run]) -> list[Run]:
 
 def lead(runs: Sequence[Run]) -> str:
     """What the page is about, in a line."""
-    stores = dict.fromkeys(run.started.store for run in runs if run.started.store)
+    stores = dict.fromkeys(run.data for run in runs if run.records)
     times = dict.fromkeys(run.started.time.replace("T", " ") for run in runs if run.started.time)
     what = [", ".join(stores), min(times, default="")]
     return " \u00b7 ".join(text for text in what if text)

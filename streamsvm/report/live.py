@@ -25,7 +25,7 @@ from streamsvm.report.read import SCORE, Run, read_run
 from streamsvm.report.values import Row
 from streamsvm.runs.checkpoints import is_at_work
 from streamsvm.runs.directory import EVALUATION, EVENTS, RESULT, TUNE
-from streamsvm.runs.records import number
+from streamsvm.runs.records import is_log, number
 
 FILES = (EVENTS, RESULT, EVALUATION, TUNE)  # that a run is read from
 MOST_RUNS, MOST_DEPTH = 500, 4  # folders below the one that is served
@@ -82,6 +82,9 @@ def _signature(folder: Path) -> Signature | None:
             continue
         if path.is_symlink():
             return None
+        if name == EVENTS and not is_log(path):  # a file of another program, with runs below it
+            told.append(None)
+            continue
         told.append((stat.st_mtime_ns, stat.st_size))
     return tuple(told) if any(told) else None
 
@@ -202,7 +205,7 @@ def _listed(folder: Path, signature: Signature | None) -> Row:
         return {
             "status": run.status,
             "solver": run.solver,
-            "store": run.started.store,
+            "store": run.data,
             "n": run.started.n,
             "score": next((score for score in scores if number(score) is not None), None),
             "seconds": number(run.result.get("seconds")) or run.seconds,

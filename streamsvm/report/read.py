@@ -62,6 +62,12 @@ class Run:
         return _with(config, self.tune[0]) if self.tune else config
 
     @property
+    def data(self) -> str:
+        """The source of its rows."""
+        store = self.started.store
+        return "stdin" if store == "-" else store or "in memory"
+
+    @property
     def solver(self) -> str:
         return str(self.result.get("solver") or self.config.get("solver") or "")
 

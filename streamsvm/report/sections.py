@@ -211,7 +211,9 @@ def parts(runs: Sequence[Run]) -> Iterator[Part]:
         "darker partitions are more accurate, if evaluate has scored them."
     )
     yield from each(runs, "map", "Map of the partitions", where, part_plots.part_map)
-    each_one = "Number of partitions by rows, and the seconds to solve each of them."
+    each_one = (
+        "Seconds to solve each partition, by its rows. Of many partitions, also how many have so many rows."
+    )
     yield from each(runs, "part-sizes", "Size and time of the partitions", each_one, part_plots.part_sizes)
 
 

@@ -10,6 +10,7 @@ from streamsvm.report.drawing import DASHES, SPREAD, finish, new, number_text, p
 from streamsvm.report.plots import colour
 from streamsvm.report.read import SCORE, Run, options_of
 from streamsvm.report.values import Row
+from streamsvm.report.values import label as label_of
 from streamsvm.runs.records import number
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def over_option(run: Run) -> Figure | None:
     for trial in trials:  # the best first
         if number(trial.get(name)) is not None:
             lines.setdefault(_others(trial, name), []).append(trial)
-    figure, axes = new(3.6, xlabel=name, ylabel="mean score")
+    score = run.result.get("scoring") or "score"
+    figure, axes = new(3.6, xlabel=name, ylabel=f"mean {label_of(str(score))}")
     for i, (label, own) in enumerate(list(lines.items())[:MOST_LINES]):
         points = np.array(
             sorted((float(t[name]), float(t[SCORE]), number(t.get("std_score")) or 0.0) for t in own)

@@ -26,10 +26,10 @@ from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import run_folder
 from streamsvm.runs.lines import opened_lines
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.runs.records import flat
+from streamsvm.runs.records import flat, is_log
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.jsonable import jsonable
-from streamsvm.storage.paths import Place
+from streamsvm.storage.paths import Place, nearest
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
 EVERY_S = 1.0  # between progress records, and between samples of memory
@@ -105,6 +105,8 @@ def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) 
     if run_dir is None:
         yield events
         return
+    if not is_log(run_dir / EVENTS):
+        raise StorageError(f"{run_dir / EVENTS} has no records of a run; give --run-dir another folder")
     with run_folder(run_dir, events):
         for name in (RESULT,) if resume else (RESULT, EVALUATION):
             (run_dir / name).unlink(missing_ok=True)
@@ -123,7 +125,7 @@ def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) 
 def require_run(run_dir: Place) -> None:
     """Raises NotFoundError if there is no run directory."""
     if not run_dir.is_dir():
-        raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one")
+        raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one{nearest(run_dir)}")
 
 
 def write_result(run_dir: Place, name: str, result: Any) -> None:

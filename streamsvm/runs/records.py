@@ -6,13 +6,17 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import islice
 from typing import Any, ClassVar, get_args, get_type_hints
 
 from streamsvm import events
 from streamsvm.events import Event, Phase, Record
+from streamsvm.runs.lines import lines_of
 from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.paths import Place
 
 FACTS, SCOPE = "facts", "scope"
+FIRST_LINES = 10  # one of which is a record, if a file is a run's
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,12 @@ def parse(line: bytes) -> Record[Event] | None:
         return None
     t = number(found.get("t"))
     return None if t is None else Record(t, _event(found))
+
+
+def is_log(path: Place) -> bool:
+    """Whether a file may be a run's: it is missing or empty, or has a record in its first lines."""
+    first = list(islice(lines_of(path), FIRST_LINES))
+    return not first or any(map(parse, first))
 
 
 def number(value: Any) -> float | None:

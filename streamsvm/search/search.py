@@ -126,7 +126,8 @@ def _result(found: dict[str, Any], config: FitConfig, start_s: float) -> dict[st
     if refit:
         seconds["refit"] = found["seconds"] - sum(seconds.values())
     kept = {name: refit[name] for name in REFIT if name in refit}
-    return {"solver": config.solver, **kept, "seconds_by_phase": seconds, "seconds": found["seconds"]}
+    own = {"solver": config.solver, "scoring": found["scoring"]}
+    return {**own, **kept, "seconds_by_phase": seconds, "seconds": found["seconds"]}
 
 
 class _Search:

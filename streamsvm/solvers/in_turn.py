@@ -112,7 +112,7 @@ class InTurn:
         if dual.nu is not None:
             solver = replace(solver, tol=self.tol * unit(dual, running))
         unsolved = not solver.is_solved(running)
-        if unsolved and not is_late(self.until):
+        if unsolved and not (running.alpha.any() and is_late(self.until)):  # zeros decide nothing
             solver.out_of_rounds(running, blockws.MOST_ROUNDS)
             return replace(state, running=solver.step(dual, running))
         if unsolved:

@@ -9,7 +9,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -20,6 +22,7 @@ PAUSES_S = (1.0, 4.0)  # between tries at an object store; its client has tried 
 OF_FILES = ("file://", "sqlite:///", "duckdb:///")  # the last two as SQLAlchemy writes them
 CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
 GIVEN_UP_S = 60.0
+MOST_NAMES = 1000  # of a folder, among which a similar one is looked for
 _gave_up: dict[str, float] = {}  # at: when
 FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -243,6 +246,16 @@ def brief(error: BaseException) -> str:
     """The message of an error, in one line."""
     text = getattr(error, "strerror", None) or str(error)
     return " ".join(str(text).split()) or type(error).__name__
+
+
+def nearest(path: str | os.PathLike[str] | Place) -> str:
+    """A hint at a name in the folder of a path that does not exist, if one is nearly the same; else empty."""
+    here = local_path(str(path))
+    if here is None or not here.parent.is_dir():
+        return ""
+    names = (entry.name for entry in islice(os.scandir(here.parent), MOST_NAMES))
+    near = get_close_matches(here.name, names, n=1, cutoff=0.75)
+    return f"; did you mean {here.with_name(near[0])}?" if near else ""
 
 
 def remove_tree(place: Place) -> None:

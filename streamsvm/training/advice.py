@@ -32,14 +32,15 @@ def uneven_columns(rows: Rows, names: Names | None = None, kernel: str = "rbf") 
     varied = np.flatnonzero(ranges)
     if len(varied) < 2:
         return None
-    narrow = float(np.quantile(ranges[varied], 0.25))
+    narrow = float(np.quantile(ranges[varied], 0.25, method="lower"))
     widest = int(np.argmax(ranges))
     if ranges[widest] < UNEVEN * narrow:
         return None
     name = widest if names is None else repr(names[widest])
     return (
         f"column {name} has a range of {ranges[widest]:.3g}, a quarter of the columns one of {narrow:.2g} at most: "
-        f"the {kernel} kernel sees only the wide ones. Scale the features (--scale standard; StandardScaler in Python)"
+        f"the {kernel} kernel sees only the wide ones. Scale the features (--scale standard; in Python "
+        'scale="standard" or StandardScaler)'
     )
 
 

@@ -48,7 +48,7 @@ from streamsvm.training.thresholds import Decided, Told, unmet, with_costs, with
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end
-LATE = "the time budget ended the fit; give more time"
+LATE = "the time budget ended the fit, so the model may score less than expected; give more time"
 Report = dict[str, Any]  # what `fit --json` prints
 
 

@@ -157,14 +157,20 @@ def _searched(
         is_late = clock.is_late(state, search.next_cost(state))
         return is_late or len(state.told) >= (trials or math.inf)
 
-    def on_step(state: MetricState) -> None:
+    def on_step(now: MetricState) -> None:
+        nonlocal state
+        state = now
         clock.stepped()
         score = round(facts(state)[-1]["score"], 5)
         context.events.progress(name, min(len(state.told), total - 1), total, score=score)
         states.offer(state.to_arrays, last=search.is_solved(state))
 
-    with context.engine.serial_blas():
-        state = run(search, problem, state, stop=stop, on_step=on_step)
+    try:
+        with context.engine.serial_blas():
+            state = run(search, problem, state, stop=stop, on_step=on_step)
+    except KeyboardInterrupt:  # a step ends every second or so: the last one is worth keeping
+        states.offer(state.to_arrays, last=True)
+        raise
     context.events.progress(name, total, total)
     return state
 

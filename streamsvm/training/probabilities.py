@@ -40,7 +40,10 @@ from streamsvm.training.thresholds import (
     with_threshold,
 )
 
-Learn = Callable[[Store, Place], list[Any]]  # models of some rows; with a folder for their files
+Learn = Callable[
+    [Store, Place, int], list[Any]
+]  # models of some rows; with a folder for their files, and how
+# many fits are still to come, this one and that of all rows among them
 
 
 def held_out(
@@ -172,7 +175,7 @@ def _predicted(
     for number in range(int(state["done"]), folds):
         inside, own = np.flatnonzero(fold == number), folder / str(number)
         own.mkdir(exist_ok=True)
-        models = learn(store.subset(np.flatnonzero(fold != number)), own)
+        models = learn(store.subset(np.flatnonzero(fold != number)), own, folds - number + 1)
         if number == 0:
             codes = codes_of_labels(models[0], store)
             weight = _weights(models[0], codes, store.sample_weight)

@@ -125,10 +125,11 @@ def test_class_weight_that_is_none_is_refused(store, calls):
     assert not Path("m").exists()
 
 
-def test_an_interrupted_run_says_how_to_go_on(store, tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize("folder", [".", "search", "folds"])
+def test_an_interrupted_run_says_how_to_go_on(folder, store, tmp_path, monkeypatch, capfd):
     def train(*args, run_dir, **more):
-        run_dir.mkdir(parents=True)
-        (run_dir / "state-000001.npz").touch()
+        (run_dir / folder).mkdir(parents=True)
+        (run_dir / folder / "state-000001.npz").touch()
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)

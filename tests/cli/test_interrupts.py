@@ -55,7 +55,9 @@ def test_what_listened_before_listens_again():
 def test_the_hint_is_given_where_there_is_a_state(has_state, tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt), hint_to_resume(tmp_path, lambda folder: has_state):
         raise KeyboardInterrupt
-    assert ("--resume" in capsys.readouterr().err) == has_state
+    said = capsys.readouterr().err
+    assert ("--resume" in said) == has_state
+    assert (f"no checkpoint is in {tmp_path} yet" in said) != has_state
 
 
 def test_a_log_gets_a_line_a_minute():
@@ -64,10 +66,14 @@ def test_a_log_gets_a_line_a_minute():
     for t in range(0, 190, 7):
         sink(Record(t, Progress("level 2", t / 2, 4000)))
     sink(Record(260.2, Progress("stream", 12345, None)))
+    sink(Record(330.0, Progress("assign", 12345, 20000)))
+    sink(Record(400.0, Progress("top", 0.953, 1)))
     sink(Record(900.0, Memory(1 << 20)))
     assert lines == [
         "level 2  31.5/4,000  0:01:03",
         "level 2  63/4,000  0:02:06",
         "level 2  94.5/4,000  0:03:09",
         "stream  12,345  0:04:20",
+        "assign  12,345/20,000  0:05:30",
+        "top  95%  0:06:40",
     ]

@@ -60,6 +60,15 @@ def test_what_was_chosen_is_said_option_by_option():
     }
 
 
+def test_a_gap_is_next_to_its_objective_and_converged_next_to_tol(capsys):
+    report = REPORT | {"objective": -2000.0, "gap": 1.0, "converged": False}
+    tell(report, BARE, ["streamsvm", "fit"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "gap 1, 0.0005 of the objective converged no, to tol 0.001" in said
+    tell(report | {"gap": None, "converged": None}, BARE, ["streamsvm", "fit"])  # a solver of passes
+    assert "to tol" not in capsys.readouterr().out
+
+
 def test_options_that_were_given_are_marked():
     found = choices(REPORT, completed([("flags", {"C": 3.0, "dcsvm": {"early": True}})]))
     assert found["C"] == "1.111 (not searched)"

@@ -141,7 +141,7 @@ def test_empty_columns_and_all_that_are_rare(tmp_path):
 def test_more_than_ten_thousand_columns_say_what_to_type(tmp_path, least, often):
     rows = [[f"c{i % 10_001}", i, "no"] for i in range(20_002)]
     told = (
-        rf"a.csv: column 'colour' has more than 10,000 different texts{often}, a column of 0 and 1 for each; ingest's "
+        rf"a.csv: column 'colour' has more than 10,000 different texts{often}, a column of 0 and 1 for each; "
         r"--hash colour=1024 makes 1024 columns of them, --target-encode colour one, with the label's mean for each, "
         r"--min-frequency \d+ one column of those in fewer than \d+ rows, --ignore colour none"
     )
@@ -156,7 +156,7 @@ def test_many_columns_of_some_categories_each_are_too_many_together(tmp_path, mo
     monkeypatch.setattr("streamsvm.data.schema.MAX_COLUMNS", 100)
     path = tmp_path / "a.csv"
     path.write_text("a,b,y\n" + "".join(f"a{i},b{i % 51},0\n" for i in range(60)))
-    told = "a.csv: texts would make 111 columns of 0 and 1, column 'a' most of them; ingest's --hash a=1024 makes"
+    told = "a.csv: texts would make 111 columns of 0 and 1, column 'a' most of them; --hash a=1024 makes"
     with pytest.raises(DataError, match=told):
         ingest([path], tmp_path / "s")
     with pytest.raises(DataError, match="X: texts would make 111 columns"):
@@ -170,4 +170,4 @@ def test_a_thousand_values_are_told(tmp_path):
     frame.to_csv(tmp_path / "a.csv", index=False)
     ingest([tmp_path / "a.csv"], tmp_path / "s", events=events)
     assert "column 'a b' has 1,001 different texts in 3,000 rows: each became a column of 0 and 1" in told[-1]
-    assert "ingest's --hash 'a b=1024' makes 1024 columns of them, --target-encode 'a b' one" in told[-1]
+    assert "--hash 'a b=1024' makes 1024 columns of them, --target-encode 'a b' one" in told[-1]

@@ -173,8 +173,8 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
     [
         (
             "id,a,y\n" + "".join(f"r{i},{i},0\n" for i in range(50)),
-            "column 'id' has 50 different texts in 50 rows, as names do: each became a column of 0 and 1; ingest's "
-            "--hash id=1024 makes 1024 columns of them, --min-frequency 10 one column of those in fewer than 10 rows, "
+            "column 'id' has 50 different texts in 50 rows, as names do: each became a column of 0 and 1; --hash "
+            "id=1024 makes 1024 columns of them, --min-frequency 10 one column of those in fewer than 10 rows, "
             "--ignore id none",
         ),
         (
@@ -185,6 +185,15 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
             "a,b,y\n0,n.a.,0\n" + "".join(f"{i},{i},0\n" for i in range(50)),
             "column 'b' has numbers, but for text such as 'n.a.'",
         ),
+        (
+            "a,b,y\n" + "".join(f"{i},{1 + i % 28}.{1 + i % 12}.2026 {i % 24}:00,0\n" for i in range(50)),
+            "column 'b' has dates such as '1.1.2026 0:00', which are read as text: each of 50 became a column of 0 "
+            "and 1; write them as in 2026-01-31 12:00, or leave the column out",
+        ),
+        (
+            "a,b,y\n" + "".join(f"{i},1.2.{i},0\n" for i in range(50)),
+            "different texts in 50 rows",
+        ),  # versions
     ],
 )
 def test_texts_that_are_hardly_categories_are_told(tmp_path, text, remark):

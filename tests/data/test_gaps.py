@@ -126,7 +126,7 @@ def test_folds_and_intervals_know_of_the_gaps(tmp_path):
 def test_models_of_rows_without_gaps_refuse_them_unless_asked():
     X, y = gapped(0)
     whole = np.nan_to_num(X)
-    with pytest.raises(DataError, match=r"row 0, column 0 .* is nan; .* or fit with gaps = mean"):
+    with pytest.raises(DataError, match=r"row 0, column 0 .* is nan; .* or fit with gaps=.mean."):
         fitted(whole, y).decision_function(np.full((1, 4), np.nan))
     model = fitted(whole, y, gaps="median")
     np.testing.assert_array_equal(

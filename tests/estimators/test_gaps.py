@@ -120,9 +120,9 @@ def test_without_it_arrays_are_refused_and_frames_filled_by_their_mean(rows):
     X, y = rows
     with pytest.raises(ValueError, match=NO_NAN):
         DCSVC().fit(X, y)
-    with pytest.raises(ValueError, match="expected finite numbers: fill it in, or fit with gaps = mean"):
+    with pytest.raises(ValueError, match="expected finite numbers: fill it in, or fit with gaps=.mean."):
         DCSVC().fit(da.from_array(X, chunks=(100, 4)), y)
-    with pytest.warns(UserWarning, match="replaces them: gaps = chooses median, most_frequent or refuse"):
+    with pytest.warns(UserWarning, match="replaces them: gaps chooses median, most_frequent or refuse"):
         plain = DCSVC().fit(frame_of(X), y)
     mean = DCSVC(gaps="mean").fit(frame_of(X), y)
     frame = frame_of(X)

@@ -23,6 +23,7 @@ from sklearn.metrics import roc_auc_score
 from terminal import read_all
 
 from streamsvm import load_model
+from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Stretch
 from streamsvm.models.budget_options import BudgetStats
@@ -202,6 +203,25 @@ def test_a_stream_without_a_label_says_so(tmp_path):
     assert status == 0
     assert "no event had a label 'y'" in said
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("texts", [1000, 10])
+def test_texts_that_hardly_repeat_are_told_once(texts, tmp_path, capsys):
+    lines = [json.dumps({"a": i, "time": f"10:{i % texts}", "y": i % 2}) for i in range(1100)]
+    (tmp_path / "events").write_text("\n".join(lines))
+    args = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "events")]
+    assert exit_status(lambda: app(args, standalone_mode=False)) == 0
+    told = "feature 'time' has 1,000 different texts in 1,000 events, each with a column; leave it out"
+    assert capsys.readouterr().err.count(told) == (texts == 1000)
+
+
+@pytest.mark.parametrize("more", [(), ("--wait-for-labels", "10")])
+def test_a_stream_whose_labels_do_not_come_says_so_soon(more, tmp_path, capsys):
+    (tmp_path / "events").write_text('{"id": 1, "a": 1, "target": 1}\n' * 150)
+    args = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "events"), *more]
+    assert exit_status(lambda: app(args, standalone_mode=False)) == 0
+    told = "the first 100 events have no label 'y', so nothing is learned; --label names the field: this event has 'id'"
+    assert (f"{told}, 'a', 'target'" in capsys.readouterr().err) == (not more)
 
 
 @pytest.mark.slow  # processes of the command

@@ -130,6 +130,12 @@ def test_more_rows_are_extrapolated_and_said_to_be(tmp_path):
     assert dotted.get_xdata()[-1] == pytest.approx(16000)
 
 
+def test_labels_of_sizes_that_are_alike_do_not_overlap(tmp_path):
+    steps = [each | {"rows": 1200 if each["rows"] == 2000 else each["rows"]} for each in STEPS]
+    axes = chosen.learning(run(tmp_path, rungs=steps)).axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1k", "4k", "16k"]
+
+
 def test_a_score_of_a_regression_is_no_share(tmp_path):
     found = run(tmp_path, scoring="r2")
     assert chosen.facts(found)["held-out rows"] == "0.9200"

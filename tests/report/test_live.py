@@ -50,6 +50,7 @@ def runs(tmp_path):
     )
     outside = told.write_run(tmp_path / "outside", [])
     (root / "secret.txt").write_text("secret")
+    (root / "later" / "events.jsonl").write_text('{"temp": 21.5}\n')  # of a stream
     with contextlib.suppress(OSError):  # a system without links
         (root / "link").symlink_to(outside)
         (root / "partly").mkdir()
@@ -65,6 +66,10 @@ def test_runs_are_listed_the_latest_first_and_compared(runs):
     assert body.index("later/two &lt;b&gt;") < body.index(">one<")
     assert "<b>" not in body
     assert "0.75" in body  # its accuracy
+    told.write_run(runs / "memory", [], start=told.START | {"store": None})
+    told.write_run(runs / "pipe", [], start=told.START | {"store": "-"})
+    body = ask(LivePages(runs))[2]
+    assert all(f">{data}<" in body for data in ("in memory", "stdin"))
     status, _, body = ask(pages, "/runs", "name=one&name=later/two+%3Cb%3E")
     assert (status, "<h1>2 runs</h1>" in body) == (200, True)
     assert ask(pages, "/runs", "name=one")[2].count("<h1>one</h1>") == 1

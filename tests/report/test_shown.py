@@ -62,8 +62,10 @@ def test_a_search_shows_the_options_of_its_best_trial(tmp_path):
 
 def test_scores_of_folds_are_no_axis_of_a_heat_map(tmp_path):
     trials = [{"C": C, "mean_score": C, "rank": i, "fold_scores": [C, C]} for i, C in enumerate((0.2, 0.1))]
-    shown = parts(told.write_run(tmp_path, tune=trials))
-    assert [part.name for part in shown if isinstance(part, Plot)] == ["tuned"]  # over C alone
+    shown = parts(told.write_run(tmp_path, tune=trials, result={"scoring": "roc_auc"}))
+    [plot] = [part for part in shown if isinstance(part, Plot)]
+    assert plot.name == "tuned"  # over C alone
+    assert plot.figure.axes[0].get_ylabel() == "mean ROC AUC"
 
 
 @pytest.mark.parametrize(

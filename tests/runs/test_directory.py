@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from streamsvm.errors import DataError, NotFoundError, StorageError
-from streamsvm.events import Events, LevelSolved, Progress, Record
+from streamsvm.events import Events, LevelSolved, Progress, Record, ignore
 from streamsvm.runs import directory
 from streamsvm.runs.directory import RunLog, end_with, recorded, require_run, write_result
 
@@ -91,3 +91,15 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
         assert [event.message for _, event in seen] == ["disk full"]
     with pytest.raises(NotFoundError, match="no such run directory"):
         require_run(tmp_path / "none")
+
+
+def test_another_program_s_events_are_left_alone(tmp_path):
+    own = tmp_path / "events.jsonl"
+    own.write_text('{"a": 1}\n')
+    with pytest.raises(
+        StorageError, match=r"events.jsonl has no records of a run; give --run-dir another folder"
+    ):
+        with recorded(tmp_path, ignore, False):
+            pass
+    assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]
+    assert own.read_text() == '{"a": 1}\n'

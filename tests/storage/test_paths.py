@@ -20,10 +20,19 @@ from streamsvm.storage import leases, paths
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.leases import InUse, require_held
 from streamsvm.storage.locks import is_locked, locked
-from streamsvm.storage.paths import URLPath, place_of, remove_tree
+from streamsvm.storage.paths import URLPath, nearest, place_of, remove_tree
 from streamsvm.storage.place import found_at, require_place
 from streamsvm.storage.versions import AT
 from streamsvm.train import train_in_memory
+
+
+def test_a_name_that_is_nearly_another_one_is_a_hint(tmp_path, monkeypatch):
+    (tmp_path / "sales.model.zarr").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for asked in (load_model, Store.open):
+        with pytest.raises(FileNotFoundError, match=r"sale.model.zarr.*; did you mean sales.model.zarr\?$"):
+            asked("sale.model.zarr")
+    assert nearest("other.zarr") == nearest("no/sales.model.zarr") == nearest("s3://sale.model.zarr") == ""
 
 
 @pytest.fixture

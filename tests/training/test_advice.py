@@ -85,6 +85,10 @@ class TestScale:
         for scale in ("standard", "minmax", "maxabs"):
             assert not told(X, y, scale=scale)[1]
 
+    def test_of_two_columns_one_may_be_too_wide(self):
+        X = np.column_stack([np.linspace(0, 70, 30), np.linspace(0, 1e5, 30)])
+        assert "column 1 has a range of 1e+05" in str(uneven_columns(Rows(X)))
+
     def test_constant_columns_and_one_alone_are_no_others(self):
         X = np.ones((30, 3))
         assert uneven_columns(Rows(X)) is None

@@ -14,6 +14,7 @@ from streamsvm import DCSVC
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
+from streamsvm.events import Event, Events, Progress, Record
 from streamsvm.options.layers import read_layer
 from streamsvm.search.bare import completed
 from streamsvm.train import train, train_in_memory
@@ -45,6 +46,23 @@ def test_where_a_linear_kernel_is_best_cutting_planes_learn_and_the_file_repeats
     assert again.solver == "cutting-plane"
     repeated = train(store, again, model_path=tmp_path / "m2.zarr")
     assert (repeated["objective"], repeated["n_support"]) == (report["objective"], report["n_support"])
+
+
+def test_a_search_that_is_interrupted_resumes_at_its_last_step(tmp_path: Path):
+    X, y = halves(400)
+    store, steps = write(tmp_path / "s.zarr", Rows(X), y), list[int]()
+
+    def hear(record: Record[Event]) -> None:
+        if isinstance(record.event, Progress) and record.event.phase == "search":
+            steps.append(int(record.event.done))
+            if len(steps) == 3:
+                raise KeyboardInterrupt
+
+    run = {"model_path": tmp_path / "m.zarr", "run_dir": tmp_path / "run", "events": Events(hear)}
+    with pytest.raises(KeyboardInterrupt):
+        train(store, completed([("t", LINEAR)]), **run)
+    train(store, completed([("t", LINEAR)]), **run, resume=True)
+    assert steps[:4] == [1, 2, 3, 4]
 
 
 def test_a_solver_that_is_not_asked_for_stays():

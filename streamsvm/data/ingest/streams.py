@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from streamsvm.data.ingest.servers import is_server
 from streamsvm.errors import DataError, NotFoundError
-from streamsvm.storage.paths import local_path
+from streamsvm.storage.paths import local_path, nearest
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
 _MOST_AT_ONCE = 16 << 20  # a damaged header may claim any size
@@ -65,7 +65,7 @@ def open_raw(path: str) -> IO[bytes]:
             return fsspec.open(path, "rb").open()
         return open(local, "rb")
     except FileNotFoundError:
-        raise NotFoundError(f"{path} does not exist; expected a data file") from None
+        raise NotFoundError(f"{path} does not exist; expected a data file{nearest(path)}") from None
     except (OSError, ValueError, ImportError) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
