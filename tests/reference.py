@@ -251,7 +251,7 @@ class BSGD:
         x = x.astype(np.float64)
         K = kernel_matrix(self.kernel, self.S, x[None])[:, 0] if len(self.S) else np.zeros(0)
         f = K @ self.A + self.b
-        if len(K):
+        if len(K) and self.strategy == "lru":
             self.used[K.max() - K <= 1e-4 * abs(K.max())] = self.t
         self.t += 1
         t = self.t + self.first

@@ -14,6 +14,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.pooled import part_of
 from streamsvm.models.shapes import Expansion
 
 
@@ -90,11 +91,7 @@ class BudgetModel(Model):
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> BudgetModel:
         header, options = Header.from_state(arrays, attrs), BudgetOptions(**attrs["options"])
-        names = (
-            *BudgetLearner.ARRAYS,
-            "values",
-        )  # earlier versions had no units, narrow supports have no values
-        state = {name: arrays[f"learner_{name}"] for name in names if f"learner_{name}" in arrays}
+        state = part_of("learner", arrays)
         support = Rows(np.asarray(state["X"]))
         coef, bias = np.asarray(arrays["coef"]), np.asarray(arrays["bias"])
         return cls(

@@ -370,7 +370,7 @@ class BudgetLearner:
         np.matmul(a, b.T, out=out)
         exponents(out, a_norms, b_norms, self.gamma)
 
-    ARRAYS = ("X", "norms", "born", "A", "U", "bias", "counts", "sums", "units")
+    ARRAYS = ("bias", "counts", "sums", "units")
 
     @property
     def _of_supports(self) -> tuple[str, ...]:
@@ -380,8 +380,8 @@ class BudgetLearner:
     def to_state(self) -> dict[str, np.ndarray]:
         """Arrays that `from_state` restores, of the supports in use."""
         n = self.n_support
-        state = {name: getattr(self, name) for name in self.ARRAYS}
-        state |= {name: getattr(self, name)[:n] for name in self._of_supports}
+        state = {name: getattr(self, name)[:n] for name in self._of_supports}
+        state |= {name: getattr(self, name) for name in self.ARRAYS}
         return state if self._is_narrow else state | {"values": self._values_now()}
 
     def _values_now(self) -> np.ndarray:
@@ -393,9 +393,8 @@ class BudgetLearner:
         n = int(np.asarray(state["counts"])[SUPPORTS])
         for name in self._of_supports:
             getattr(self, name)[:n] = np.asarray(state[name])
-        for name in ("bias", "counts", "sums", "units"):
-            if name in state:  # models of earlier versions have no units
-                getattr(self, name)[:] = np.asarray(state[name])
+        for name in state.keys() & self.ARRAYS:  # models of earlier versions have no units
+            getattr(self, name)[:] = np.asarray(state[name])
         self._lay_out()
         if not self._is_narrow and "values" in state:
             self.values[:n, :n] = np.asarray(state["values"])

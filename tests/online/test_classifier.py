@@ -637,3 +637,15 @@ def test_texts_times_and_gaps_are_taken_as_they_come(tmp_path):
         model.learn_one({"load": "much"}, True)
     with pytest.raises(DataError, match="feature 'load': found \\[1\\], expected a number"):
         model.learn_one({"load": [1]}, True)
+
+
+def test_what_was_used_least_recently_is_known_after_a_restart(tmp_path):
+    straight, taken = BSGDClassifier(1e-2, 0.5, budget=8, strategy="lru"), events(120, ["no", "yes"])
+    for x, y in taken[:80]:
+        straight.learn_one(x, y)
+    save_model(straight.to_model(), tmp_path / "m")
+    again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
+    for x, y in taken[80:]:
+        assert again.predict_proba_one(x) == straight.predict_proba_one(x)
+        straight.learn_one(x, y)
+        again.learn_one(x, y)
