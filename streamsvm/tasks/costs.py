@@ -50,10 +50,14 @@ def label_costs(costs: Costs, classes: np.ndarray) -> np.ndarray:
     Raises ConfigError for costs of anything else.
     """
     C, known = np.ones((2, len(classes))), classes.tolist()
+    if REST in known:
+        raise ConfigError(
+            f"costs: found a label {REST!r}, which stands for all others here; give it another name"
+        )
     for true, row in costs.items():
         for predicted, cost in row.items():
             found = [own for own in (true, predicted) if own != REST]
-            if REST in known or len(found) != 1 or found[0] not in known:
+            if len(found) != 1 or found[0] not in known:
                 raise ConfigError(
                     f"costs {true}>{predicted}: expected LABEL>{REST} (it is missed) or {REST}>LABEL (it is false) "
                     f"for several labels a row; the labels are {', '.join(known[:30])}"

@@ -30,6 +30,7 @@ from streamsvm.models.files import save_model
 from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
+from streamsvm.tasks.costs import label_costs
 from streamsvm.train import train_in_memory
 from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.probabilities import held_out
@@ -183,6 +184,8 @@ def test_labels_are_those_of_the_least_expected_cost(tmp_path):
     store = Store.from_arrays(more, texts(has))
     with pytest.raises(ConfigError, match="costs 11>rest: expected LABEL>rest"):
         held_out(model, store, ProbabilityConfig(costs={"11": {"rest": 2}}), engine=Engine(1))
+    with pytest.raises(ConfigError, match="costs: found a label 'rest', which stands for all others here"):
+        label_costs(costs, np.array(["2", "rest"]))
     again, n = held_out(model, store, ProbabilityConfig(threshold="f1"), engine=Engine(1))
     assert (again.costs, n) == (None, len(more))
 
