@@ -310,10 +310,8 @@ def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -
 
 
 def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: int) -> list[Learned]:
-    """The models of a fold's rows, saved next to those of the run, with what is needed to resume.
-
-    fits: how many are still to come with this one, each with its share of the time left.
-    """
+    """The models of a fold's rows, saved next to those of the run, with what is needed to resume. fits: how many are
+    still to come with this one, each with its share of the time left."""
     own = Run(progress_of(run.events), Cs=run.Cs, until=run.share_of_time(fits))
     if run.model_path is not None:
         run_dir, resume = (folder if run.run_dir else None), run.resume and any(folder.iterdir())

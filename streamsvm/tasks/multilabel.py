@@ -218,6 +218,6 @@ class _SetScores:
         return scores | self._errors.facts(scores)
 
 
-def _cost(told: np.ndarray, truth: np.ndarray, C: np.ndarray) -> float:
-    """The sum of the costs C (2, k) of labels (m, k) that are told and not true, or true and not told."""
-    return float((told & ~truth).sum(axis=0) @ C[0] + (truth & ~told).sum(axis=0) @ C[1])
+def _cost(found: np.ndarray, truth: np.ndarray, C: np.ndarray) -> float:
+    """The sum of the costs C (2, k) of labels (m, k) that are predicted and not true, or true and not predicted."""
+    return float((found & ~truth).sum(axis=0) @ C[0] + (truth & ~found).sum(axis=0) @ C[1])

@@ -78,7 +78,7 @@ class StoredAnswers(Weighed):
 
     factors: by class, (k,) each. The bound of a row is the product of its class's, in their order, with its weight
     behind the first one: the same to the last bit in whatever block it is read. kept_out (h,): rising ids of rows with
-    bounds of 0. by_label (2, k): those of labels, in place of the coder's.
+    bounds of 0. by_label (2, k): those of labels, instead of the coder's.
     """
 
     store: Store

@@ -28,7 +28,6 @@ from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.expansion import ExpansionModel
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.kernel import KernelModel
-from streamsvm.options.search import BALANCED
 from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.runs.checkpoints import ROWS, SCRATCH, Checkpoints
@@ -36,11 +35,10 @@ from streamsvm.runs.phases import Phases
 from streamsvm.solvers.catalogue import section_of
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
-from streamsvm.tasks.base import LABELS, Targets, Units
+from streamsvm.tasks.base import Targets, Units
 from streamsvm.tasks.scores import Judge
-from streamsvm.tasks.weights import label_weights, row_weights
 from streamsvm.training.drafts import Draft
-from streamsvm.training.expected import Expected, of_model
+from streamsvm.training.expected import Expected, losses_of, of_model
 from streamsvm.training.growth import Growth
 from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.prepare import Prepared
@@ -378,25 +376,11 @@ def _expected(prepared: Prepared, codes: np.ndarray | None, decided: np.ndarray 
     if kept is None:
         return prepared.expected
     if codes is not None:
-        wrong = (codes != kept.codes).reshape(len(codes), -1)
-        if prepared.scoring == BALANCED:
-            losses = (wrong * _balanced(prepared, kept.codes)).mean(axis=1)
-        else:
-            losses = (
-                wrong.mean(axis=1) if prepared.scoring == LABELS else wrong.any(axis=1).astype(np.float64)
-            )
-        return of_model(prepared.scoring, losses)
+        return of_model(prepared.scoring, losses_of(prepared.scoring, codes, kept.codes, prepared.classes))
     t = kept.y.astype(np.float64)
     assert decided is not None  # what has no classes is a regression here
     errors = (decided[:, 0] - t) ** 2
     return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
-
-
-def _balanced(prepared: Prepared, codes: np.ndarray) -> np.ndarray:
-    """(h, 1), or (h, k) of labels, weights of rows with these codes under which all classes count alike."""
-    if codes.ndim == 2:
-        return label_weights(codes, prepared.classes, "balanced", None)
-    return row_weights(codes, prepared.classes, "balanced", None)[:, None]
 
 
 class PathFit(Fit):

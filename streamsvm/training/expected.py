@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.options.search import BALANCED
+from streamsvm.tasks.base import LABELS
+from streamsvm.tasks.weights import label_weights, row_weights
+
 DRAWS = 500  # of the bootstrap
 Z = 1.96 * 2**0.5  # 19 of 20 scores of as many new rows: these scatter, and so do the rows that estimate them
 STEEPEST = 0.5  # power of the rows by which errors fall
@@ -56,6 +60,15 @@ def of_model(scoring: str, losses: np.ndarray) -> Expected:
     mean = float(losses.mean())
     low, high = _interval(losses, mean)
     return Expected(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=True)
+
+
+def losses_of(scoring: str, found: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """(h,) losses, whose mean is 1 less the score, of rows by their codes (h,), or of labels (h, k)."""
+    wrong = (found != truth).reshape(len(truth), -1)
+    if scoring == BALANCED:
+        weights = label_weights if truth.ndim == 2 else row_weights
+        return (wrong * weights(truth, classes, "balanced", None).reshape(wrong.shape)).mean(axis=1)
+    return wrong.mean(axis=1) if scoring == LABELS else wrong.any(axis=1).astype(np.float64)
 
 
 def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:

@@ -5,7 +5,7 @@ With h_l rows of label l above its threshold, q_l others, and p_l rows that have
     sum_l 2 h_l / sum_l (h_l + q_l + p_l).
 
 Some thresholds reach a ratio above r if, and only if, the maximum of sum_l [2 h_l - r (h_l + q_l + p_l)] is above 0,
-which each label reaches at a cut of its own. So all take these cuts at the ratio so far, until it rises no more: it is
+which each label reaches at its own cut. So all take these cuts at the ratio so far, until it rises no more: it is
 then the largest over all combinations (Dinkelbach 1967, On nonlinear fractional programming), in a few rounds. Pillai,
 Fumera and Roli (2013, Threshold optimisation for multi-label classifiers) find the same one by moving thresholds in
 turn.
@@ -84,7 +84,7 @@ class _Label:
 
     @classmethod
     def of(cls, positive: np.ndarray, f: np.ndarray, weight: np.ndarray, *, is_free: bool) -> _Label:
-        """Without a choice, it is told above 0."""
+        """Without a choice, it is predicted above 0."""
         if is_free:
             return cls(Ranked(positive, f, weight), slice(None))
         told = f > 0
@@ -114,7 +114,7 @@ def _labels(codes: np.ndarray, f: np.ndarray, weight: np.ndarray, is_free: np.nd
 def _together(
     codes: np.ndarray, f: np.ndarray, weight: np.ndarray, is_free: np.ndarray, seed: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """What is told of each label, and of all."""
+    """What is reported of each label, and of all."""
     labels, rng = _labels(codes, f, weight, is_free), np.random.default_rng([seed, 28])
     terms = [label.terms() for label in labels]
     places = best(terms)
