@@ -18,22 +18,22 @@ from sklearn.datasets import make_blobs
 
 from streamsvm import DCSVC
 
-X, cloud = make_blobs(n_samples=34_000, n_features=8, centers=60, cluster_std=4.0, random_state=0)
+X, cloud = make_blobs(n_samples=22_000, n_features=8, centers=60, cluster_std=4.0, random_state=0)
 y = cloud % 2
 X_test, y_test = X[-2000:], y[-2000:]
 
 # %%
-# Both fits have the same options; parts of the early one have 2,000 rows each, about. The first fit compiles, and
+# Both fits have the same options; parts of the early one have 1,250 rows each, about. The first fit compiles, and
 # is not timed.
 
 options = {"C": 3, "gamma": 0.02, "random_state": 0}
-sizes = [4000, 8000, 16_000, 32_000]
+sizes = [2500, 5000, 10_000, 20_000]
 seconds, accuracy = {"exact": [], "early": []}, {"exact": [], "early": []}
 DCSVC(early=True, levels=1, **options).fit(X[:2000], y[:2000])
 for n in sizes:
     fits = {
         "exact": DCSVC(**options),
-        "early": DCSVC(early=True, levels=1, children=n // 2000, **options),
+        "early": DCSVC(early=True, levels=1, children=n // 1250, **options),
     }
     for name, svm in fits.items():
         begin = process_time()
