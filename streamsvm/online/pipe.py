@@ -26,7 +26,7 @@ from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
 from streamsvm.online.lines import Parse
 from streamsvm.online.recent import Recent
-from streamsvm.online.running import RunningScaler
+from streamsvm.online.scaler import RunningScaler
 from streamsvm.online.waiting import Waiting
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 class RunningScaler:
     """Count, mean and variance of each feature so far (Welford, 1962).
 
-    The numbers are those of river's StandardScaler, which loads pandas, scikit-learn and river's trees: half of the
-    seconds that a stream takes to start.
+    Nothing is forgotten; the scaling of pools, in `data/running.py`, adapts. The numbers are those of river's
+    StandardScaler, which loads pandas, scikit-learn and trees: half of the seconds that a stream takes to start.
     """
 
     moments: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # (count, mean, variance)
