@@ -17,7 +17,15 @@ settings.register_profile("thorough", deadline=None, max_examples=100)
 
 MOST = 4  # cases of one test that are run by default
 
-STREAMS = ("models/test_experts.py", "exchange/test_onnx.py", "estimators/test_budgeted.py")  # beside online/
+TOGETHER = {  # files that compile the same, for half a minute
+    "streams": ("/online/", "models/test_experts.py", "exchange/test_onnx.py"),
+    "all kinds": (
+        "contracts/test_estimators.py",
+        "models/test_models.py",
+        "estimators/test_budgeted.py",
+        "tasks/test_tasks.py",
+    ),
+}
 
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
@@ -63,16 +71,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def scope_of(nodeid: str) -> str:
     """The tests that go to one worker: a file's, so that its fixtures are made and its kernels compiled once.
 
-    What learns from streams compiles the same for half a minute. Recipes share little and take long: any worker takes
-    the next.
+    Some files compile the same. Recipes share little and take long: any worker takes the next.
     """
     file, _, test = nodeid.partition("::")
-    if "/online/" in file or file.endswith(STREAMS):
-        return "streams"
     if file.endswith("test_recipes.py"):
         own = test.partition("[")[0]
         return "foreign_stores.py" if own.endswith(("as_they_are", "as_it_is")) else own
-    return file
+    return next((name for name, files in TOGETHER.items() if any(own in file for own in files)), file)
 
 
 @pytest.fixture
