@@ -162,27 +162,28 @@ def bytes_sent(bench: Bench) -> list[Table]:
         "dcsvm early": (train, *early),
         "dcsvm exact, 2 levels": (few, *early, "--set", "dcsvm.early=false", "--set", "dcsvm.levels=2"),
     }
-    return [Table("Bytes of a fit on three workers", [_traffic(bench, name, *fits[name]) for name in fits])]
-
-
-def _traffic(bench: Bench, name: str, store: Any, *options: Any) -> dict[str, Any]:
-    """Of one fit, led by this process. Bytes as they travel: what stays inside a process is not counted."""
     with LocalCluster(
         n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit="2GiB"
     ) as cluster:
-        with Client(cluster, set_as_default=False) as client:
-            for count in (traffic.count, partial(client.run, traffic.count)):
-                count()
-            workers = list(client.scheduler_info(n_workers=-1)["workers"])
-            before, at_workers = traffic.seen(), client.run(traffic.seen)
-            model, where = bench.work / "traffic.model", ("--scheduler", cluster.scheduler_address)
-            words = ("fit", "--store", store, "--model", model, "--force", *options, *where, "--json")
-            fit = run_here([str(word) for word in words])
-            read, written = (now - then for now, then in zip(traffic.seen(), before, strict=True))
-            between = [
-                _total(now[0] - at_workers[worker][0], workers)
-                for worker, now in client.run(traffic.seen).items()
-            ]
+        rows = [_traffic(bench, cluster, name, *fits[name]) for name in fits]
+    return [Table("Bytes of a fit on three workers", rows)]
+
+
+def _traffic(bench: Bench, cluster: LocalCluster, name: str, store: Any, *options: Any) -> dict[str, Any]:
+    """Of one fit, led by this process. Bytes as they travel: what stays inside a process is not counted."""
+    with Client(cluster, set_as_default=False) as client:
+        for count in (traffic.count, partial(client.run, traffic.count)):
+            count()
+        workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        before, at_workers = traffic.seen(), client.run(traffic.seen)
+        model, where = bench.work / "traffic.model", ("--scheduler", cluster.scheduler_address)
+        words = ("fit", "--store", store, "--model", model, "--force", *options, *where, "--json")
+        fit = run_here([str(word) for word in words])
+        read, written = (now - then for now, then in zip(traffic.seen(), before, strict=True))
+        between = [
+            _total(now[0] - at_workers[worker][0], workers)
+            for worker, now in client.run(traffic.seen).items()
+        ]
     return {
         "fit": name,
         "rows": fit.result["n"],

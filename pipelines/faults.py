@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import psutil
 from bench import STREAMSVM, asking_for
-from processes import WORKER_BYTES, Cluster, RelayedCluster, SupervisedCluster
+from processes import WORKER_BYTES, RelayedCluster, SupervisedCluster
 from tables import Report, Seconds, Table
 
 from streamsvm.data.store import Store
@@ -258,7 +258,7 @@ FAULTS: dict[str, Callable[[Trial], None]] = {
     "scheduler-killed": _scheduler_killed,
     "all-killed": _all_killed,
 }
-SUPERVISED = {"scheduler-killed", "all-killed"}
+MADE = {"scheduler-killed": SupervisedCluster, "all-killed": SupervisedCluster, "disk-full": nullcontext}
 SHORT = [fault for fault in FAULTS if fault != "all-killed"]
 
 
@@ -292,7 +292,7 @@ class Bench:
 
     @contextmanager
     def trial(
-        self, solver: str, share: float, seed: int = 0, made: type[Cluster] = RelayedCluster
+        self, solver: str, share: float, seed: int = 0, made: Callable[[Path], Any] = RelayedCluster
     ) -> Iterator[Trial]:
         moment, rng = share * self.seconds.get(solver, 0.0), random.Random(seed)
         with ExitStack() as stack:
@@ -304,7 +304,7 @@ class Bench:
     def try_fault(self, fault: str, solver: str, seed: int) -> float:
         """How far the model's decisions are from the undisturbed one's, over their size. Raises AssertionError."""
         share = random.Random(f"{fault} {solver} {seed}").random()
-        made = SupervisedCluster if fault in SUPERVISED else RelayedCluster
+        made = MADE.get(fault, RelayedCluster)
         with self.trial(solver, share, seed, made) as trial:
             FAULTS[fault](trial)
             found, expected = self.decide(trial), self.decisions[solver]

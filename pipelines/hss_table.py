@@ -55,6 +55,7 @@ from streamsvm.solvers import blockws
 
 WIDTHS = (0.1, 1.0, 10.0)
 GRID = (0.1, 1.0, 10.0)
+MISSING = set[str]()  # peers that were not there, and are not asked again
 PATH = tuple(float(C) for C in np.logspace(-1, 1, 10))
 LIMIT_S = 120.0
 MOST_COMPONENTS = 2000
@@ -300,6 +301,8 @@ def _peer(
     bench: Bench, kind: str, d: Data, C: float, h: float, limit: float | None = LIMIT_S
 ) -> dict[str, Any] | None:
     """Seconds, accuracy and objective of a peer, or None where it is missing or took too long."""
+    if kind in MISSING:
+        return None
     options = {"C": C, "kernel": {"gamma": 1 / (2 * h * h), "cache_size": 2000}}
     files = (f"{d.file}.train.npz", f"{d.file}.test.npz")
     python = sys.executable if kind == "libsvm" else bench.peer_python
@@ -311,7 +314,10 @@ def _peer(
     except subprocess.TimeoutExpired:
         return None
     answers = [json.loads(line) for line in ended.stdout.splitlines()]
-    return None if "missing" in answers[0] else answers[0] | answers[1]
+    if "missing" in answers[0]:
+        MISSING.add(kind)
+        return None
+    return answers[0] | answers[1]
 
 
 def _nystroem(d: Data, seconds: float, C: float, h: float) -> tuple[int, float]:

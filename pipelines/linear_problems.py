@@ -84,7 +84,7 @@ def rows_of(store: Store, here: slice = slice(None)) -> tuple[Any, np.ndarray]:
 
 
 def text(bench: Bench) -> Store:
-    rows = TEXT_ROWS if bench.sizes.train_rows is None else 20 * bench.sizes.train_rows
+    rows = TEXT_ROWS if bench.sizes.train_rows is None else 10 * bench.sizes.train_rows
     made = bench.work / f"text.{rows}.zarr"
     if not made.exists():
         run([sys.executable, HERE / "text_rows.py", made, "--rows", str(rows)])

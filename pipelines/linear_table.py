@@ -169,7 +169,7 @@ def plain(bench: Bench) -> list[Table]:
 def growing(bench: Bench) -> list[Table]:
     X, y = rows_of(text(bench))
     records = []
-    for n in GROWING if bench.sizes.train_rows is None else (1_000, 4_000):
+    for n in GROWING if bench.sizes.train_rows is None else (1_000, 3_000):
         store = store_of(X[:n], y[:n], bench.work / f"text.{n}.zarr")
         found = [_ours(store, 1.0) for _ in range(bench.sizes.runs)]
         seconds = Spread.of([seconds for _, seconds in found])
@@ -184,7 +184,7 @@ def growing(bench: Bench) -> list[Table]:
 
 
 def outofcore(bench: Bench) -> list[Table]:
-    large, small = (8_100_000, 1_000_000) if bench.sizes.train_rows is None else (2_000, 500)
+    large, small = (8_100_000, 1_000_000) if bench.sizes.train_rows is None else (600, 200)
     passes, limit = 20, "1500MiB"
     records = []
     for rows in (small, large):

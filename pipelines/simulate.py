@@ -33,9 +33,9 @@ SIZES = (
     2_000_000,
     8_000_000,
 )  # parts of as many rows in each; the last on one process alone
-QUICK_SIZES = (20_000, 40_000, 80_000, 160_000)
+QUICK_SIZES = (20_000, 40_000, 80_000)
 # of which no part is solved, on two processes
-LEADS, QUICK_LEADS = (8_000_000, 32_000_000), (80_000, 160_000)
+LEADS, QUICK_LEADS = (8_000_000, 32_000_000), (40_000, 80_000)
 WORKERS, QUICK_WORKERS = (1, 2, 4), (1, 2)
 MOST_OFF = 0.15
 THREADS = 8
@@ -51,7 +51,7 @@ def record(bench: Bench) -> list[Table]:
     found, leads, rates = list[Record](), list[Record](), []
     for workers in numbers:
         with recorder(workers, bench.work, stores[sizes[0]]) as at:
-            overheads, rate = at.nothing()
+            overheads, rate = at.nothing(NOTHING // 10 if is_quick else NOTHING)
             rates.append(_rates(workers, overheads, rate))
             for n in sizes if workers == 1 else sizes[1:3]:
                 found.append(_fastest([at.record(stores[n], overheads) for _ in range(runs)]))

@@ -191,7 +191,7 @@ def _own_options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     with from_arguments(__doc__, _own_options) as (bench, args):
-        seconds, every = (20.0, 0.5) if args.quick else (60 * args.minutes, SAMPLES_S)
+        seconds, every = (10.0, 0.5) if args.quick else (60 * args.minutes, SAMPLES_S)
         report = Report(args.out)
         with tempfile.TemporaryDirectory(dir=bench.work, ignore_cleanup_errors=True) as folder:
             with Cluster(Path(folder)) as cluster:

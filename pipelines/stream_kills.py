@@ -191,7 +191,7 @@ def _own_options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     with from_arguments(__doc__, _own_options) as (bench, args):
-        n, kills = (20_000, 2) if args.quick else (args.events, args.kills)
+        n, kills = (12_000, 2) if args.quick else (args.events, args.kills)
         for name in ("whole", "killed"):
             shutil.rmtree(bench.work / f"{name}.model", ignore_errors=True)
             (bench.work / f"{name}.answers").unlink(missing_ok=True)

@@ -206,7 +206,7 @@ def test_workers_come_and_go_during_fits(expected):
         changing = threading.Thread(target=change)
         changing.start()
         try:
-            for _ in range(10):
+            for _ in range(5):
                 found = clone(EARLY).fit(*data())
                 np.testing.assert_array_equal(found.decision_function(data()[0]), expected)
         finally:

@@ -129,6 +129,8 @@ def test_one_of_both_may_be_here(there, store, whole, streamed, tmp_path, far):
 FIT = """
 import sys
 from streamsvm.cli.app import app
+from streamsvm.storage import leases
+leases.BEAT_S, leases.STALE_S = 0.5, 3.0
 app(sys.argv[1:])
 """
 
@@ -147,10 +149,8 @@ def command(*words: object, model: object, run_dir: object) -> list[str]:
 
 @pytest.mark.slow  # processes, and a lock that has to be found left
 @pytest.mark.parametrize("there", ["s3"], indirect=True)
-def test_a_client_that_was_killed_goes_on_elsewhere(there, store, tmp_path):
+def test_a_client_that_was_killed_goes_on_elsewhere(there, store, whole):
     run_dir, solved = there / "killed", there / "killed" / "rows" / "solved"
-    here = tmp_path / "m", tmp_path / "run"
-    subprocess.run(command("--workers", 1, model=here[0], run_dir=here[1]), check=True)
     again = command("--workers", 1, model=there / "k", run_dir=run_dir)
     with subprocess.Popen(again, start_new_session=True) as process:
         until = time.monotonic() + 120
@@ -164,8 +164,8 @@ def test_a_client_that_was_killed_goes_on_elsewhere(there, store, tmp_path):
         left.read_bytes().replace(b'"host": "', b'"host": "not-')
     )  # where nobody can look for it
     resumed = subprocess.run([*again, "--resume"], capture_output=True, text=True, check=True)
-    assert "waiting up to 30 s to see whether it is alive" in resumed.stderr
-    is_same(here[0], there / "k")
+    assert "waiting up to 3 s to see whether it is alive" in resumed.stderr
+    is_same(whole, there / "k")
 
 
 @pytest.mark.slow  # a scheduler and workers
