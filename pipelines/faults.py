@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import psutil
 from bench import STREAMSVM, asking_for
-from processes import WORKER_BYTES, Cluster, RelayedCluster, SupervisedCluster
+from processes import WORKER_BYTES, RelayedCluster, SupervisedCluster
 from tables import Report, Seconds, Table
 
 from streamsvm.data.store import Store
@@ -258,22 +258,17 @@ FAULTS: dict[str, Callable[[Trial], None]] = {
     "scheduler-killed": _scheduler_killed,
     "all-killed": _all_killed,
 }
-SUPERVISED = {"scheduler-killed", "all-killed"}
-HARMLESS = {"client-killed", "disk-full", "state-torn", "chunk-damaged"}  # to the cluster
+MADE = {"scheduler-killed": SupervisedCluster, "all-killed": SupervisedCluster, "disk-full": nullcontext}
 SHORT = [fault for fault in FAULTS if fault != "all-killed"]
 
 
 @dataclass
 class Bench:
-    """The data, and what undisturbed fits come to: seconds and decision values by solver.
-
-    shared: the cluster of fits that do it no harm; None: each has one of its own.
-    """
+    """The data, and what undisturbed fits come to: seconds and decision values by solver."""
 
     folder: Path
     rows: int
     frozen_s: float
-    shared: Cluster | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     decisions: dict[str, np.ndarray] = field(default_factory=dict)
     bits: dict[str, str] = field(default_factory=dict)
@@ -282,9 +277,8 @@ class Bench:
         write_stores(self.folder, self.rows)
         self.test = Store.open(self.folder / "test.zarr")
 
-    def undisturbed(self, solver: str, *, once: bool) -> None:
-        """once: the first one is timed, although it compiles, and workers that several fits share load modules."""
-        if not once:
+    def undisturbed(self, solver: str, *, compiled: bool) -> None:
+        if not compiled:
             with self.trial(solver, 0.0) as trial:
                 _undisturbed(trial)
         with self.trial(solver, 0.0) as trial:
@@ -298,24 +292,19 @@ class Bench:
 
     @contextmanager
     def trial(
-        self, solver: str, share: float, seed: int = 0, made: type[Cluster] | None = None
+        self, solver: str, share: float, seed: int = 0, made: Callable[[Path], Any] = RelayedCluster
     ) -> Iterator[Trial]:
-        """made: the cluster's own kind; None: it is done no harm."""
         moment, rng = share * self.seconds.get(solver, 0.0), random.Random(seed)
         with ExitStack() as stack:
             own = tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True)
             folder = Path(stack.enter_context(own))
-            if made is None and self.shared is not None:
-                cluster = self.shared
-            else:
-                cluster = stack.enter_context((made or RelayedCluster)(folder))
+            cluster = stack.enter_context(made(folder))
             yield Trial(self, solver, cluster, folder, self.folder / "train.zarr", moment, rng)
 
     def try_fault(self, fault: str, solver: str, seed: int) -> float:
         """How far the model's decisions are from the undisturbed one's, over their size. Raises AssertionError."""
         share = random.Random(f"{fault} {solver} {seed}").random()
-        harmed = SupervisedCluster if fault in SUPERVISED else RelayedCluster
-        made = None if fault in HARMLESS else harmed
+        made = MADE.get(fault, RelayedCluster)
         with self.trial(solver, share, seed, made) as trial:
             FAULTS[fault](trial)
             found, expected = self.decide(trial), self.decisions[solver]
@@ -345,7 +334,7 @@ def can_mount() -> bool:
 
 def table(bench: Bench, faults: list[str], solvers: list[str], trials: int) -> Table:
     for solver in solvers:
-        bench.undisturbed(solver, once=trials == 1 and bench.shared is None)
+        bench.undisturbed(solver, compiled=trials == 1)
     rows, checks = [], []
     for place, fault in enumerate(faults):
         failures, furthest, began = [], 0.0, time.perf_counter()
@@ -387,9 +376,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=6000, metavar="N")
     parser.add_argument("--frozen", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="one trial of each, two thousand rows, frozen for 3 s, one cluster for all that do it no harm",
+        "--quick", action="store_true", help="one trial of each, two thousand rows, frozen for 3 s"
     )
     parser.add_argument("--out", type=Path, metavar="FILE")
     args = parser.parse_args()
@@ -399,16 +386,12 @@ def main() -> None:
             parser.error(f"{unknown[0]}: expected some of {', '.join(known)}")
     if args.quick:
         args.trials, args.rows, args.frozen = 1, 2000, 3.0
-    with ExitStack() as stack:
-        scratch = tempfile.TemporaryDirectory(prefix="streamsvm-faults-", ignore_cleanup_errors=True)
-        folder = Path(stack.enter_context(scratch))
+    with tempfile.TemporaryDirectory(prefix="streamsvm-faults-", ignore_cleanup_errors=True) as folder:
         if "disk-full" in args.only and not can_mount():
             args.only.remove("disk-full")
             print("disk-full is left out: no file system can be mounted here (unshare -rm)", file=sys.stderr)
         report = Report(args.out)
-        shared = stack.enter_context(RelayedCluster(folder)) if args.quick else None
-        bench = Bench(folder, args.rows, args.frozen, shared)
-        made = table(bench, args.only, args.solvers, args.trials)
+        made = table(Bench(Path(folder), args.rows, args.frozen), args.only, args.solvers, args.trials)
         report.add([made])
     sys.exit(not all(met for _, met in made.checks))
 

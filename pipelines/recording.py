@@ -159,17 +159,17 @@ class Recorder:
         self._seen.came.clear()
         self._seen.ended.clear()
 
-    def nothing(self) -> tuple[Overheads, float]:
+    def nothing(self, tasks: int = NOTHING) -> tuple[Overheads, float]:
         """CPU seconds for a task that does nothing, and how many of these end in a second."""
         self._forget()
         workers = sum(cpu for _, cpu, _ in self._client.run(_spent).values())
-        own = self._led("-", "-", "--tasks", NOTHING).result
+        own = self._led("-", "-", "--tasks", tasks).result
         workers = sum(cpu for _, cpu, _ in self._client.run(_spent).values()) - workers
         scheduler = max(cpu for _, cpu, _ in self._seen.ended.values()) - min(
             cpu for _, cpu in self._seen.came.values()
         )
-        overheads = Overheads(scheduler / NOTHING, workers / NOTHING, own["cpu_s"] / NOTHING, own["idle"])
-        return overheads, NOTHING / own["seconds"]
+        overheads = Overheads(scheduler / tasks, workers / tasks, own["cpu_s"] / tasks, own["idle"])
+        return overheads, tasks / own["seconds"]
 
 
 @contextmanager

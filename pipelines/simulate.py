@@ -51,7 +51,7 @@ def record(bench: Bench) -> list[Table]:
     found, leads, rates = list[Record](), list[Record](), []
     for workers in numbers:
         with recorder(workers, bench.work, stores[sizes[0]]) as at:
-            overheads, rate = at.nothing()
+            overheads, rate = at.nothing(NOTHING // 10 if is_quick else NOTHING)
             rates.append(_rates(workers, overheads, rate))
             for n in sizes if workers == 1 else sizes[1:3]:
                 found.append(_fastest([at.record(stores[n], overheads) for _ in range(runs)]))

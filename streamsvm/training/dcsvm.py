@@ -220,7 +220,9 @@ class DCSVMFit(Fit):
         with closing(problem):
             state = self.solver.init(problem)
             if saved:
-                state = problem.resumed(DCSVMState.from_arrays(saved), saved)
+                state = DCSVMState.from_arrays(saved)
+                if self.solver.early is not None or not self.solver.is_solved(state):
+                    state = problem.resumed(state, saved)  # else partitions are gone, and wanted no more
             while not self.solver.is_solved(state):
                 with self.phase(self._phase(state)):
                     state = self._phase_solved(problem, state, self._phase(state))

@@ -129,6 +129,15 @@ def test_a_fit_that_was_killed_goes_on(way, streamed, tmp_path):
     assert any(again.get(way, "level") in text for text in told)
 
 
+def test_an_exact_fit_that_has_ended_may_be_resumed_without_its_partitions(streamed, tmp_path):
+    there, places = store(tmp_path), {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+    streamed()
+    options = config("dcsvm", checkpoint_every="1 steps", dcsvm={"levels": 2, "part_rows": 60})
+    reports = [train(there, options, **places, resume=resume, events=ignore) for resume in (False, True)]
+    assert not (tmp_path / "run" / "rows" / "level-2").exists()
+    assert reports[0]["objective"] == reports[1]["objective"]
+
+
 def full_disk(monkeypatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
