@@ -127,4 +127,5 @@ def table_of(X: Any) -> pa.Table:
             return pa.Table.from_pandas(X, preserve_index=False)
         return pa.table(X)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"X: {' '.join(str(error).split())[:200]}") from None
+        told = "; ".join(" ".join(str(part).split())[:200] for part in error.args)
+        raise DataError(f"X: {told}; expected columns of one kind each: numbers, times or text") from None

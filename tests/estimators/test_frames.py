@@ -170,7 +170,10 @@ def test_pieces_learn_with_the_columns_of_the_first(frame):
     ("column", "message"),
     [
         ([[1], [2]], "column 'a' holds list<.*>; expected numbers, times or text"),
-        ([1, "x"], "X: .*Conversion failed for column a with type object"),
+        (
+            [1, "x"],
+            "X: Could not convert 'x' .*; Conversion failed for column a with type object; expected columns",
+        ),
         ([1.0, np.inf], "column 'a' is inf; expected a finite number"),
     ],
 )

@@ -48,7 +48,7 @@ class TestVerbose:
         estimator(verbose=1).fit(*data())
         out, said = capfd.readouterr()
         assert not out
-        assert re.search(r"^\S.*  [\d,.]+(/\d+)?  0:00:\d\d$", said, re.M)
+        assert re.search(r"^\S.*  [\d,.]+(/\d+|%)?  0:00:\d\d$", said, re.M)
         assert said.splitlines()[-1].startswith(f"{estimator.__name__}: fitted in ")
 
     def test_each_step(self, estimator, capfd):
