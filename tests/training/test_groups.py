@@ -116,7 +116,7 @@ def require_each_apart(store, told):
 def test_probabilities_are_of_models_that_know_no_row_of_the_group():
     store, learned = grouped(), []
 
-    def learn(rows, folder):
+    def learn(rows, folder, fits):
         learned.append(rows.original_ids(np.arange(rows.n)))
         return [train_in_memory(rows, config("dcsvm"), ignore)[0]]
 
