@@ -111,6 +111,7 @@ def test_public_estimators_are_those_of_the_rows():
         "audit",
         "graph_of",
         "load_model",
+        "recording",
         "__version__",
     }
 
