@@ -585,7 +585,7 @@ def test_what_stands_before_a_fit(tables):
         "admm-hss",
         "alfpgm",
     ]
-    assert found["Beside the solver"][0]["seconds"] is not None
+    assert found["Outside the solver"][0]["seconds"] is not None
     assert all(row["records"] > 0 for row in found["Silence"])
 
 

@@ -184,7 +184,7 @@ def test_a_quick_run_writes_results_and_tables_and_goes_on_from_them(tmp_path, c
 
     with pytest.raises(SystemExit):
         quickly(tmp_path, "--sets", "breast_cancer")
-    assert "--resume goes on from it" in capsys.readouterr().err
+    assert "--resume continues from it" in capsys.readouterr().err
     monkeypatch.setattr(scoreboard, "measure", lambda *args, **options: pytest.fail("measured again"))
     quickly(tmp_path, "--sets", "breast_cancer", "--resume")
     assert (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8") == kept
