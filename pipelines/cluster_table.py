@@ -56,7 +56,7 @@ def early(bench: Bench) -> list[Table]:
     where: dict[str, Callable[[], AbstractContextManager[tuple[Any, ...]]]] = {"threads": nullcontext}
     counts = (2,) if bench.sizes.is_quick else WORKERS
     where |= {f"cluster of {n}": partial(_running, n) for n in counts}
-    where |= {f"{n} processes": partial(nullcontext, ("--workers", n)) for n in counts}
+    where |= {f"{n} process{'es' * (n > 1)}": partial(nullcontext, ("--workers", n)) for n in counts}
     seconds: dict[str, list[float]] = {name: [] for name in where}
     decisions, memory = {}, {}
     for number in bench.sizes.numbers:

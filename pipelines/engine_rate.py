@@ -2,9 +2,9 @@
 
     python pipelines/engine_rate.py [--workers 3] [--tasks 3000] [--repeat 5] [--quick] [--out rate.md]
 
-Workers are processes of one thread on this machine, the scheduler is in the process that leads. By turns: plain
-`Client.map` of all tasks and one `Client.gather`, and `ClusterEngine.map`, which bounds what is under way, keeps order,
-counts progress and survives lost workers; third, its `map_reduce`, of four tasks an item. Ranges are over the turns.
+Workers are processes of one thread on this machine, the scheduler is in the process that leads. Alternating:
+plain `Client.map` of all tasks and one `Client.gather`, and `ClusterEngine.map`, which bounds what is under way, keeps
+order, counts progress and survives lost workers. Ranges are over the turns.
 """
 
 from __future__ import annotations
@@ -29,25 +29,12 @@ def nothing(x: int) -> int:
     return x
 
 
-def own_and_part(x: int) -> tuple[int, int]:
-    return x, x
-
-
-def plus(a: int, b: int) -> int:
-    return a + b
-
-
 def plain(client: Client, count: int) -> None:
     assert client.gather(client.map(nothing, range(count), pure=False)) == list(range(count))
 
 
 def mapped(engine: ClusterEngine, count: int) -> None:
     assert list(engine.map(nothing, range(count))) == list(range(count))
-
-
-def reduced(engine: ClusterEngine, count: int) -> None:
-    _, total = engine.map_reduce(own_and_part, plus, range(count // 4))
-    assert total == sum(range(count // 4))
 
 
 def rates(workers: int, count: int, repeat: int) -> dict[str, list[float]]:
@@ -61,7 +48,6 @@ def rates(workers: int, count: int, repeat: int) -> dict[str, list[float]]:
         ways: dict[str, Callable[[], None]] = {
             "Client.map and gather": lambda: plain(client, count),
             "ClusterEngine.map": lambda: mapped(engine, count),
-            "ClusterEngine.map_reduce": lambda: reduced(engine, count),
         }
         found: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(-1, repeat):
@@ -76,7 +62,7 @@ def rates(workers: int, count: int, repeat: int) -> dict[str, list[float]]:
 
 def table(workers: int, count: int, repeat: int) -> Table:
     found = rates(workers, count, repeat)
-    base, ours, _ = found.values()
+    base, ours = found.values()
     records = [
         {
             "way": name,
