@@ -26,9 +26,7 @@ from streamsvm.parallel.sizes import Weighed
 
 RECEIPT_BYTES = 64 << 20  # of how many rows each block has of each leaf, which are kept
 SAMPLED = 64  # rows per centre, for a partition that is split further
-FEW_BLOCKS = (
-    256  # random ones, from which samples are read: of sorted rows, each 64th of all is hardly missed
-)
+FEW_BLOCKS = 256  # random ones, that samples are read from: a hundredth of sorted rows is hardly missed
 PLENTY = 4  # times its sample: rows of a partition that suffice in these blocks
 MORE_ROUNDS = 4
 MOST_TOGETHER = 16  # leaves whose centres one task fits
@@ -276,12 +274,10 @@ def _chosen(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
 
 def few_blocks(table: InBlocks, rng: np.random.Generator) -> Sequence[int]:
     """Numbers of the blocks that samples are drawn from: random ones if rows are read for them, else all."""
-    every = range(len(table.blocks))
-    return (
-        every
-        if table.in_memory or len(every) <= FEW_BLOCKS
-        else _chosen(len(every), FEW_BLOCKS, rng).tolist()
-    )
+    count = len(table.blocks)
+    if table.in_memory or count <= FEW_BLOCKS:
+        return range(count)
+    return _chosen(count, FEW_BLOCKS, rng).tolist()
 
 
 def random_rows(table: InBlocks, most: int, rng: np.random.Generator) -> np.ndarray:

@@ -61,6 +61,4 @@ class Options(NamedTuple):
     epsilon: float = 0.0  # of the loss of that name
     nu: float = 0.0  # share of rows outside, of the loss "support"
     first: float = 0.0  # step from which on t is counted
-    forgets: bool = (
-        False  # the oldest or the least recently used support is given up, not the smallest coefficient
-    )
+    forgets: bool = False  # gives up the oldest or least recently used support, not the smallest coefficient
