@@ -29,6 +29,7 @@ from streamsvm.solvers.pooling import LOOK
 
 TRIAL = 2048  # rows after which a second pool that is no better goes
 BEHIND = 25.0  # or once its loss is so much larger, in nats
+BLOCK = 1024  # rows that experts learn at once
 ROWS, ALARMS, SWITCHES = range(3)  # counts
 SETS = ("experts", "first", "second")  # of a model
 
@@ -105,23 +106,33 @@ class ExpertsLearner:
 
     def learn(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
-        X, found, start = rows.dense(), [], 0
+        X, out, start = rows.dense(), np.empty(Y.shape), 0
         while start < len(X):
-            here = slice(start, start + self._to_next(len(X) - start))
-            found.append(self.first.learn(X[here], Y[here], weight[here]))
-            here = slice(start, start + len(found[-1]))
-            if self.second is not None:
-                self.second.learn(X[here], Y[here], weight[here])
-            self._passed(here.stop - start)
-            start = here.stop
-        return np.concatenate(found)
+            here = slice(start, start + min(BLOCK, self.first.to_settle))
+            start += self._learn_block(X[here], Y[here], weight[here], out[here])
+        return out
 
-    def _to_next(self, most: int) -> int:
-        """Rows until something other than an alarm may change, at most so many."""
-        steps = [most] if self.second is None else [most, LOOK - self.t % LOOK]
-        for pooled in self._pools:
-            steps.append((1 << pooled.n.bit_length()) - pooled.n)
-        return min(steps)
+    def _learn_block(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray, out: np.ndarray) -> int:
+        """Steps up to a row where the second pool takes over; how many. The experts of the first are ahead of their
+        pool: they learn the same whatever it says."""
+        first, done = self.first, 0
+        D = first.learn(X, Y, weight)
+        while done < len(X) and self.first is first:
+            here = slice(done, len(X) if self.second is None else done + self._to_next)
+            weighed = first.weigh(D[:, here], Y[here], weight[here])
+            here = slice(done, done + len(weighed))
+            out[here] = weighed
+            if self.second is not None:
+                others = self.second.learn(X[here], Y[here], weight[here])
+                self.second.weigh(others, Y[here], weight[here])
+            self._passed(len(weighed))
+            done = here.stop
+        return done
+
+    @property
+    def _to_next(self) -> int:
+        """Rows until something may change."""
+        return min(LOOK - self.t % LOOK, *(pooled.to_settle for pooled in self._pools))
 
     def _passed(self, rows: int) -> None:
         """Called after steps."""
@@ -130,11 +141,11 @@ class ExpertsLearner:
         if self._left > 0:
             return
         for pooled in self._pools:
-            if pooled.n & (pooled.n - 1) == 0:
+            if pooled.to_settle == pooled.n:
                 pooled.settle()
         if self.t % LOOK == 0:
             self._watch()
-        self._left = self._to_next(LOOK - self.t % LOOK)
+        self._left = self._to_next
 
     def _watch(self) -> None:
         """Begins a second pool if the first one's errors rise; later it replaces the first, or is dropped."""

@@ -1,4 +1,5 @@
-"""One row through all experts of a pool, compiled as a whole: calls are most of the cost of an event.
+"""One row through all experts of a pool, compiled as a whole: calls are most of the cost of an event. And rows through
+one expert of it.
 
 What is read and changed goes to compiled code as one object, `Bound`, made once: unpacking its 47 arrays at each call
 would take ten times as long as the call.
@@ -87,18 +88,15 @@ def learn(x, Y, code, weight, bound):
     _learn(x, Y, np.full(1, code), np.full(1, weight), bound)
 
 
-@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
+@stale_with(losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
-def learn_rows(X, Y, codes, weight, bound, out):
-    """The same for rows X (m, d), in order, up to one where the pool is alarmed; how many. out (m, columns): the
-    decision values of each before its step."""
-    for i in range(len(X)):
-        _meet(X[i], bound)
-        _learn(X[i], Y[i : i + 1], codes[i : i + 1], weight[i : i + 1], bound)
-        values.copy(out[i], bound.room[2][0])
-        if pooling.is_alarmed(bound.pool[3]):
-            return i + 1
-    return len(X)
+def kernel_learns(Z, Y, weight, kernel, ways, room, D):
+    """One step of one kernel for each scaled row Z (m, d), in order. D (m, columns): its decisions before its steps."""
+    kernel, ways, room = borrowed(kernel), borrowed(ways), borrowed(room)
+    for i in range(len(Z)):
+        here = slice(i, i + 1)
+        _meet_kernel(Z[i], kernel, D[i])
+        _step_kernel(Z[here], Y[here], weight[here], kernel, ways, room, D[here])
 
 
 @nb.njit(nogil=True, inline="always")
@@ -111,16 +109,22 @@ def _meet(x, bound):
     for i in range(len(f)):
         values.copy(D[i, 0], f[i])
     e = len(f)
-    for supports, options, W, F in bound.kernels:
+    for kernel in bound.kernels:
         if e == len(D):
             break
-        s, o = Supports(*supports), Options(*options)
-        exponents_of_row(s.X, s.T, s.norms, s.counts[SUPPORTS], Z[0], o.gamma, W)
-        values.decide(W, s.counts[SUPPORTS], s.A, F, True)
-        factor = 1 / (o.lam * (s.counts[STEPS] + o.first)) if s.counts[STEPS] else 0.0
-        for c in range(len(F)):
-            D[e, 0, c] = factor * (F[c, 0] + s.bias[c])
+        _meet_kernel(Z[0], kernel, D[e, 0])
         e += 1
+
+
+@nb.njit(nogil=True, inline="always")
+def _meet_kernel(z, kernel, f):
+    supports, options, W, F = kernel
+    s, o = Supports(*supports), Options(*options)
+    exponents_of_row(s.X, s.T, s.norms, s.counts[SUPPORTS], z, o.gamma, W)
+    values.decide(W, s.counts[SUPPORTS], s.A, F, True)
+    factor = 1 / (o.lam * (s.counts[STEPS] + o.first)) if s.counts[STEPS] else 0.0
+    for c in range(len(F)):
+        f[c] = factor * (F[c, 0] + s.bias[c])
 
 
 # what is inlined before it is compiled is not compiled by itself, too
@@ -128,21 +132,27 @@ def _meet(x, bound):
 def _learn(x, Y, code, weight, bound):
     counts, born, means, variances, n = bound.scaling
     Z, D, out, entries, own = bound.room
-    tables, together, projects = bound.ways
     see_row(x, counts, born, means, variances, n)
     e = len(bound.coefficients[0])
     pooling.learn(D, e, bound.pool, code, weight, out)
-    for supports, options, W, F in bound.kernels:
+    for kernel in bound.kernels:
         if e == len(D):
             break
-        s = Supports(*supports)
-        chance, is_pulled = chance_of(s.counts[STEPS]), len(s.used) > 0  # every row is a use
-        for c in range(len(F)):
-            is_pulled |= weight[0] * pull(LOGISTIC, Y[0, c], D[e, 0, c], 0.0, 0.0, chance) != 0
-        if is_pulled:
-            met = (Z, W, own[:0], entries, own, F, Y, weight, D[e])
-            steps(supports, met, options, tables, together, projects)
-        else:
-            s.counts[STEPS] += 1
+        _step_kernel(Z, Y, weight, kernel, bound.ways, (entries, own), D[e])
         e += 1
     learn_row(bound.coefficients, bound.row, code[0], weight[0])
+
+
+@nb.njit(nogil=True, inline="always")
+def _step_kernel(Z, Y, weight, kernel, ways, room, D):
+    supports, options, W, F = kernel
+    entries, own = room
+    tables, together, projects = ways
+    s = Supports(*supports)
+    chance, is_pulled = chance_of(s.counts[STEPS]), len(s.used) > 0  # every row is a use
+    for c in range(len(F)):
+        is_pulled |= weight[0] * pull(LOGISTIC, Y[0, c], D[0, c], 0.0, 0.0, chance) != 0
+    if is_pulled:
+        steps(supports, (Z, W, own[:0], entries, own, F, Y, weight, D), options, tables, together, projects)
+    else:
+        s.counts[STEPS] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -13,16 +14,19 @@ from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner, supports_of
-from streamsvm.models.one_row import Bound, bind, learn_rows, meet, room_for
+from streamsvm.models.one_row import Bound, bind, kernel_learns, meet, room_for
 from streamsvm.models.one_row import learn as learn_row
+from streamsvm.parallel.machine import cores
+from streamsvm.parallel.strips import strips
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
-from streamsvm.solvers.pooling import LOOK, Pool
+from streamsvm.solvers.pooling import Pool
 from streamsvm.storage.arrays import arrays_of
 
 WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
 LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
 SHOWN = 2048  # rows after which it has shown which kernels are right
 KEPT = 2  # kernels, from there on
+WORTH_A_THREAD = 64  # rows: fewer take less than waking one
 ROW_BY_ROW = 128  # columns up to which rows meet supports one by one: beyond, products of blocks are faster
 
 
@@ -72,7 +76,12 @@ class Pooled:
     @property
     def n(self) -> int:
         """Rows learned."""
-        return int(self.scaling.n[0])
+        return self.pool.n
+
+    @property
+    def to_settle(self) -> int:
+        """Rows until it has learned a power of two, and has to `settle`."""
+        return (1 << self.n.bit_length()) - self.n
 
     @property
     def d(self) -> int:
@@ -93,7 +102,8 @@ class Pooled:
     def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
         if not self._is_compiled:
-            self.learn(x[None], y[None], np.array([weight]))
+            Y, weights = y[None], np.array([weight])
+            self.weigh(self.learn(x[None], Y, weights), Y, weights)
             return
         code = int(y[0] > 0 if len(y) == 1 else y.argmax())
         learn_row(x, y[None], code, float(weight), self._arrays())
@@ -106,15 +116,7 @@ class Pooled:
     def _arrays(self) -> Bound:
         """What `models.one_row` reads and changes, found once."""
         if self._bound is None:
-            kernels = [
-                (
-                    supports_of(learner),
-                    learner.of_step,
-                    np.empty((len(learner.A), 1), np.float32),
-                    np.empty((self.columns, 1)),
-                )
-                for learner in self.kernels
-            ]
+            kernels = list(map(self._room_of, self.kernels))
             scaling, coefficients, pool = map(arrays_of, (self.scaling, self.additive, self.pool))
             row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
             kernels += kernels[-1:] * (len(WIDTHS) - len(kernels))  # one type, so it is compiled once
@@ -122,22 +124,44 @@ class Pooled:
             self._bound = bind(*arrays), arrays
         return self._bound[0]
 
+    def _room_of(self, learner: BudgetLearner) -> tuple[Any, ...]:
+        """A learner in `Bound.kernels`."""
+        W, F = np.empty((len(learner.A), 1), np.float32), np.empty((self.columns, 1))
+        return supports_of(learner), learner.of_step, W, F
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_bound": None}
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """One step for each row (m, d), in order, up to one where the pool may be alarmed; their decisions before
-        their steps, (rows learned, columns)."""
-        codes = _codes(Y)
-        if self._is_compiled and self.d <= ROW_BY_ROW:
-            out = np.empty(Y.shape)
-            return out[: learn_rows(X, Y, codes, weight, self._arrays(), out)]
-        here = slice(LOOK - self.n % LOOK)
-        X, Y, codes, weight = X[here], Y[here], codes[here], weight[here]
+        """One step of each expert for each row (m, d), in order; what each said before, (experts, m, columns).
+
+        The pool learns it in `weigh`. No expert needs another one, so that each has a thread.
+        """
         Z = self.scaling.learn(X)
-        of_kernels = [learner.learn(Rows(Z), Y, weight) for learner in self.kernels]
-        D = np.concatenate([self.additive.learn(Z, codes, weight), of_kernels])
-        return self.pool.learn(D, len(TRACKS), codes, weight)
+        D = np.empty((len(self.pool.v), *Y.shape))
+
+        def learn(expert: int, _: int) -> None:
+            if expert == len(self.kernels):
+                D[: len(TRACKS)] = self.additive.learn(Z, _codes(Y), weight)
+            else:
+                self._kernel_learns(expert, Z, Y, weight, D[len(TRACKS) + expert])
+
+        strips(learn, len(self.kernels) + 1, 1, _threads() if len(X) >= WORTH_A_THREAD else 1)
+        return D
+
+    def _kernel_learns(
+        self, kernel: int, Z: np.ndarray, Y: np.ndarray, weight: np.ndarray, out: np.ndarray
+    ) -> None:
+        learner = self.kernels[kernel]
+        if self._is_compiled and self.d <= ROW_BY_ROW:
+            kernel_learns(Z, Y, weight, self._room_of(learner), learner.ways, room_for(1, 1, 1)[3:], out)
+        else:
+            out[:] = learner.learn(Rows(Z), Y, weight)
+
+    def weigh(self, D: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The pool's step for each row of what `learn` gave, up to one where it is alarmed; its decisions before,
+        (rows, columns)."""
+        return self.pool.learn(D, len(TRACKS), _codes(Y), weight)
 
     def decide(self, X: np.ndarray) -> np.ndarray:
         """(m, columns) logarithms of odds of raw rows."""
@@ -152,7 +176,7 @@ class Pooled:
         return np.concatenate([self.additive.decide(Z), of_kernels])
 
     def settle(self) -> None:
-        """Called when the number of rows has doubled: widths follow the columns' variances, and once it has shown which
+        """Called when its rows have doubled: widths follow the columns' variances, and once it has shown which
         kernels are right, the others go."""
         self._bound = None
         while self.n >= SHOWN and len(self.kernels) > KEPT:
@@ -197,6 +221,11 @@ class Pooled:
         self.additive.restore(part_of("additive", state))
         self.pool.restore(part_of("pool", state))
         return self
+
+
+@cache
+def _threads() -> int:
+    return cores()
 
 
 def part_of(name: str, state: Mapping[str, Any]) -> dict[str, Any]:

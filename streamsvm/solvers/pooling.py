@@ -49,16 +49,20 @@ class Pool(InArrays):
         return out
 
     def learn(self, D: np.ndarray, shared: int, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """One step for each row, in order; `decide` of each before its step."""
+        """One step for each row, in order, up to one where it is alarmed; `decide` of each of these before its step."""
         out = np.empty(D.shape[1:])
-        learn(D, shared, (self.v, self.G, self.losses, self.watched), codes, weight, out)
-        return out
+        return out[: learn(D, shared, (self.v, self.G, self.losses, self.watched), codes, weight, out)]
 
     def slopes(self, D: np.ndarray, shared: int, column: int) -> np.ndarray:
         """(experts, m, columns) derivatives by D of this column of `decide`."""
         out = np.empty(D.shape)
         slopes(D, shared, self.v, column, out)
         return out
+
+    @property
+    def n(self) -> int:
+        """Rows learned."""
+        return int(self.watched[ROWS])
 
     @property
     def loss(self) -> float:
@@ -102,6 +106,15 @@ def slopes(D, shared, v, column, out):
 
 
 @nb.njit(nogil=True, cache=True)
+def is_alarmed(watched):
+    n, errors, recent = watched[ROWS], watched[ERRORS], watched[RECENT_ERRORS]
+    if n < SOONEST or n % LOOK:
+        return False
+    spread = (errors * (1 - errors) + 1 / LONG) / (2 * LATE - 1)
+    return recent - errors > ALARM * np.sqrt(spread)
+
+
+@nb.njit(nogil=True, cache=True)
 def learn(D, shared, state, codes, weight, out):
     v, G, losses, watched = state
     L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
@@ -117,15 +130,9 @@ def learn(D, shared, state, codes, weight, out):
             gradient *= weight[i]
             G[e] = FORGET * G[e] + gradient * gradient
             v[e] = max(v[e] - RATE * gradient / np.sqrt(G[e]), LEAST)
-
-
-@nb.njit(nogil=True, cache=True)
-def is_alarmed(watched):
-    n, errors, recent = watched[ROWS], watched[ERRORS], watched[RECENT_ERRORS]
-    if n < SOONEST or n % LOOK:
-        return False
-    spread = (errors * (1 - errors) + 1 / LONG) / (2 * LATE - 1)
-    return recent - errors > ALARM * np.sqrt(spread)
+        if is_alarmed(watched):
+            return i + 1
+    return D.shape[1]
 
 
 @nb.njit(nogil=True)

@@ -13,6 +13,7 @@ from streamsvm import load_model
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
 from streamsvm.kernels.distance import RBF
+from streamsvm.models import pooled
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.experts import ALARMS, SWITCHES, ExpertsLearner
 from streamsvm.models.files import save_model
@@ -56,7 +57,9 @@ def test_the_experts_are_those_of_what_is_not_given():
 
 
 @pytest.mark.slow  # blocks compile, after events
-def test_a_change_is_answered_and_blocks_are_events():
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_change_is_answered_and_blocks_are_events_bit_by_bit(threads, monkeypatch):
+    monkeypatch.setattr(pooled, "_threads", lambda: threads)
     X, Y = changing(2400)
     events, blocks = learner(), learner()
     found = one_by_one(events, X, Y)
@@ -69,8 +72,7 @@ def test_a_change_is_answered_and_blocks_are_events():
     assert events.counts.tolist() == blocks.counts.tolist()
     assert events.counts[ALARMS] >= 1
     assert events.counts[SWITCHES] >= 1
-    # rounding says which of two supports of one size goes, so that a few rows are decided otherwise
-    assert (np.sign(found) == np.sign(by_blocks)).mean() > 0.98
+    np.testing.assert_array_equal(found, by_blocks)
     assert (np.sign(found[-300:]) == Y[-300:]).mean() > 0.8
 
 
