@@ -30,7 +30,6 @@ from streamsvm.solvers.pooling import LOOK
 TRIAL = 2048  # rows after which a second pool that is no better goes
 BEHIND = 25.0  # or once its loss is so much larger, in nats
 BLOCK = 1024  # rows that experts learn at once
-ROWS, ALARMS, SWITCHES = range(3)  # counts
 SETS = ("experts", "first", "second")  # of a model
 
 
@@ -40,14 +39,14 @@ class ExpertsLearner:
     run of errors costs a few hundred rows of work and no accuracy. Learning from a restored state is bitwise the same,
     if rows come in the same blocks.
 
-    counts: ROWS, rows learned. ALARMS, second pools that began. SWITCHES, those that took over.
+    t: rows learned. alarms: second pools that began. switches: those that took over.
     """
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
         self.experts = tuple(experts)
         self.first = Pooled(experts, d, columns)
         self.second: Pooled | None = None
-        self.counts = np.zeros(3, np.int64)
+        self.t = self.alarms = self.switches = 0
         self._left = 0  # rows until something may change
 
     @property
@@ -69,7 +68,7 @@ class ExpertsLearner:
 
     @property
     def drifts(self) -> dict[str, int]:
-        return {"alarms": int(self.counts[ALARMS]), "switches": int(self.counts[SWITCHES])}
+        return {"alarms": self.alarms, "switches": self.switches}
 
     @property
     def _pools(self) -> list[Pooled]:
@@ -79,11 +78,6 @@ class ExpertsLearner:
     def n_support(self) -> int:
         """Of all kernels that decide."""
         return sum(learner.n_support for learner in self.first.kernels)
-
-    @property
-    def t(self) -> int:
-        """Rows learned."""
-        return int(self.counts[ROWS])
 
     def stats(self) -> BudgetStats:
         return replace(together([learner.stats() for learner in self.first.kernels]), steps=self.t)
@@ -136,7 +130,7 @@ class ExpertsLearner:
 
     def _passed(self, rows: int) -> None:
         """Called after steps."""
-        self.counts[ROWS] += rows
+        self.t += rows
         self._left -= rows
         if self._left > 0:
             return
@@ -151,13 +145,13 @@ class ExpertsLearner:
         """Begins a second pool if the first one's errors rise; later it replaces the first, or is dropped."""
         if self.second is None:
             if self.first.pool.is_alarmed:
-                self.counts[ALARMS] += 1
+                self.alarms += 1
                 self.first.pool.count_anew()
                 self.second = Pooled(self.experts, self.d, self.columns)
             return
         behind = self.second.pool.loss - self.first.pool.loss
         if behind < 0:
-            self.counts[SWITCHES] += 1
+            self.switches += 1
             self.first, self.second = self.second, None
         elif behind > BEHIND or self.second.n >= TRIAL:
             self.second = None
@@ -192,7 +186,8 @@ class ExpertsModel(Model):
     @classmethod
     def of(cls, header: Header, learner: ExpertsLearner, stream: dict[str, Any]) -> ExpertsModel:
         """What a learner knows now; it may continue learning."""
-        state, pools = {"counts": learner.counts.copy()}, {"first": learner.first, "second": learner.second}
+        state = {"counts": np.array([learner.t, learner.alarms, learner.switches])}
+        pools = {"first": learner.first, "second": learner.second}
         for name, pooled in pools.items():
             if pooled is not None:
                 state |= {f"{name}_{own}": array.copy() for own, array in pooled.to_state().items()}
@@ -224,7 +219,7 @@ class ExpertsModel(Model):
     def learner(self) -> ExpertsLearner:
         """A learner that continues from the point at which the model was taken."""
         learner = ExpertsLearner(self.experts, 0, self.columns)
-        learner.counts[:] = np.asarray(self.state["counts"])
+        learner.t, learner.alarms, learner.switches = np.asarray(self.state["counts"]).tolist()
         learner.first = self._pooled("first", self.first)
         learner.second = self._pooled("second", self.second) if self.second else None
         return learner

@@ -76,16 +76,17 @@ def room_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
 @stale_with(running, additive, pooling, losses, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def meet(x, bound, out):
-    """Fills out (1, columns) with the pooled decision for row x (d,)."""
+    """Fills out (columns,) with the pooled decision for row x (d,)."""
     _meet(x, bound)
-    pooling.decide(bound.room[1], len(bound.coefficients[0]), bound.pool[0], out)
+    pooling.decide(bound.room[1], len(bound.coefficients[0]), bound.pool[0], out.reshape(1, -1))
 
 
 @stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
-def learn(x, Y, code, weight, bound):
-    """One step of all for the row x (d,) that has just been met. Y (1, columns): -1 or +1. code: its class."""
-    _learn(x, Y, np.full(1, code), np.full(1, weight), bound)
+def learn(x, y, weight, bound):
+    """One step of all for the row x (d,) that has just been met. y (columns,): -1 or +1."""
+    code = np.int64(y[0] > 0) if len(y) == 1 else np.int64(np.argmax(y))
+    _learn(x, y.reshape(1, -1), np.full(1, code), np.full(1, weight), bound)
 
 
 @stale_with(losses, merge, project, state, values, steps_of)

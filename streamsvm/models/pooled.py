@@ -95,9 +95,9 @@ class Pooled:
         """(columns,) logarithms of odds for one row (d,)."""
         if not self._is_compiled:
             return self.decide(x[None])[0]
-        out = np.empty((1, self.columns))
+        out = np.empty(self.columns)
         meet(x, self._arrays(), out)
-        return out[0]
+        return out
 
     def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
@@ -105,8 +105,7 @@ class Pooled:
             Y, weights = y[None], np.array([weight])
             self.weigh(self.learn(x[None], Y, weights), Y, weights)
             return
-        code = int(y[0] > 0 if len(y) == 1 else y.argmax())
-        learn_row(x, y[None], code, float(weight), self._arrays())
+        learn_row(x, y, weight, self._arrays())
 
     @property
     def _is_compiled(self) -> bool:

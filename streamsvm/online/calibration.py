@@ -44,6 +44,10 @@ class OnlineCalibration:
         _predict(self.W, self.running, decisions, p)
         return with_decisions(p, decisions)
 
+    def learn_one(self, decisions: np.ndarray, code: int) -> None:
+        """The same for one event with decisions (columns,)."""
+        self.learn(decisions[None], np.array([code]))
+
     def learn(self, decisions: np.ndarray, codes: np.ndarray) -> None:
         """Decisions (m, columns) of events before they were learned, in order, and their classes (m,)."""
         self._grow(decisions.shape[1])
@@ -110,6 +114,8 @@ class LogOdds:
     def __call__(self, decisions: np.ndarray) -> np.ndarray:
         columns = decisions.shape[1]
         return self.calibration(columns).probabilities(decisions, max(2, columns), pairwise=False)
+
+    def learn_one(self, decisions: np.ndarray, code: int) -> None: ...
 
     def learn(self, decisions: np.ndarray, codes: np.ndarray) -> None: ...
 

@@ -164,7 +164,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
         row = self._row(x, grow=True)
         code = self._code(y)
         decisions, met = self._meet(row)
-        self._calibration.learn(decisions[None], np.array([code]))
+        self._calibration.learn_one(decisions, code)
         self._learner.learn_one(row, met, self._labels.targets[code], self._weigh(code))
         self._learnt(row[None])
 
@@ -282,7 +282,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
         Y = self._labels.targets[codes]
         if self.average:
             decisions, met = self._learner.decide_one(rows.dense()[0])
-            self._calibration.learn(decisions[None], codes)
+            self._calibration.learn_one(decisions, int(codes[0]))
             self._learner.learn_one(rows.dense()[0], met, Y[0], self._weigh(int(codes[0])))
         else:
             weight = np.array([self._weigh(code) for code in codes.tolist()])
@@ -295,7 +295,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
             self._seen += [0] * (len(self._labels) - len(self._seen))
             self._seen[code] += 1
             return min(sum(self._seen) / (len(self._seen) * self._seen[code]), HEAVIEST)
-        return self._weights.get(_text(self._labels[code]), 1.0) if self._weights else 1.0
+        return float(self._weights.get(_text(self._labels[code]), 1.0)) if self._weights else 1.0
 
     def _code(self, y: Any) -> int:
         """The label's number; a new one gets a column."""
@@ -309,7 +309,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
     def _winner(self, decisions: np.ndarray) -> int:
         if self.n_labels == 1:
             return 0
-        return int(decisions[0] > 0) if len(decisions) == 1 else int(np.argmax(decisions))
+        return int(decisions.item(0) > 0) if len(decisions) == 1 else int(np.argmax(decisions))
 
     def probabilities_of(self, decisions: np.ndarray) -> np.ndarray:
         """(m, labels) from decisions (m, columns)."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import struct
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numba as nb
@@ -44,9 +46,10 @@ class Columns:
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
         self._told = False
-        self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
-        self._columns = np.empty(0, np.intp)
-        self._given: tuple[list[Hashable], list[Any]] = [], []  # what the last row was made of
+        self._plan: _Plan | None = (
+            None  # for events with the features of the last one, if these fill the first columns
+        )
+        self._given: Any = None  # names and values that the last row was made of
         self._row = np.empty(0, np.float32)
 
     def row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
@@ -54,40 +57,28 @@ class Columns:
 
         The same array for the same event twice: it is predicted, then learned. Raises DataError.
         """
+        if self._plan is not None and (placed := self._plan.row(x)) is not None:
+            return placed
         given = list(x), list(x.values())
-        if self._is_placed(given):
+        if len(self._row) == self.width and _are_equal(given, self._given):
             return self._row
-        x = self._plain(x)
-        names, vector = list(x), numbers(x)
-        if names != self._order:
-            if grow:
-                self.take_up(names)
-            known = [i for i, name in enumerate(names) if name in self._places]
-            columns = np.array([self._places[names[i]] for i in known], np.intp)
-            if len(known) < len(names):
-                return self._row_of(columns, vector[known])
-            self._order, self._columns = names, columns
-        self._given, self._row = given, self._row_of(self._columns, vector)
-        return self._row
+        plain = self._plain(x)
+        names, values = list(plain), numbers(plain)
+        if grow:
+            self.take_up(names)
+        known = [i for i, name in enumerate(names) if name in self._places]
+        columns = np.array([self._places[names[i]] for i in known], np.intp)
+        row = np.full(self.width, self._absent, np.float32)
+        row[columns] = values[known]
+        if len(known) == len(names):
+            self._given, self._row = given, row
+            self._plan = _Plan.of(names, columns, row) if plain is x else None
+        return row
 
     def check(self, x: Mapping[Any, Any]) -> None:
         """Raises DataError for an event that cannot be a row."""
-        if not self._is_placed((list(x), list(x.values()))):
+        if self._plan is None or self._plan.row(x) is None:
             numbers(self._plain(x))
-
-    def _is_placed(self, given: tuple[list[Hashable], list[Any]]) -> bool:
-        """Whether the row is that of these names and values: of the last event, or, as most, of one with the same
-        features, all numbers."""
-        if given == self._given and len(self._row) == self.width:
-            return True
-        names, values = given
-        if names != self._order or not set(map(type, values)) <= _NUMBERS:
-            return False
-        row = np.empty(self.width, np.float32)
-        if place(_vector(values), self._columns, self._absent, row):
-            self._given, self._row = given, row
-            return True
-        return False
 
     def _plain(self, x: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """The features as numbers. Raises DataError for text in a column of numbers."""
@@ -142,7 +133,7 @@ class Columns:
             self._tell(new[left])
         if len(self.names) > self.width:
             room, lanes = max(len(self.names), 2 * self.width), LANES if self._tables else 1
-            self.width = min(-(-room // lanes) * lanes, self.most)
+            self.width, self._plan = min(-(-room // lanes) * lanes, self.most), None
 
     def _tell(self, name: Hashable) -> None:
         if not self._told:
@@ -153,9 +144,43 @@ class Columns:
                 stacklevel=2,
             )
 
-    def _row_of(self, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
-        row = np.empty(self.width, np.float32)
-        place(values, columns, self._absent, row)
+
+class _Plan:
+    """How events with the same features, all of them numbers, become rows: most do, and their time counts."""
+
+    def __init__(self, names: list[Hashable], blank: np.ndarray) -> None:
+        """names: of the first columns. blank (width,): a row, of which the others stay."""
+        self._names, self._blank, self._take = names, blank, itemgetter(*names)
+        self._pack: Any = struct.Struct(f"{len(names)}f").pack_into
+        self._values: Any = None  # of the last row
+        self._row = blank
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Plan, (self._names, self._blank)
+
+    @classmethod
+    def of(cls, names: list[Hashable], columns: np.ndarray, row: np.ndarray) -> _Plan | None:
+        """None if the features do not fill the first columns."""
+        order = np.argsort(columns)
+        if len(names) < 2 or not np.array_equal(columns[order], np.arange(len(names))):
+            return None
+        return cls([names[i] for i in order], row)
+
+    def row(self, x: Mapping[Any, Any]) -> np.ndarray | None:
+        """The row of an event, the same array for the same event twice; None for events that it is not for."""
+        if type(x) is not dict or len(x) != len(self._names):
+            return None
+        try:
+            values = self._take(x)
+            if values == self._values:
+                return self._row
+            if not (_NUMBERS.issuperset(map(type, values)) and math.hypot(*values) < LARGEST):
+                return None
+        except (KeyError, ValueError, OverflowError):  # arrays, and integers beyond float64
+            return None
+        row = self._blank.copy()
+        self._pack(row, 0, *values)
+        self._values, self._row = values, row
         return row
 
 
@@ -216,10 +241,17 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
     return values
 
 
+def _are_equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except ValueError:  # of arrays, which no event may have
+        return False
+
+
 def _vector(values: list[Any]) -> np.ndarray:
     """Numbers as float64; infinite if too large."""
     try:
-        return np.fromiter(values, np.float64, len(values))  # three times as fast as np.array
+        return np.fromiter(values, np.float64, len(values))
     except OverflowError:  # an integer beyond float64
         return np.full(len(values), math.inf)
 
@@ -230,15 +262,4 @@ def are_small(values):
     for value in values:
         if not abs(value) < LARGEST:
             return False
-    return True
-
-
-@nb.njit(nogil=True, cache=True)
-def place(values, columns, absent, row):
-    """Fills the row; returns whether all values are below LARGEST (NaN is not), else the row must not be used."""
-    row[:] = absent
-    for i in range(len(columns)):
-        if not abs(values[i]) < LARGEST:
-            return False
-        row[columns[i]] = values[i]
     return True

@@ -41,9 +41,8 @@ class Labels(list[Any]):
 
     def code(self, y: Any) -> int:
         """The label's number; a new one is added."""
-        for code, label in enumerate(self):
-            if label == y:
-                return code
+        if y in self:
+            return self.index(y)
         self.append(y.item() if isinstance(y, np.generic) else y)
         self.targets = _targets(len(self))
         return len(self) - 1

@@ -1,0 +1,76 @@
+"""Rows of events: by the plan of the last event they are the same as by name."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import defaultdict
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsvm.errors import DataError
+from streamsvm.online.columns import LARGEST, Columns
+
+VALUES = st.one_of(
+    st.floats(-1e17, 1e17),
+    st.integers(-(10**17), 10**17),
+    st.booleans(),
+    st.floats(-1.0, 1.0, width=32).map(np.float32),
+    st.decimals(-(10**6), 10**6, places=2),
+)
+EVENTS = st.lists(
+    st.permutations("abc").flatmap(lambda names: st.fixed_dictionaries({n: VALUES for n in names}))
+)
+
+
+def planned() -> Columns:
+    columns = Columns((), 0, 100, math.nan, tables=True)
+    columns.row({"b": 1.0, "a": 2.0, "c": 3.0}, grow=True)
+    return columns
+
+
+@given(EVENTS)
+def test_rows_by_plan_are_those_by_name(events):
+    columns = planned()
+    for x in events:
+        row = columns.row(x, grow=True)
+        by_name = [np.float32(float(x[name])) for name in columns.names]
+        np.testing.assert_array_equal(row[:3], by_name)
+        assert np.isnan(row[3:]).all()
+        assert columns.row(dict(x), grow=True) is row  # predicted, then learned
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([1.0, 2.0]), [1.0], 10**400, 1.5 * LARGEST, -math.inf, math.nan, 1j], ids=repr
+)
+def test_a_plan_lets_nothing_in_that_is_no_number(value):
+    columns = planned()
+    with pytest.raises(DataError, match="feature 'a'"):
+        columns.row({"a": value, "b": 2.0, "c": 3.0}, grow=True)
+    np.testing.assert_array_equal(columns.row({"a": 4.0, "b": 5.0, "c": 6.0}, grow=True)[:3], [4, 5, 6])
+
+
+def test_a_text_of_numpy_is_a_text():
+    columns = planned()
+    with pytest.raises(DataError, match="expected a number, as before"):
+        columns.row({"a": np.str_("1.5"), "b": 2.0, "c": 3.0}, grow=True)
+
+
+def test_events_with_other_features_are_as_before():
+    columns = planned()
+    x: dict[str, Any] = defaultdict(float, {"a": 1.0, "b": Decimal(2), "z": 3.0})
+    np.testing.assert_array_equal(columns.row(x, grow=False)[:3], [1, 2, math.nan])
+    assert sorted(x) == ["a", "b", "z"]  # asking for c would make one
+    np.testing.assert_array_equal(columns.row(x, grow=True)[:4], [1, 2, math.nan, 3])
+    wide = columns.row({f"f{i}": 1.0 for i in range(30)}, grow=True)
+    assert columns.row({"a": 1.0, "b": 2.0, "c": 3.0}, grow=True).shape == wide.shape == (columns.width,)
+
+
+def test_a_plan_is_made_again_where_it_was_sent():
+    columns = pickle.loads(pickle.dumps(planned()))
+    np.testing.assert_array_equal(columns.row({"a": 4, "b": True, "c": 6.0}, grow=False)[:3], [4, 1, 6])
