@@ -72,7 +72,7 @@ class Columns:
         row[columns] = values[known]
         if len(known) == len(names):
             self._given, self._row = given, row
-            self._plan = _Plan.of(names, columns, row) if plain is x else None
+            self._plan = _Plan.of(names, columns, row, x) if plain is x else None
         return row
 
     def check(self, x: Mapping[Any, Any]) -> None:
@@ -148,23 +148,25 @@ class Columns:
 class _Plan:
     """How events with the same features, all of them numbers, become rows: most do, and their time counts."""
 
-    def __init__(self, names: list[Hashable], blank: np.ndarray) -> None:
-        """names: of the first columns. blank (width,): a row, of which the others stay."""
-        self._names, self._blank, self._take = names, blank, itemgetter(*names)
+    def __init__(self, names: list[Hashable], row: np.ndarray, x: Mapping[Any, Any]) -> None:
+        """names: of the first columns. row (width,): of the event x; its other columns stay."""
+        self._names, self._row, self._take = names, row, itemgetter(*names)
         self._pack: Any = struct.Struct(f"{len(names)}f").pack_into
-        self._values: Any = None  # of the last row
-        self._row = blank
+        self._values = self._take(x)  # of the row
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Plan, (self._names, self._blank)
+        values = dict(zip(self._names, self._values, strict=True))
+        return _Plan, (self._names, self._row, values)
 
     @classmethod
-    def of(cls, names: list[Hashable], columns: np.ndarray, row: np.ndarray) -> _Plan | None:
+    def of(
+        cls, names: list[Hashable], columns: np.ndarray, row: np.ndarray, x: Mapping[Any, Any]
+    ) -> _Plan | None:
         """None if the features do not fill the first columns."""
         order = np.argsort(columns)
         if len(names) < 2 or not np.array_equal(columns[order], np.arange(len(names))):
             return None
-        return cls([names[i] for i in order], row)
+        return cls([names[i] for i in order], row, x)
 
     def row(self, x: Mapping[Any, Any]) -> np.ndarray | None:
         """The row of an event, the same array for the same event twice; None for events that it is not for."""
@@ -178,7 +180,7 @@ class _Plan:
                 return None
         except (KeyError, ValueError, OverflowError):  # arrays, and integers beyond float64
             return None
-        row = self._blank.copy()
+        row = self._row.copy()
         self._pack(row, 0, *values)
         self._values, self._row = values, row
         return row
