@@ -26,6 +26,7 @@ from streamsvm.models.pooled import Expert, Pooled, part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS
 from streamsvm.solvers.pooling import LOOK
+from streamsvm.storage.arrays import packed, unpacked
 
 TRIAL = 2048  # rows after which a second pool that is no better goes
 BEHIND = 25.0  # or once its loss is so much larger, in nats
@@ -251,7 +252,8 @@ class ExpertsModel(Model):
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
-        arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
+        state, attrs["packed"] = packed({name: np.asarray(array) for name, array in self.state.items()})
+        arrays |= {f"learner_{dtype}": array for dtype, array in state.items()}
         for name in SETS:
             attrs[name] = [expert.to_attrs() for expert in getattr(self, name)]
         return arrays, attrs | {"columns": self.columns, "stream": self.stream}
@@ -260,4 +262,6 @@ class ExpertsModel(Model):
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpertsModel:
         sets = {name: tuple(map(Expert.from_attrs, attrs[name])) for name in SETS}
         header, state = Header.from_state(arrays, attrs), part_of("learner", arrays)
+        if "packed" in attrs:  # not by versions before 0.2
+            state = unpacked(state, attrs["packed"])
         return cls(header, **sets, columns=attrs["columns"], state=state, stream=attrs["stream"])

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 KEEP_BYTES = 64 << 20
 KEEP_CHUNKS = 4  # of an array that is larger: threads read different chunks
-VERSION, OF_TARGETS = 1, 2  # of models with values of target-encoded columns, which version 1 has not
+VERSION = 1  # of models, but for those with
+OF_TARGETS = 2  # values of target-encoded columns
+PACKED = 3  # arrays of one type as one, see `storage.arrays`
 HOMES = {
     "kernel": "streamsvm.models:KernelModel",
     "local": "streamsvm.models:LocalModel",
@@ -135,8 +137,8 @@ def read_attrs(path: Place) -> dict[str, Any]:
         raise ModelError(
             f"{path}: found a zarr group that is not a model, expected one written by streamsvm fit"
         )
-    if attrs.get("version") not in (VERSION, OF_TARGETS):
-        found, known = attrs.get("version"), f"versions {VERSION} and {OF_TARGETS}"
+    if attrs.get("version") not in (VERSION, OF_TARGETS, PACKED):
+        found, known = attrs.get("version"), f"versions {VERSION} to {PACKED}"
         raise ModelError(
             f"{path}: found model version {found!r}, this streamsvm reads {known}; "
             "use the streamsvm that wrote it, or a newer one"
@@ -322,7 +324,7 @@ class ModelWriter:
         if clash:
             raise ValueError(f"model attributes may not be named {', '.join(sorted(clash))}")
         has_values = any("values" in column for column in self.attrs.get("layout", {}).get("columns", ()))
-        version = OF_TARGETS if has_values else VERSION
+        version = PACKED if "packed" in self.attrs else OF_TARGETS if has_values else VERSION
         head = {"format": MODEL_FORMAT, "version": version, "kind": self._kind, "strings": self._strings}
         self._group.attrs.put(jsonable({**head, **self.attrs}))
         self._target.commit()

@@ -112,8 +112,9 @@ class LogOdds:
     """Probabilities of a logistic loss, whose decisions are logarithms of odds: nothing more is learned."""
 
     def __call__(self, decisions: np.ndarray) -> np.ndarray:
-        columns = decisions.shape[1]
-        return self.calibration(columns).probabilities(decisions, max(2, columns), pairwise=False)
+        p = np.empty((len(decisions), max(2, decisions.shape[1])))
+        _of_odds(decisions, p)
+        return p
 
     def learn_one(self, decisions: np.ndarray, code: int) -> None: ...
 
@@ -123,6 +124,22 @@ class LogOdds:
         return Calibration.logistic(columns)
 
     def to_state(self) -> None: ...
+
+
+@nb.njit(nogil=True, cache=True)
+def _of_odds(decisions, p):  # as `Calibration.logistic` says
+    columns = decisions.shape[1]
+    first = p.shape[1] - columns
+    for i in range(len(p)):
+        total = 0.0
+        for c in range(columns):
+            f = min(max(decisions[i, c], -LARGEST_EXPONENT), LARGEST_EXPONENT)
+            p[i, first + c] = 1 / (1 + np.exp(-f))
+            total += p[i, first + c]
+        if first:
+            p[i, 0] = 1 - total
+        else:
+            p[i] /= total
 
 
 @nb.njit(nogil=True, cache=True)

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+
+Packed = Sequence[tuple[str, str, Sequence[int]]]  # name, dtype and shape of each array, in order
+
+
+def packed(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], Packed]:
+    """Arrays of one dtype as one, end to end, by the dtype: of many small ones, files take long to write."""
+    found: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    for array in state.values():
+        found[str(array.dtype)].append(array.ravel())
+    places = [(name, str(array.dtype), array.shape) for name, array in state.items()]
+    return {dtype: np.concatenate(arrays) for dtype, arrays in found.items()}, places
+
+
+def unpacked(arrays: Mapping[str, Any], places: Packed) -> dict[str, np.ndarray]:
+    """The arrays that were packed. Raises ValueError for others."""
+    whole = {dtype: np.asarray(arrays[dtype]) for dtype in {dtype for _, dtype, _ in places}}
+    ends: defaultdict[str, int] = defaultdict(int)
+    state = {}
+    for name, dtype, shape in places:
+        start = ends[dtype]
+        ends[dtype] += math.prod(shape)
+        state[name] = whole[dtype][start : ends[dtype]].reshape(shape)
+    if any(len(whole[dtype]) != end for dtype, end in ends.items()):
+        raise ValueError("arrays are longer than their places say")
+    return state
 
 
 def arrays_of(learner: InArrays) -> tuple[np.ndarray, ...]:

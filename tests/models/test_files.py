@@ -228,7 +228,7 @@ def _edit_attrs(path: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 7}, "found model version 7, this streamsvm reads versions 1 and 2"),
+        ({"version": 7}, "found model version 7, this streamsvm reads versions 1 to 3"),
         ({"kind": "quantum"}, "found a model of kind 'quantum', supported are kernel, local"),
         ({"kind": ["toy"]}, "found a model of kind"),
         ({"format": "other"}, "is not a model"),
