@@ -89,7 +89,7 @@ def learn(x, y, weight, bound):
     _learn(x, y.reshape(1, -1), np.full(1, code), np.full(1, weight), bound)
 
 
-@stale_with(losses, merge, project, state, values, steps_of)
+@stale_with(running, additive, losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def kernel_learns(Z, Y, weight, kernel, ways, room, D):
     """One step of one kernel for each scaled row Z (m, d), in order. D (m, columns): its decisions before its steps."""

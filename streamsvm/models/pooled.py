@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from streamsvm.models.one_row import Bound, bind, kernel_learns, meet, room_for
 from streamsvm.models.one_row import learn as learn_row
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.strips import strips
+from streamsvm.private.numba import direct
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
 from streamsvm.solvers.pooling import Pool
 from streamsvm.storage.arrays import arrays_of
@@ -62,16 +63,24 @@ def side_by_side(
     return [Expert(kernel, replace(options, lam=lam), width) for lam, width in pairs]
 
 
+class _Compiled(NamedTuple):
+    meet: Callable[..., Any]
+    learn: Callable[..., Any]
+    columns: int
+    bound: Bound
+    arrays: Any  # in it
+
+
 class Pooled:
     """Experts and their pool. They learn in place; rows are raw, NaN if a column is absent."""
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
-        self.experts = list(experts)
+        self.experts, self.d = list(experts), d
         self.scaling = RunningScaling(d)
         self.additive = AdditiveLearner(d, columns)
         self.kernels = [BudgetLearner(e.kernel, d, columns, e.options) for e in experts]
         self.pool = Pool(len(TRACKS) + len(self.kernels))
-        self._bound: tuple[Bound, Any] | None = None  # and the arrays in it
+        self._compiled: _Compiled | None = None
 
     @property
     def n(self) -> int:
@@ -84,44 +93,45 @@ class Pooled:
         return (1 << self.n.bit_length()) - self.n
 
     @property
-    def d(self) -> int:
-        return len(self.scaling.counts)
-
-    @property
     def columns(self) -> int:
         return self.additive.W.shape[2]
 
     def decide_one(self, x: np.ndarray) -> np.ndarray:
-        """(columns,) logarithms of odds for one row (d,)."""
-        if not self._is_compiled:
+        """(columns,) logarithms of odds for one row (d,) float32, C-contiguous."""
+        compiled = self._compiled or self._compile()
+        if compiled is None:
             return self.decide(x[None])[0]
-        out = np.empty(self.columns)
-        meet(x, self._arrays(), out)
+        out = np.empty(compiled.columns)
+        compiled.meet(x, compiled.bound, out)
         return out
 
     def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
-        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
-        if not self._is_compiled:
+        """One step for the row that `decide_one` has just met. y (columns,) float64: -1 or +1."""
+        compiled = self._compiled or self._compile()
+        if compiled is None:
             Y, weights = y[None], np.array([weight])
             self.weigh(self.learn(x[None], Y, weights), Y, weights)
             return
-        learn_row(x, y, weight, self._arrays())
+        compiled.learn(x, y, weight, compiled.bound)
 
     @property
     def _is_compiled(self) -> bool:
         """Whether all is that `models.one_row` does."""
         return self.kernels[0].is_rbf
 
-    def _arrays(self) -> Bound:
-        """What `models.one_row` reads and changes, found once."""
-        if self._bound is None:
-            kernels = list(map(self._room_of, self.kernels))
-            scaling, coefficients, pool = map(arrays_of, (self.scaling, self.additive, self.pool))
-            row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
-            kernels += kernels[-1:] * (len(WIDTHS) - len(kernels))  # one type, so it is compiled once
-            arrays = scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room
-            self._bound = bind(*arrays), arrays
-        return self._bound[0]
+    def _compile(self) -> _Compiled | None:
+        """What `models.one_row` does, and what it reads and changes, found once; None if the kernels are not for it."""
+        if not self._is_compiled:
+            return None
+        kernels = list(map(self._room_of, self.kernels))
+        scaling, coefficients, pool = map(arrays_of, (self.scaling, self.additive, self.pool))
+        row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
+        kernels += kernels[-1:] * (len(WIDTHS) - len(kernels))  # one type, so it is compiled once
+        arrays = scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room
+        x, y, bound = np.empty(self.d, np.float32), np.empty(self.columns), bind(*arrays)
+        functions = direct(meet, x, bound, y), direct(learn_row, x, y, 1.0, bound)
+        self._compiled = _Compiled(*functions, self.columns, bound, arrays)
+        return self._compiled
 
     def _room_of(self, learner: BudgetLearner) -> tuple[Any, ...]:
         """A learner in `Bound.kernels`."""
@@ -129,7 +139,7 @@ class Pooled:
         return supports_of(learner), learner.of_step, W, F
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_bound": None}
+        return self.__dict__ | {"_compiled": None}
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """One step of each expert for each row (m, d), in order; what each said before, (experts, m, columns).
@@ -177,7 +187,7 @@ class Pooled:
     def settle(self) -> None:
         """Called when its rows have doubled: widths follow the columns' variances, and once it has shown which
         kernels are right, the others go."""
-        self._bound = None
+        self._compiled = None
         while self.n >= SHOWN and len(self.kernels) > KEPT:
             worst = int(np.argmax(self.pool.losses[len(TRACKS) :]))
             self.pool.drop(len(TRACKS) + worst)
@@ -187,14 +197,14 @@ class Pooled:
                 learner.set_gamma(expert.factor / (self.scaling.spread or 1.0))
 
     def widen(self, d: int) -> None:
-        self._bound = None
+        self.d, self._compiled = d, None
         self.scaling.widen(d)
         self.additive.widen(d)
         for learner in self.kernels:
             learner.widen(d)
 
     def add_column(self) -> None:
-        self._bound = None
+        self._compiled = None
         self.additive.add_column()
         for learner in self.kernels:
             learner.add_column()

@@ -160,13 +160,14 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
         """One step for the event x with label y. For a bad event it raises DataError, a ValueError, and learns
         nothing."""
-        self._labels.require([y])
+        if y not in self._labels:
+            self._labels.require([y])
         row = self._row(x, grow=True)
         code = self._code(y)
         decisions, met = self._meet(row)
         self._calibration.learn_one(decisions, code)
         self._learner.learn_one(row, met, self._labels.targets[code], self._weigh(code))
-        self._learnt(row[None])
+        self._learnt(row)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """The label, or None before the first event is learned."""

@@ -241,12 +241,12 @@ class BudgetDoor:
             self._met = None
 
     def _learnt(self, rows: np.ndarray) -> None:
-        """After the steps of rows (m, d): gamma, and warnings."""
+        """After the steps of a row (d,), or of rows (m, d): gamma, and warnings."""
         self._met = None
         if self.tunes_itself:
             return
         if self._spread is not None:
-            self._spread.see(rows)
+            self._spread.see(np.atleast_2d(rows))
         if is_doubled(self.n_seen):
             if self._spread is not None:
                 self._learner.set_gamma(self._measured(self._spread))

@@ -104,7 +104,7 @@ class BSGDMultiLabelClassifier(LabelDoor, base.MultiLabelClassifier):
         targets = self._targets(y)
         if len(targets):
             self._learner.learn_one(row, self._meet(row)[1], targets)
-            self._learnt(row[None])
+            self._learnt(row)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, bool]:
         """Which of the labels so far the event has."""

@@ -91,7 +91,7 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
         """One step for the event x. For a bad event it raises DataError, a ValueError, and learns nothing."""
         row = self._row(x, grow=True)
         self._learner.learn_one(row, self._meet(row)[1], _INLIER)
-        self._learnt(row[None])
+        self._learnt(row)
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
         """1 - w'phi(x) / rho: above 0 of events outside, 1 far from all support vectors; 0 before rho is known."""

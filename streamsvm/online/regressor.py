@@ -109,7 +109,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         row = self._row(x, grow=True)
         self._see(target)
         self._learner.learn_one(row, self._meet(row)[1], target)
-        self._learnt(row[None])
+        self._learnt(row)
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """The value, 0 before the first event is learned."""
