@@ -15,7 +15,7 @@ from streamsvm.errors import ModelError
 from streamsvm.kernels.distance import RBF
 from streamsvm.models import pooled
 from streamsvm.models.budget_options import BudgetOptions
-from streamsvm.models.experts import ExpertsLearner
+from streamsvm.models.experts import ExpertsLearner, ExpertsModel
 from streamsvm.models.files import save_model
 from streamsvm.models.pooled import KEPT, SHOWN, side_by_side
 from streamsvm.online import BSGDClassifier
@@ -146,3 +146,18 @@ def test_columns_of_any_scale_that_come_late_or_are_absent():
         model.learn_one(x, y)
     assert np.mean(right[200:500]) > 0.9
     assert np.mean(right[1000:]) > 0.95
+
+
+def test_models_of_earlier_versions_hold_each_array():
+    X, Y = changing(100)
+    streaming = BSGDClassifier(budget=30)
+    for x, [y] in zip(X.tolist(), Y, strict=True):
+        streaming.learn_one(dict(zip("abc", x, strict=True)), str(y))
+    model = streaming.to_model()
+    arrays, attrs = model.to_state()
+    del attrs["packed"]
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("learner_")}
+    arrays |= {f"learner_{name}": array for name, array in model.state.items()}
+    before = ExpertsModel.from_state(arrays, attrs)
+    wide = Rows(np.pad(X, ((0, 0), (0, model.d - 3)), constant_values=np.nan))
+    np.testing.assert_array_equal(before.binary_decisions(wide), model.binary_decisions(wide))
