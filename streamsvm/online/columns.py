@@ -46,9 +46,9 @@ class Columns:
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
         self._told = False
-        self._plan: _Plan | None = (
-            None  # for events with the features of the last one, if these fill the first columns
-        )
+        self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
+        self._columns = np.empty(0, np.intp)
+        self._plan: _Plan | None = None  # for them, where they come again
         self._given: Any = None  # names and values that the last row was made of
         self._row = np.empty(0, np.float32)
 
@@ -64,15 +64,23 @@ class Columns:
             return self._row
         plain = self._plain(x)
         names, values = list(plain), numbers(plain)
-        if grow:
-            self.take_up(names)
-        known = [i for i, name in enumerate(names) if name in self._places]
-        columns = np.array([self._places[names[i]] for i in known], np.intp)
-        row = np.full(self.width, self._absent, np.float32)
-        row[columns] = values[known]
-        if len(known) == len(names):
-            self._given, self._row = given, row
-            self._plan = _Plan.of(names, columns, row, x) if plain is x else None
+        if names != self._order:
+            if grow:
+                self.take_up(names)
+            known = [i for i, name in enumerate(names) if name in self._places]
+            columns = np.array([self._places[names[i]] for i in known], np.intp)
+            if len(known) < len(names):
+                return self._row_of(columns, values[known])
+            self._order, self._columns, self._plan = names, columns, None
+            self._given, self._row = given, self._row_of(columns, values)
+        else:
+            self._given, self._row = given, self._row_of(self._columns, values)
+            self._plan = _Plan.of(names, self._columns, self._row, x) if plain is x else None
+        return self._row
+
+    def _row_of(self, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
+        row = np.empty(self.width, np.float32)
+        place(values, columns, self._absent, row)
         return row
 
     def check(self, x: Mapping[Any, Any]) -> None:
@@ -146,7 +154,8 @@ class Columns:
 
 
 class _Plan:
-    """How events with the same features, all of them numbers, become rows: most do, and their time counts."""
+    """How events with the same features, all of them numbers and in the first columns, become rows: most are such
+    events, and their time counts."""
 
     def __init__(self, names: list[Hashable], row: np.ndarray, x: Mapping[Any, Any]) -> None:
         """names: of the first columns. row (width,): of the event x; its other columns stay."""
@@ -163,10 +172,9 @@ class _Plan:
         cls, names: list[Hashable], columns: np.ndarray, row: np.ndarray, x: Mapping[Any, Any]
     ) -> _Plan | None:
         """None if the features do not fill the first columns."""
-        order = np.argsort(columns)
-        if len(names) < 2 or not np.array_equal(columns[order], np.arange(len(names))):
+        if len(names) < 2 or columns.max() >= len(names):
             return None
-        return cls([names[i] for i in order], row, x)
+        return cls([names[i] for i in np.argsort(columns)], row, x)
 
     def row(self, x: Mapping[Any, Any]) -> np.ndarray | None:
         """The row of an event, the same array for the same event twice; None for events that it is not for."""
@@ -265,3 +273,11 @@ def are_small(values):
         if not abs(value) < LARGEST:
             return False
     return True
+
+
+@nb.njit(nogil=True, cache=True)
+def place(values, columns, absent, row):
+    """Fills the row."""
+    row[:] = absent
+    for i in range(len(columns)):
+        row[columns[i]] = values[i]

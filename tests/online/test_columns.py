@@ -30,7 +30,9 @@ EVENTS = st.lists(
 
 def planned() -> Columns:
     columns = Columns((), 0, 100, math.nan, tables=True)
-    columns.row({"b": 1.0, "a": 2.0, "c": 3.0}, grow=True)
+    for value in (1.0, 2.0):
+        columns.row({"b": value, "a": 2.0, "c": 3.0}, grow=True)
+    assert columns._plan is not None
     return columns
 
 
