@@ -26,7 +26,7 @@ import traffic
 from bench import CONFIGS, Bench, print_tables
 from distributed import Client, LocalCluster
 from measure import CORES, Spread, run_here
-from tables import Bytes, Factor, Seconds, Share, Table
+from tables import Bytes, Factor, Megabytes, Seconds, Share, Table
 
 from streamsvm import DCSVC
 from streamsvm.data.store import Store
@@ -197,11 +197,6 @@ def _traffic(bench: Bench, cluster: LocalCluster, name: str, store: Any, *option
 
 def _total(counts: Counter[str], addresses: list[str]) -> int:
     return sum(counts[address] for address in addresses)
-
-
-class Megabytes(int):
-    def __str__(self) -> str:
-        return f"{int(self) / 1e6:,.1f} MB"
 
 
 if __name__ == "__main__":  # workers import this file
