@@ -39,7 +39,8 @@ def store(bench: Bench) -> list[Table]:
         "peak memory": Bytes(found.peak_rss_bytes),
         "on disk": size,
     }
-    return [Table("Infinite MNIST", [record], [], [("under 1 GiB of memory", found.peak_rss_bytes < GiB)])]
+    notes = ["deformed digits of 784 bytes; accuracy below is on the 10,000 real test digits"]
+    return [Table("Infinite MNIST", [record], notes, [("under 1 GiB of memory", found.peak_rss_bytes < GiB)])]
 
 
 def budget(bench: Bench) -> list[Table]:

@@ -86,7 +86,8 @@ def rerun(path: Path, argv: Sequence[str], limit_s: float) -> tuple[float, str]:
         unmet = [what for run in runs for table in run.tables for what, met in table.checks if not met]
         if ended or not runs:
             why = f" ({'; '.join(unmet)})" if unmet else ""
-            return took, f"failed with exit status {ended}{why}; its figures are the old ones"
+            what = f"failed with exit status {ended}{why}" if ended else "wrote no figures"
+            return took, f"{what}; its figures are the old ones"
         _replace(path, [*runs[:-1], replace(runs[-1], seconds=took)])
         return took, f"measured; not met: {'; '.join(unmet)}" if unmet else "measured"
 

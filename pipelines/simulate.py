@@ -109,7 +109,7 @@ def _recorded(own: Record) -> dict[str, Any]:
         "processes": own.workers,
         "seconds": Seconds(own.seconds),
         "others had": Share(own.others),
-        "parts": own.parts,
+        "partitions": own.parts,
         "tasks": sum(len(stage.tasks) for stage in own.stages),
         "their CPU": Seconds(_cpu_s(own)),
         "leader alone": Seconds(sum(stage.gap_s for stage in own.stages)),

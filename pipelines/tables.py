@@ -183,7 +183,9 @@ def _commit() -> str:
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "streamsvm", "pipelines", "configs")
+        changed = git(
+            "status", "--porcelain", "--untracked-files=no", "--", "streamsvm", "pipelines", "configs"
+        )
         return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "not a checkout"
