@@ -125,7 +125,10 @@ def bsgd(bench: Bench) -> list[Table]:
         one, *others = (float(record["accuracy"]) for record in records[: len(PARTITIONS)])
         lost = one - min(others)
         checks = [(f"{name}: at most two points below one learner ({lost:.2%})", lost <= MOST_LOST)]
-        notes = [f"fit {' '.join(map(str, options))}; {bench.sizes.runs} seeds; budget: of each region"]
+        notes = [
+            f"`fit --solver bsgd {' '.join(map(str, options))}`: medians over {bench.sizes.runs} seeds",
+            "budget: of each region, which is a learner of the rows around it; its models are one",
+        ]
         title = f"Budgeted descent of {name} by regions side by side"
         tables.append(Table(title, records, notes, checks))
     return tables

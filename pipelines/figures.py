@@ -1,6 +1,6 @@
 """Puts what recipes measured into the pages that show it: `python pipelines/figures.py [PAGE.md ...]`.
 
-A page (by default docs/measured.md and docs/sizing.md) has a block for each file of figures:
+A page (by default docs/measured.md, docs/sizing.md and README.md) has a block for each file of figures:
 
     <!-- figures: NAME -->
     the tables of docs/figures/NAME.json, with their command, machine and date
@@ -8,6 +8,10 @@ A page (by default docs/measured.md and docs/sizing.md) has a block for each fil
 
 `<!-- figures: NAME by COLUMN -->` makes one table of all: their titles become its first column.
 `<!-- figures: NAME only TITLE -->` shows the tables whose titles begin like this.
+
+README has single figures, each the median in the column of a row that has a cell which begins with these words:
+
+    <!-- figure: NAME/TITLE/ROW/COLUMN -->9.2 s<!-- end -->
 
 Recipes write the files (`--out docs/figures/NAME.json`), and rerun.py runs them again. A run that is marked `entered`
 was typed once, with its own text and with repetitions in ascending order; the next run replaces all of it.
@@ -21,15 +25,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tables import HERE, Malformed, Measured, Table, read
+from measure import Spread
+from tables import HERE, Malformed, Measured, Seconds, Table, read, text
 
 DOCS = HERE.parent / "docs"
-FIGURES, PAGES = DOCS / "figures", (DOCS / "measured.md", DOCS / "sizing.md")
+FIGURES, PAGES = DOCS / "figures", (DOCS / "measured.md", DOCS / "sizing.md", DOCS.parent / "README.md")
 BLOCK = re.compile(
     r"^(?P<begins><!-- figures: (?P<name>\S+)(?: by (?P<column>.+?))?(?: only (?P<title>.+?))? -->)\n"
     r".*?^(?P<ends><!-- end of figures -->)$",
     re.M | re.S,
 )
+
+
+CELL = re.compile(r"(<!-- figure: (\S+?)/(.*?)/(.*?)/(.*?) -->)(.*?)(<!-- end -->)")
 
 
 def refreshed(page: str, folder: Path = FIGURES) -> str:
@@ -39,7 +47,10 @@ def refreshed(page: str, folder: Path = FIGURES) -> str:
         made = block(folder / f"{m['name']}.json", m["column"], m["title"] or "")
         return f"{m['begins']}\n\n{made}\n\n{m['ends']}"
 
-    return BLOCK.sub(filled, page)
+    def looked_up(m: re.Match[str]) -> str:
+        return f"{m[1]}{cell(folder / f'{m[2]}.json', m[3], m[4], m[5]) or m[6]}{m[7]}"
+
+    return CELL.sub(looked_up, BLOCK.sub(filled, page))
 
 
 def names(page: str) -> list[str]:
@@ -50,8 +61,8 @@ def names(page: str) -> list[str]:
 def refresh(pages: Sequence[Path]) -> None:
     """Writes pages again that other figures change. Raises Malformed and OSError."""
     for page in pages:
-        text = page.read_text(encoding="utf-8")
-        if (made := refreshed(text)) != text:
+        old = page.read_text(encoding="utf-8")
+        if (made := refreshed(old)) != old:
             page.write_text(made, encoding="utf-8")
 
 
@@ -68,6 +79,19 @@ def block(path: Path, column: str | None = None, title: str = "") -> str:
         parts = [table.markdown("**{}**") for run in runs for table in run.tables]
     parts += [caption(path.name, measured)] if (measured := [run for run in runs if not run.entered]) else []
     return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def cell(path: Path, title: str, row: str, column: str) -> str | None:
+    """A figure of a table, as README shows it; None if the file was entered. Raises Malformed."""
+    runs = read(path)
+    if any(run.entered for run in runs):
+        return None
+    for table in (table for run in runs for table in _titled(run.tables, title)):
+        for found in table.rows:
+            if column in found and any(f"{text(value)} ".startswith(f"{row} ") for value in found.values()):
+                value = found[column]
+                return str(Seconds(value.median)) if isinstance(value, Spread) else text(value)
+    raise Malformed(f"{path}: no '{column}' of '{row}' in a table '{title}', as README expects")
 
 
 def _titled(tables: Sequence[Table], begins: str) -> list[Table]:

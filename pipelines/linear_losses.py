@@ -68,7 +68,7 @@ def numbers(bench: Bench) -> list[Table]:
             }
         )
     notes = [
-        f"both sides scaled, C 1, epsilon {EPSILON}; R2 on test rows; LinearSVR ends after its 1,000 rounds"
+        f"both sides scaled, C 1, epsilon {EPSILON}, R2 on test rows; LinearSVR ends after its 1,000 rounds"
     ]
     return [Table(f"Numbers: covtype's elevation, {len(X):,} rows", records, notes, [_same(records)])]
 

@@ -31,8 +31,8 @@ from streamsvm.data.writer import StoreWriter
 CLOUDS, WRONG, TEST_ROWS, BLOCK_ROWS = 8, 0.05, 20_000, 50_000
 EXACT_ROWS, EARLY_ROWS, WHOLE_ROWS, QUICK_ROWS = 100_000, 1_000_000, 50_000, 600
 CLOUDED = (
-    "rows of eight clouds, one in twenty from anywhere around them; ROC area of 20,000 others; fits in memory, each in "
-    "a separate process after one of few rows"
+    "rows of eight clouds, one in twenty from anywhere around them, and the ROC area of 20,000 others. Fits in memory, "
+    "each in a separate process after one of few rows"
 )
 PEERS = {
     "libsvm": "OneClassSVM (LIBSVM)",

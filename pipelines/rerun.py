@@ -31,7 +31,7 @@ from tables import HERE, Malformed, Measured, Seconds, Table, read, write
 
 HOUR_S = 3_600.0
 PEERS = ("sklearnex", "lightgbm")  # modules that --peer-python has to have
-LIGHTGBM = "choice_sets"  # imports it into its own process
+OWN = {"choice_sets": PEERS[1:], "covtype": PEERS}  # files whose recipe takes them from its own interpreter
 NAMESPACES = ("unshare", "nsenter", "ip", "mount", "chroot")
 
 
@@ -53,12 +53,14 @@ def lacking(name: str, run: Measured, peer_python: str) -> str | None:
         return "needs root and network namespaces" if missing or os.geteuid() else None
     if "PYTHON" in run.command and not _imports(peer_python, PEERS):
         return f"needs --peer-python with {' and '.join(PEERS)}: pip install '.[bench]'"
-    if name == LIGHTGBM and not _imports(sys.executable, PEERS[1:]):
-        return "needs lightgbm: pip install '.[bench]'"
+    if not _imports(sys.executable, OWN.get(name, ())):
+        return f"needs {' and '.join(OWN[name])}: pip install '.[bench]'"
     return None
 
 
 def _imports(python: str, modules: Sequence[str]) -> bool:
+    if not modules:
+        return True
     found = f"from importlib.util import find_spec; assert all(map(find_spec, {list(modules)}))"
     return subprocess.run([python, "-c", found], stderr=subprocess.DEVNULL, check=False).returncode == 0
 

@@ -106,6 +106,8 @@ def text(value: Any) -> str:
             if len(value.values) == 1
             else f"{middle} ({low.removesuffix(' s')} to {high.removesuffix(' s')})"
         )
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if type(value) is float:
         return f"{value:.6g}"
     return f"{value:,}" if type(value) is int else str(value)

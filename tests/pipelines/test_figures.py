@@ -17,6 +17,7 @@ FIGURES = ROOT / "docs" / "figures"
 FILES = sorted(FIGURES.glob("*.json"))
 PAGE = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
 SIZING = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 MEASURED = re.compile(r"\d (?:s|ms|%|MiB|MB/s|CPU seconds)(?!\w)")
 with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +78,7 @@ def test_files_say_what_was_measured_by_which_command_where_and_when(path):
 
 
 def test_the_pages_are_what_the_files_say():
-    for page in (PAGE, SIZING):
+    for page in (PAGE, SIZING, README):
         assert page == figures.refreshed(page), "run python pipelines/figures.py"
     assert sorted({*figures.names(PAGE), *figures.names(SIZING)}) == [path.stem for path in FILES]
 
@@ -155,6 +156,17 @@ def test_a_block_shows_the_tables_that_it_names(tmp_path):
     assert "**one**" not in figures.refreshed(page, tmp_path)
     with pytest.raises(tables.Malformed, match=r"one.json: no table's title begins with 'three'"):
         figures.refreshed(page.replace("tw", "three"), tmp_path)
+
+
+def test_single_figures_follow_their_file_once_it_was_measured(tmp_path):
+    seconds = {"solver": "ours (new)", "seconds": Spread.of([1.0, 2.0, 30.0])}
+    run = a_run([{"solver": "other", "seconds": Spread.of([5.0])}, seconds])
+    page = "<!-- figure: one/on/ours/seconds -->9 s<!-- end -->"
+    for entered, shown in ((True, "9 s"), (False, "2.00 s")):
+        tables.write(tmp_path / "one.json", [replace(run, entered=entered)])
+        assert figures.refreshed(page, tmp_path) == page.replace("9 s", shown)
+    with pytest.raises(tables.Malformed, match=r"one.json: no 'bytes' of 'ours' in a table 'on'"):
+        figures.refreshed(page.replace("seconds", "bytes"), tmp_path)
 
 
 def test_a_run_has_a_caption_where_it_was_not_entered(tmp_path):
@@ -265,15 +277,15 @@ def test_recipes_run_from_the_cheapest_to_the_dearest(options, order, status, fe
     ],
 )
 def test_what_a_machine_lacks_is_named(name, command, lacks, monkeypatch):
-    monkeypatch.setattr(rerun, "_imports", lambda python, modules: False)
+    monkeypatch.setattr(rerun, "_imports", lambda python, modules: not modules)
     monkeypatch.setattr(rerun.shutil, "which", lambda program: None)
     found = rerun.lacking(name, a_run([], command=command), sys.executable)
     assert found is None if lacks is None else found.startswith(lacks)
 
 
 def test_the_figures_of_the_readme_are_those_of_the_files():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = re.search(r"^\| task \| streamsvm \|.*\n\|.*\n((?:\|.*\n)+)", readme, re.M)
+    shown = re.sub(r"<!--.*?-->", "", README)
+    table = re.search(r"^\| task \| streamsvm \|.*\n\|.*\n((?:\|.*\n)+)", shown, re.M)
     for line in table[1].splitlines():
         _, ours, accuracy, _, typed = (cell.strip() for cell in line.strip("|").split("|"))
         texts = [figures.block(path) for path in FILES if made(path, typed.strip("`"))]
