@@ -258,6 +258,7 @@ NOTES = (
     "each fault at random moments; all-killed: ten workers, the scheduler twice, the fit once, the same bit for bit",
     "furthest: of decision values from those of an undisturbed fit, over their size",
 )
+ROOM = ("bsgd",)  # whose regions are files of the run directory, which no fit can do without
 SHORT = [fault for fault in FAULTS if fault != "all-killed"]
 
 
@@ -338,7 +339,8 @@ def table(bench: Bench, faults: list[str], solvers: list[str], trials: int) -> T
     for place, fault in enumerate(faults):
         failures, furthest, began = [], 0.0, time.perf_counter()
         for number in range(trials):
-            solver = solvers[(place + number) % len(solvers)]
+            able = [s for s in solvers if fault != "disk-full" or s not in ROOM] or solvers
+            solver = able[(place + number) % len(able)]
             try:
                 far = bench.try_fault(fault, solver, number)
                 furthest, said = max(furthest, far), f"{far:.1e}"
@@ -375,9 +377,7 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=6000, metavar="N")
     parser.add_argument("--frozen", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument(
-        "--quick", action="store_true", help="one trial of each, two thousand rows, frozen for 3 s"
-    )
+    parser.add_argument("--quick", action="store_true", help="one trial each, 2,000 rows, frozen for 3 s")
     parser.add_argument("--out", type=Path, metavar="FILE")
     args = parser.parse_args()
     for given, known in ((args.only, FAULTS), (args.solvers, SOLVERS)):

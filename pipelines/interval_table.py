@@ -76,7 +76,7 @@ def _table(
             found.append(_covered(own, X, y, order[:n], order[n:]))
         records.append({"model": kind} | _record(found, n, len(y) - n))
         mean = float(np.mean([one["coverage"] for one in found]))
-        checks.append((f"{kind}: mean coverage from 89 to 91 %", 0.89 <= mean <= 0.91))
+        checks.append((f"{name}, {kind}: mean coverage from 89 to 91 %", 0.89 <= mean <= 0.91))
     title = f"{name}: {n:,} rows to fit, {X.shape[1]} columns, {runs} draws"
     notes = [
         f"intervals of `interval={LEVEL}`; the draws take rows to fit, rows kept out of them, and rows to test on",
