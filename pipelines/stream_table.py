@@ -52,7 +52,7 @@ BOUNDS = {2: 0.05, 3: 0.10}  # of ece: two classes, several
 def probabilities(bench: Bench) -> list[Table]:
     rows, checks = [], []
     for name in CALIBRATED:
-        stream = scaled(events(name, bench.data, 100 if bench.sizes.is_quick else 5_000))
+        stream = scaled(events(name, bench.data, 300 if bench.sizes.is_quick else 5_000))  # two classes
         labels = sorted({y for _, y in stream}, key=str)
         k = len(labels)
         peer = linear_model.LogisticRegression() if k == 2 else linear_model.SoftmaxRegression()
