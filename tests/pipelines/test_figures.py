@@ -241,6 +241,17 @@ def few(tmp_path, monkeypatch):
     return ran
 
 
+def test_a_page_that_misses_its_figures_stops_nothing(few, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- figures: gone -->\n<!-- end of figures -->\n", encoding="utf-8")
+    monkeypatch.setattr(rerun, "PAGES", (page,))
+    monkeypatch.setattr(sys, "argv", ["rerun.py", "--data", ".", "--entered"])
+    with pytest.raises(SystemExit) as ended:
+        rerun.main()
+    assert (few, ended.value.code) == (["slow"], 1)
+    assert "the pages show the old ones" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "order", "status"),
     [
