@@ -117,12 +117,13 @@ def in_one(tables: Sequence[Table], column: str) -> Table:
     """One table of several, with their titles in a first column; notes that several share once, and all checks."""
     order = dict.fromkeys(name for table in tables for row in table.rows for name in row)
     rows = [
-        {column: table.title} | {name: row.get(name) for name in order}
+        ({column: table.title} if table.title else {}) | {name: row.get(name) for name in order}
         for table in tables
         for row in table.rows
     ]
     notes = list(dict.fromkeys(note for table in tables for note in table.notes))
-    return Table("", rows, notes, [check for table in tables for check in table.checks])
+    checks = [check for table in tables for check in table.checks]
+    return Table("", rows, notes, checks, [line for table in tables for line in table.text])
 
 
 def main(pages: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ Items, none of which needs data:
     exact    100,000 rows of two columns: streamsvm, OneClassSVM (LIBSVM), SGDOneClassSVM over Nystroem features, and
              IsolationForest, each in a separate process; seconds of a fit after one of few rows
     early    a million rows of eight columns: early prediction by the command, within 2 GiB, next to the exact solution
-             on 50,000 of the rows, Nystroem features and IsolationForest
+             on 50,000 of the rows, Nystroem features and IsolationForest; at the first --nu
 
 Rows are of eight clouds, one in twenty a row from anywhere around them; so are the 20,000 rows that the area under the
 ROC curve is of, whose labels say which is which. LIBSVM at nu 0.5 takes many minutes; --peers leaves some out.
@@ -122,7 +122,7 @@ def early(bench: Bench, args: argparse.Namespace) -> list[Table]:
     rows = 4 * QUICK_ROWS if bench.sizes.is_quick else args.rows or EARLY_ROWS
     store, array, test = made(bench.work, rows, 8)
     _, few, _ = made(bench.work, min(WHOLE_ROWS, rows // 2), 8)
-    return [_early(bench, (store, array, few, test), rows, nu, args.peers) for nu in args.nu]
+    return [_early(bench, (store, array, few, test), rows, args.nu[0], args.peers)]
 
 
 def _early(bench: Bench, files: tuple[Path, ...], rows: int, nu: float, peers: Sequence[str]) -> Table:

@@ -433,7 +433,7 @@ def test_processes_decide_as_threads(tables):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["covtype", "mnist", "ijcnn1", "a9a"])
 def test_budgets_are_compared(tables, name):
-    rows = tables("budgets")[f"Budgeted descent of {name} by regions side by side"]
+    rows = tables("budgets")[name]
     assert [row["partitions"] for row in rows] == [1, 2, 4, 8, *([8, 1] if name == "covtype" else [])]
 
 
