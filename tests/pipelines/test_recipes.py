@@ -344,7 +344,7 @@ def test_memory_of_every_process_is_watched(tables):
     assert always <= set(seen)
     assert {name.partition(" ")[0] for name in set(seen) - always} == {"fit"}
     for name in always:
-        assert 20e6 < seen[name]["second"] <= seen[name]["most"] < 1 << 30
+        assert 20e6 < seen[name]["second"] <= seen[name]["peak"] < 1 << 30
 
 
 @pytest.mark.slow
