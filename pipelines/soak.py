@@ -172,7 +172,7 @@ def table(memory: Memory, said: dict[str, Any]) -> Table:
     fits = sum(record["samples"] for record in records if record["process"].startswith("fit "))
     events = f"{said['events']:,} events, accuracy {Share(said['accuracy'] or 0)}"
     note = f"{memory.seconds / 60:.1f} minutes: {events}; {fits:,} fits"
-    what = "memory that a process has for itself (USS), of fits the peak (RSS); flat: the last quarter next to the second"
+    what = "memory that a process has for itself (USS), of fits the peak (RSS); flat: the last quarter over the second"
     return Table("Memory on one cluster", records, [note, what], checks)
 
 
