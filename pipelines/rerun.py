@@ -72,7 +72,7 @@ def left(name: str, run: Measured, limit_s: float, peer_python: str) -> str | No
     return lacking(name, run, peer_python)
 
 
-def rerun(path: Path, argv: Sequence[str], limit_s: float) -> tuple[float, str]:
+def rerun(path: Path, argv: Sequence[str], limit_s: float | None) -> tuple[float, str]:
     """Runs the command of a file and replaces the file. Returns the seconds that it took, and what happened."""
     with tempfile.TemporaryDirectory(prefix="streamsvm-rerun-", ignore_cleanup_errors=True) as scratch:
         new, start = Path(scratch) / path.name, time.monotonic()
@@ -101,7 +101,7 @@ def _replace(path: Path, runs: Sequence[Measured]) -> None:
     part.replace(path)
 
 
-def _ended(argv: Sequence[str], limit_s: float, scratch: Path) -> int | None:
+def _ended(argv: Sequence[str], limit_s: float | None, scratch: Path) -> int | None:
     """The exit status of a command, or None if it had to be stopped, with all that it started."""
     env = os.environ | {"TMPDIR": str(scratch)}
     child = subprocess.Popen(argv, cwd=scratch, env=env, start_new_session=True)
@@ -142,7 +142,8 @@ def measured_again(
         about = "" if run.seconds is None else f", about {Seconds(run.seconds)}"
         print(f"\n{number} of {len(chosen)}: {name}{about}: {run.command}\n", flush=True)
         argv = words(run.command, args.data.absolute(), args.peer_python)
-        took, outcome = rerun(FIGURES / f"{name}.json", argv, args.limit_s)
+        limit_s = args.limit_s if reasons[name] is None else None
+        took, outcome = rerun(FIGURES / f"{name}.json", argv, limit_s)
         print(f"{name}: {Seconds(took)}, {outcome}", flush=True)
         rows.append({"name": name, "seconds": Seconds(took), "outcome": outcome})
         try:
@@ -165,7 +166,7 @@ def _arguments(recipes: dict[str, Measured]) -> argparse.Namespace:
     )
     names = {"type": among(recipes), "default": [], "metavar": "NAME[,NAME...]"}
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data", metavar="DIR")
-    parser.add_argument("--only", **names, help="these, even if they are left to you")
+    parser.add_argument("--only", **names, help="these, however long they take")
     parser.add_argument("--skip", **names, help="all but these")
     parser.add_argument("--entered", action="store_true", help="only files that were typed once")
     parser.add_argument("--list", action="store_true", help="print seconds and command of each")

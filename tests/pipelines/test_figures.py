@@ -232,6 +232,9 @@ def few(tmp_path, monkeypatch):
 
     def run(path, argv, limit_s):
         ran.append(path.stem)
+        assert limit_s == (
+            None if path.stem == "long" and "--only" in sys.argv else 5000 if "5000" in sys.argv else 3600
+        )
         return 1.0, "failed; its figures are the old ones" if path.stem == "quick" else "measured"
 
     monkeypatch.setattr(rerun, "FIGURES", tmp_path)
