@@ -39,8 +39,8 @@ SETS: dict[str, dict[str, Any]] = {
     "electricity": {"C": 1.0, "gamma": 50.0},
 }
 PARTITIONED: dict[str, dict[str, Any]] = {
-    "magic04": {"C": 10.0, "gamma": 4.0, "part_rows": 1500},
-    "covtype": {"C": 30.0, "gamma": 32.0, "part_rows": 2000},
+    "magic04": {"C": 10.0, "gamma": 4.0, "part_rows": 1500, "levels": 2},
+    "covtype": {"C": 30.0, "gamma": 32.0, "part_rows": 2000, "levels": 3},
 }
 MOST_PARTITIONED = 100_000
 METHODS = ("sigmoid", "isotonic")
