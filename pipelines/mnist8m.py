@@ -39,7 +39,7 @@ def store(bench: Bench) -> list[Table]:
         "peak memory": Bytes(found.peak_rss_bytes),
         "on disk": size,
     }
-    notes = ["deformed digits of 784 bytes; accuracy below is on the 10,000 real test digits"]
+    notes = ["deformed digits of 784 bytes; accuracy is on the 10,000 real test digits"]
     return [Table("Infinite MNIST", [record], notes, [("under 1 GiB of memory", found.peak_rss_bytes < GiB)])]
 
 
