@@ -8,7 +8,7 @@ items, which need the files of the scoreboard (scoreboard.py names them):
     budgets   random time budgets: does the command end in time, with a model
     interval  rows drawn again for each seed: how often is the score on new rows inside the interval that was promised
 
-"promised" is the interval of the score, and whether a test of as many rows or more missed it. Seconds are of whole
+"expected" is the interval of the score, and whether a test of as many rows or more missed it. Seconds are of whole
 commands; those of trees are of the fit alone, in this process. "held" is the share of seeds whose
 score on as many new rows as it names was inside. Run it on a machine that does nothing else.
 """
@@ -62,11 +62,16 @@ BEHIND = 0.005  # of accuracy, that is not counted
 def sets(bench: Bench) -> list[Table]:
     names = ("wine", "iris") if bench.sizes.is_quick else TABLES
     records = [_bare(bench, name) for name in names]
+    notes = [
+        "accuracy on unseen rows; seconds of whole commands, those of trees of the fit alone",
+        "plain: --no-search; LightGBM and HistGradientBoosting have their defaults",
+        "expected: the interval that the fit reports for tests with as many rows as it was computed from",
+    ]
     for peer in ("LightGBM", "HistGradientBoosting"):
         known = [r for r in records if r[peer] is not None]
         ahead = sum(r["bare"] >= r[peer] - BEHIND for r in known)
-        print(f"not behind {peer} by more than {100 * BEHIND:g} points on {ahead} of {len(known)}")
-    return [Table("The bare command", records)]
+        notes.append(f"not behind {peer} by more than {100 * BEHIND:g} points on {ahead} of {len(known)}")
+    return [Table("The bare command", records, notes)]
 
 
 def _bare(bench: Bench, name: str) -> dict[str, Any]:
@@ -86,7 +91,7 @@ def _bare(bench: Bench, name: str) -> dict[str, Any]:
         "rows": bare["result"]["n"],
         "bare": Share(bare["accuracy"]),
         "its seconds": Seconds(bare["seconds"]),
-        "promised": f"{100 * expected['low']:.1f} to {100 * expected['high']:.1f}{'' if inside else ' (missed)'}",
+        "expected": f"{100 * expected['low']:.1f} to {100 * expected['high']:.1f}{'' if inside else ' (missed)'}",
         "plain": Share(plain["accuracy"]) if plain else None,
         "plain seconds": Seconds(plain["seconds"]) if plain else None,
         **{peer: None if found is None else Share(found[0]) for peer, found in trees.items()},
@@ -155,7 +160,8 @@ def budgets(bench: Bench) -> list[Table]:
             }
         )
     checks = [("all end within 10 % or 3 s of the budget", all(record["in time"] for record in records))]
-    return [Table("Random time budgets", records, [], checks)]
+    notes = ["fit --time-budget, which has to end with a model; whole commands, one run each"]
+    return [Table("Random time budgets", records, notes, checks)]
 
 
 def interval(bench: Bench) -> list[Table]:
@@ -178,7 +184,12 @@ def interval(bench: Bench) -> list[Table]:
             }
         )
     total = float(np.mean([record["held"] for record in records]))
-    return [Table("Intervals that hold", records, [], [(f"19 of 20: {100 * total:.0f} %", total >= 0.95)])]
+    notes = [
+        f"{SEEDS} seeds draw the rows to fit, and as many new ones, on which the score has to be inside the interval",
+        "held: the share of seeds where it is; width: points of accuracy, on average",
+    ]
+    checks = [(f"19 of 20: {100 * total:.0f} %", total >= 0.95)]
+    return [Table("Intervals that hold", records, notes, checks)]
 
 
 def _promise(X: np.ndarray, y: np.ndarray, rows: int, seed: int) -> tuple[float, float, float]:

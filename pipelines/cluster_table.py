@@ -26,7 +26,7 @@ import traffic
 from bench import CONFIGS, Bench, print_tables
 from distributed import Client, LocalCluster
 from measure import CORES, Spread, run_here
-from tables import Bytes, Factor, Seconds, Share, Table
+from tables import Bytes, Factor, Megabytes, Seconds, Share, Table
 
 from streamsvm import DCSVC
 from streamsvm.data.store import Store
@@ -87,7 +87,11 @@ def early(bench: Bench) -> list[Table]:
     checks = [
         (f"a cluster of two workers: at most 15 % over threads ({overhead:.1%})", overhead <= MOST_OVERHEAD)
     ]
-    return [Table("Early prediction of covtype on processes", records, checks=checks)]
+    notes = [
+        "whole commands; workers of a cluster run already, and processes are started by the command",
+        "difference: of decision values on the test rows, over the largest of threads",
+    ]
+    return [Table("Early prediction of covtype on processes", records, notes, checks)]
 
 
 @contextmanager
@@ -121,7 +125,12 @@ def bsgd(bench: Bench) -> list[Table]:
         one, *others = (float(record["accuracy"]) for record in records[: len(PARTITIONS)])
         lost = one - min(others)
         checks = [(f"{name}: at most two points below one learner ({lost:.2%})", lost <= MOST_LOST)]
-        tables.append(Table(f"Budgeted descent of {name} by regions side by side", records, checks=checks))
+        notes = [
+            "budget: of each region, whose rows one learner learns; all regions together are one model",
+            f"accuracy is the mean of {bench.sizes.runs} seeds, seconds and CPU seconds are medians",
+            f"{name}: `fit --solver bsgd {' '.join(map(str, options))}`",
+        ]
+        tables.append(Table(name, records, notes, checks))
     return tables
 
 
@@ -166,7 +175,11 @@ def bytes_sent(bench: Bench) -> list[Table]:
         n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit="2GiB"
     ) as cluster:
         rows = [_traffic(bench, cluster, name, *fits[name]) for name in fits]
-    return [Table("Bytes of a fit on three workers", rows)]
+    notes = [
+        "counted where distributed reads and writes; traffic between workers depends on which is free first",
+        f"exact: {EXACT_ROWS:,} rows of covtype, else all; a row has 54 columns",
+    ]
+    return [Table("Bytes of a fit on three workers", rows, notes)]
 
 
 def _traffic(bench: Bench, cluster: LocalCluster, name: str, store: Any, *options: Any) -> dict[str, Any]:
@@ -197,11 +210,6 @@ def _traffic(bench: Bench, cluster: LocalCluster, name: str, store: Any, *option
 
 def _total(counts: Counter[str], addresses: list[str]) -> int:
     return sum(counts[address] for address in addresses)
-
-
-class Megabytes(int):
-    def __str__(self) -> str:
-        return f"{int(self) / 1e6:,.1f} MB"
 
 
 if __name__ == "__main__":  # workers import this file

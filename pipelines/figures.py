@@ -1,12 +1,17 @@
 """Puts what recipes measured into the pages that show it: `python pipelines/figures.py [PAGE.md ...]`.
 
-A page (by default docs/measured.md) has a block for each file of figures:
+A page (by default docs/measured.md, docs/sizing.md and README.md) has a block for each file of figures:
 
     <!-- figures: NAME -->
     the tables of docs/figures/NAME.json, with their command, machine and date
     <!-- end of figures -->
 
 `<!-- figures: NAME by COLUMN -->` makes one table of all: their titles become its first column.
+`<!-- figures: NAME only TITLE -->` shows the tables whose titles begin like this.
+
+README has single figures, each the median in the column of a row that has a cell which begins with these words:
+
+    <!-- figure: NAME/TITLE/ROW/COLUMN -->9.2 s<!-- end -->
 
 Recipes write the files (`--out docs/figures/NAME.json`), and rerun.py runs them again. A run that is marked `entered`
 was typed once, with its own text and with repetitions in ascending order; the next run replaces all of it.
@@ -17,36 +22,80 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tables import HERE, Malformed, Measured, Table, read
+from measure import Spread
+from tables import HERE, Malformed, Measured, Seconds, Table, read, text
 
 DOCS = HERE.parent / "docs"
-FIGURES, PAGE = DOCS / "figures", DOCS / "measured.md"
-BLOCK = re.compile(r"^(<!-- figures: (\S+)(?: by (.+?))? -->)\n.*?^(<!-- end of figures -->)$", re.M | re.S)
+FIGURES, PAGES = DOCS / "figures", (DOCS / "measured.md", DOCS / "sizing.md", DOCS.parent / "README.md")
+BLOCK = re.compile(
+    r"^(?P<begins><!-- figures: (?P<name>\S+)(?: by (?P<column>.+?))?(?: only (?P<title>.+?))? -->)\n"
+    r".*?^(?P<ends><!-- end of figures -->)$",
+    re.M | re.S,
+)
+
+
+CELL = re.compile(r"(<!-- figure: (\S+?)/(.*?)/(.*?)/(.*?) -->)(.*?)(<!-- end -->)")
 
 
 def refreshed(page: str, folder: Path = FIGURES) -> str:
     """The text of a page with its blocks made again. Raises Malformed."""
-    return BLOCK.sub(lambda m: f"{m[1]}\n\n{block(folder / f'{m[2]}.json', m[3])}\n\n{m[4]}", page)
+
+    def filled(m: re.Match[str]) -> str:
+        made = block(folder / f"{m['name']}.json", m["column"], m["title"] or "")
+        return f"{m['begins']}\n\n{made}\n\n{m['ends']}"
+
+    def looked_up(m: re.Match[str]) -> str:
+        return f"{m[1]}{cell(folder / f'{m[2]}.json', m[3], m[4], m[5]) or m[6]}{m[7]}"
+
+    return CELL.sub(looked_up, BLOCK.sub(filled, page))
 
 
 def names(page: str) -> list[str]:
     """The files of figures that a page shows."""
-    return [found[2] for found in BLOCK.finditer(page)]
+    return [found["name"] for found in BLOCK.finditer(page)]
 
 
-def block(path: Path, column: str | None = None) -> str:
+def refresh(pages: Sequence[Path]) -> None:
+    """Writes pages again that other figures change. Raises Malformed and OSError."""
+    for page in pages:
+        old = page.read_text(encoding="utf-8")
+        if (made := refreshed(old)) != old:
+            page.write_text(made, encoding="utf-8")
+
+
+def block(path: Path, column: str | None = None, title: str = "") -> str:
     """Markdown of a file of figures: in one table if a column for the titles is named."""
     if not path.exists():
         raise Malformed(f"{path}: no such file; a recipe writes it with --out {path}")
-    runs = read(path)
+    runs = [replace(run, tables=_titled(run.tables, title)) for run in read(path)]
+    if not any(run.tables for run in runs):
+        raise Malformed(f"{path}: no table's title begins with '{title}', as a page expects")
     if column is not None:
         parts = [in_one([table for run in runs for table in run.tables], column).markdown()]
     else:
         parts = [table.markdown("**{}**") for run in runs for table in run.tables]
     parts += [caption(path.name, measured)] if (measured := [run for run in runs if not run.entered]) else []
     return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def cell(path: Path, title: str, row: str, column: str) -> str | None:
+    """A figure of a table, as README shows it; None if the file was entered. Raises Malformed."""
+    runs = read(path)
+    if any(run.entered for run in runs):
+        return None
+    for table in (table for run in runs for table in _titled(run.tables, title)):
+        for found in table.rows:
+            if column in found and any(f"{text(value)} ".startswith(f"{row} ") for value in found.values()):
+                value = found[column]
+                return str(Seconds(value.median)) if isinstance(value, Spread) else text(value)
+    raise Malformed(f"{path}: no '{column}' of '{row}' in a table '{title}', as README expects")
+
+
+def _titled(tables: Sequence[Table], begins: str) -> list[Table]:
+    return [table for table in tables if table.title.startswith(begins)]
 
 
 def caption(name: str, runs: Sequence[Measured]) -> str:
@@ -65,23 +114,23 @@ def _place(run: Measured) -> str:
 
 
 def in_one(tables: Sequence[Table], column: str) -> Table:
-    """One table of several, with their titles in a first column; notes that several share once."""
+    """One table of several, with their titles in a first column; notes that several share once, and all checks."""
     order = dict.fromkeys(name for table in tables for row in table.rows for name in row)
     rows = [
-        {column: table.title} | {name: row.get(name) for name in order}
+        ({column: table.title} if table.title else {}) | {name: row.get(name) for name in order}
         for table in tables
         for row in table.rows
     ]
-    return Table("", rows, list(dict.fromkeys(note for table in tables for note in table.notes)))
+    notes = list(dict.fromkeys(note for table in tables for note in table.notes))
+    checks = [check for table in tables for check in table.checks]
+    return Table("", rows, notes, checks, [line for table in tables for line in table.text])
 
 
 def main(pages: Sequence[str]) -> None:
-    for page in map(Path, pages or [str(PAGE)]):
-        try:
-            text = refreshed(page.read_text(encoding="utf-8"))
-        except (OSError, Malformed) as error:
-            sys.exit(f"figures.py: {error}")
-        page.write_text(text, encoding="utf-8")
+    try:
+        refresh([Path(page) for page in pages] or PAGES)
+    except (OSError, Malformed) as error:
+        sys.exit(f"figures.py: {error}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ COLUMNS = (3, 10, 45)
 
 def ratio(bench: Bench) -> list[Table]:
     records: list[dict[str, Any]] = []
-    checks = []
+    medians: dict[str, list[float]] = {name: [] for name in NAMES}
     for d, share in WIDTHS:
         record: dict[str, Any] = {"features": f"{d}, {share:.0%} filled" if share < 1 else str(d)}
         for name in NAMES:
@@ -53,12 +53,18 @@ def ratio(bench: Bench) -> list[Table]:
                     lambda: kernel.gradients(a, b, coef, threads),  # noqa: B023
                 )
                 record[f"{name}, {cores}"] = _shown(found)
-                most = statistics.median(found)
-                checks.append(
-                    (f"{name}, {record['features']}, {cores}: at most {MOST} ({most:.2f})", most <= MOST)
-                )
+                medians[name].append(statistics.median(found))
         records.append(record)
-    return [Table("Gradients over values", records, checks=checks)]
+    checks = [
+        (f"{name}: at most {MOST} (the largest median is {max(found):.2f})", max(found) <= MOST)
+        for name, found in medians.items()
+    ]
+    notes = [
+        "CPU seconds of `Kernel.gradients` over those of `Kernel.apply`, one column of coefficients, alternating: "
+        "the median of seven pairs and their range",
+        f"{ROWS:,} rows, fewer from 123 features on, {SUPPORT:,} support vectors; matern has nu 0.5",
+    ]
+    return [Table("Gradients over values", records, notes, checks)]
 
 
 def columns(bench: Bench) -> list[Table]:
@@ -75,7 +81,8 @@ def columns(bench: Bench) -> list[Table]:
             )
             record[f"{k} columns"] = _shown(found)
         records.append(record)
-    return [Table("Several columns over one, 54 features", records)]
+    notes = ["one tile of slopes serves all columns of coefficients; CPU seconds, as above"]
+    return [Table("Several columns over one, 54 features", records, notes)]
 
 
 def _made(bench: Bench, name: str, d: int, share: float) -> tuple[Kernel, Rows, Rows, np.ndarray]:

@@ -20,7 +20,6 @@ compiles.
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -34,14 +33,15 @@ from typing import Any
 import numpy as np
 import psutil
 from bench import HERE, Bench, print_tables
+from binary_sets import arrays
+from measure import Spread
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 from tables import Bytes, Factor, Seconds, Share, Table
 
-from streamsvm import HSSSVC, Store
+from streamsvm import HSSSVC
 from streamsvm.data.rows import Rows
 from streamsvm.hss.budget import HSSOptions
 from streamsvm.hss.compress import Tolerances
@@ -96,7 +96,6 @@ def compared(name: str, bench: Bench) -> list[Table]:
     libsvm, intelex = (_peer(bench, kind, d, C, h, limit) for kind in ("libsvm", "intelex"))
     nystroem = _nystroem(d, seconds, C, h)
     record = {
-        "data": name,
         "rows": len(d.y),
         "h": h,
         "C": C,
@@ -112,7 +111,7 @@ def compared(name: str, bench: Bench) -> list[Table]:
         "its": Share(intelex["accuracy"]) if intelex else None,
         "Nystroem + LinearSVC": Share(nystroem[1]),
         "components": nystroem[0],
-        "product error": report["product_error"],
+        "product error": f"{report['product_error']:.1e}",
     }
     if name.startswith(("ijcnn1", "covtype")):
         slower = libsvm["seconds"] if libsvm else limit
@@ -121,7 +120,13 @@ def compared(name: str, bench: Bench) -> list[Table]:
         if best:
             lost = max(best) - accuracy
             checks.append((f"{name}: within a point of its accuracy there ({100 * lost:+.2f})", lost <= 0.01))
-    return [Table(f"{name}, compressed", [record], checks=checks)]
+    notes = [
+        f"three values of C at once by each of h = {', '.join(map(str, WIDTHS))}, gamma = 1 / (2 h^2), one run each",
+        "seconds are of the best h, `all` of the fit with all three C; peers once, at the best h and C, stopped after "
+        f"{LIMIT_S:.0f} s or twice our time",
+        "Nystroem + LinearSVC: accuracy with the most components that take no longer",
+    ]
+    return [Table(name, [record], notes, checks)]
 
 
 def path(name: str, bench: Bench) -> list[Table]:
@@ -130,7 +135,7 @@ def path(name: str, bench: Bench) -> list[Table]:
     d = data(name, bench)
     ours_s = peers_s = 0.0
     for h in WIDTHS:
-        singles, tens, peers = [], [], []
+        singles, tens, peers = list[float](), list[float](), []
         for Cs in np.array_split(PATH, bench.sizes.runs):
             singles.append(_ours(d, (1.0,), h)[1])
             svm, seconds = _ours(d, PATH, h)
@@ -140,8 +145,8 @@ def path(name: str, bench: Bench) -> list[Table]:
         record = {
             "data": name,
             "h": h,
-            "one C": Seconds(np.median(singles)),
-            "ten C": Seconds(np.median(tens)),
+            "one C": Spread.of(singles),
+            "ten C": Spread.of(tens),
         }
         spread = Factor(max(t / s for t, s in zip(tens, singles, strict=True)))
         one_or_ten.append(record | {"ratio": ratio, "largest": spread})
@@ -165,9 +170,10 @@ def path(name: str, bench: Bench) -> list[Table]:
         )
     faster = peers_s / ours_s
     checks.append((f"{name}: the grid at least 5 times as fast as intelex ({faster:.1f})", faster >= 5))
+    notes = [f"C from {PATH[0]:g} to {PATH[-1]:g}; intelex: a fit for each C, alternating with ours"]
     return [
-        Table(f"{name}, ten values of C", one_or_ten),
-        Table(f"{name}, grids against intelex", grids, checks=checks),
+        Table(f"{name}, ten values of C", one_or_ten, ["largest: of the ratios of single runs"]),
+        Table(f"{name}, grids against intelex", grids, notes, checks),
     ]
 
 
@@ -196,19 +202,22 @@ def polish(bench: Bench) -> list[Table]:
                 "data": name,
                 "h": h,
                 "C": C,
-                "gap at ADMM's point": report["gap_before_polish"] / -report["objective"],
-                "gap after": report["gap"] / -report["objective"],
+                "gap at ADMM's point": f"{report['gap_before_polish'] / -report['objective']:.1e}",
+                "gap after": f"{report['gap'] / -report['objective']:.1e}",
                 "rounds from there": report["polish_rounds"],
                 "rounds from zero": cold.rounds,
                 "polishing": Seconds(report["seconds_by_phase"]["polish"]),
                 "from zero": Seconds(cold_s),
                 "all": Seconds(warm_s),
                 "LIBSVM": Seconds(libsvm_s),
-                "objective from zero against it": abs(blockws.objective(dual, cold) / best - 1),
-                "against LIBSVM's": against,
+                "from zero against LIBSVM's objective": f"{abs(blockws.objective(dual, cold) / best - 1):.1e}",
+                "against LIBSVM's": f"{against:.1e}",
             }
         )
-    return [Table("Polished by the exact solver", records, checks=checks)]
+    notes = [
+        "seconds of ADMM with polishing (all), of the polishing alone, of the exact solver from zero, of LIBSVM"
+    ]
+    return [Table("Polished by the exact solver", records, notes, checks)]
 
 
 def scaling(bench: Bench) -> list[Table]:
@@ -234,7 +243,7 @@ def scaling(bench: Bench) -> list[Table]:
             for name, s in zip(("compression", "factorisation", "solve"), np.diff(lap), strict=True)
         }
         record["bytes a row"] = (matrix.nbytes + inverse.nbytes) // n
-        record["mean rank of leaves"] = float(matrix.ranks()[-1].mean())
+        record["mean rank of leaves"] = round(float(matrix.ranks()[-1].mean()), 1)
         records.append(record)
     logs = np.log([float(record["rows"]) for record in records])
     checks = []
@@ -245,7 +254,8 @@ def scaling(bench: Bench) -> list[Table]:
         )
     spread = records[-1]["bytes a row"] / records[0]["bytes a row"]
     checks.append((f"bytes a row flat (the last {spread:.2f} times the first)", spread <= 1.15))
-    return [Table("Linear cost", records, checks=checks)]
+    notes = ["synthetic rows of 18 columns, gamma 0.5, ranks limited to 100; bytes of matrix and factor"]
+    return [Table("Linear cost", records, notes, checks)]
 
 
 def errors(bench: Bench) -> list[Table]:
@@ -346,38 +356,6 @@ def _susy(n: int) -> np.ndarray:
         low @ np.random.default_rng(0).standard_normal((8, 10)).astype(np.float32) / np.float32(np.sqrt(8))
     )
     return np.hstack([low, np.abs(mixed) + np.float32(0.1) * rng.standard_normal((n, 10), np.float32)])
-
-
-def arrays(name: str, bench: Bench) -> tuple[np.ndarray, ...]:
-    """Training and test rows as float32, labels -1 and +1; what is neither binary nor scaled goes to [0, 1]."""
-    if name.startswith("covtype"):
-        train, test = (Store.open(store) for store in bench.stores("covtype"))
-        rows = slice(0, 100_000 if name == "covtype-100k" else train.n)
-        X, X_test = (np.asarray(s.read(0, s.n).X, np.float32) for s in (train, test))
-        low, span = X.min(axis=0), np.ptp(X, axis=0)
-        X, X_test = ((Z - low) / np.where(span > 0, span, 1) for Z in (X, X_test))
-        y, y_test = (np.where(s.y == 2, 1, -1) for s in (train, test))
-        return X[rows], y[rows], X_test, y_test
-    if name in ("skin", "electricity"):
-        X, y = _skin(bench) if name == "skin" else _electricity(bench)
-        X = ((X - X.min(axis=0)) / np.ptp(X, axis=0)).astype(np.float32)
-        X, X_test, y, y_test = train_test_split(X, y, train_size=0.7, random_state=0)
-        return X, y, X_test, y_test
-    X, y, X_test, y_test = bench.two_classes(name)
-    return X.toarray(), y, X_test.toarray(), y_test
-
-
-def _skin(bench: Bench) -> tuple[np.ndarray, np.ndarray]:
-    with gzip.open(bench.data / "skin_nonskin.tsv.gz") as file:
-        values = np.loadtxt(file, np.float32)
-    return values[:, :3], np.where(values[:, 3] == 1, 1, -1)
-
-
-def _electricity(bench: Bench) -> tuple[np.ndarray, np.ndarray]:
-    with gzip.open(bench.data / "electricity.csv.gz", "rt") as file:
-        header, *lines = (line.strip().split(",") for line in file)
-    labels = np.array([line[-1].strip("'\"") for line in lines])
-    return np.array([line[1:-1] for line in lines], np.float32), np.where(labels == "UP", 1, -1)
 
 
 ITEMS = {name: partial(compared, name) for name in SETS} | {

@@ -76,9 +76,13 @@ def _table(
             found.append(_covered(own, X, y, order[:n], order[n:]))
         records.append({"model": kind} | _record(found, n, len(y) - n))
         mean = float(np.mean([one["coverage"] for one in found]))
-        checks.append((f"{kind}: mean coverage from 89 to 91 %", 0.89 <= mean <= 0.91))
+        checks.append((f"{name}, {kind}: mean coverage from 89 to 91 %", 0.89 <= mean <= 0.91))
     title = f"{name}: {n:,} rows to fit, {X.shape[1]} columns, {runs} draws"
-    return Table(title, records, checks=checks)
+    notes = [
+        f"intervals of `interval={LEVEL}`; the draws take rows to fit, rows kept out of them, and rows to test on",
+        "expected, by the law: mean and deviation of a draw's coverage by the beta-binomial distribution",
+    ]
+    return Table(title, records, notes, checks)
 
 
 def _covered(
@@ -110,8 +114,8 @@ def _record(found: list[dict[str, Any]], n: int, n_test: int) -> dict[str, Any]:
         "expected": Share(law.mean() / n_test),
         "deviation": Share(np.std(values("coverage"))),
         "by the law": Share(law.std() / n_test),
-        "least": Share(min(values("coverage"))),
-        "most": Share(max(values("coverage"))),
+        "lowest": Share(min(values("coverage"))),
+        "highest": Share(max(values("coverage"))),
         "width / deviation of y": round(float(np.mean(values("width"))), 3),
         "R2": round(float(np.mean(values("r2"))), 4),
         "CPU seconds of a fit": Spread.of(values("seconds")),

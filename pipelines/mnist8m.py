@@ -39,7 +39,8 @@ def store(bench: Bench) -> list[Table]:
         "peak memory": Bytes(found.peak_rss_bytes),
         "on disk": size,
     }
-    return [Table("Infinite MNIST", [record], [], [("under 1 GiB of memory", found.peak_rss_bytes < GiB)])]
+    notes = ["deformed digits of 784 bytes; accuracy is on the 10,000 real test digits"]
+    return [Table("Infinite MNIST", [record], notes, [("under 1 GiB of memory", found.peak_rss_bytes < GiB)])]
 
 
 def budget(bench: Bench) -> list[Table]:
@@ -74,7 +75,8 @@ def digits(bench: Bench) -> list[Table]:
 
 def early(bench: Bench) -> list[Table]:
     record, fit = _fitted(bench, "mnist8m_early", "4GiB")
-    phases = {name: Seconds(seconds) for name, seconds in fit.result["seconds_by_phase"].items()}
+    phases = fit.result["seconds_by_phase"].items()
+    by_phase = f"early by phase: {', '.join(f'{name} {Seconds(seconds)}' for name, seconds in phases)}"
     checks = [
         ("under 30 minutes", fit.seconds < 1800),
         ("aim: 10 minutes", fit.seconds <= 600),
@@ -82,7 +84,7 @@ def early(bench: Bench) -> list[Table]:
         ("99.5 % of the test digits", record["accuracy"] >= 0.995),
         ("aim: 99.7 %", record["accuracy"] >= 0.997),
     ]
-    return [Table("DC-SVM early, round digits", [record | phases], _notes("mnist8m_early"), checks)]
+    return [Table("DC-SVM early, round digits", [record], [*_notes("mnist8m_early"), by_phase], checks)]
 
 
 def _fitted(bench: Bench, config: str, limit: str, *more: str) -> tuple[dict[str, Any], Run]:

@@ -113,7 +113,16 @@ def table(bench: Bench, name: str, sizes: Sequence[int]) -> Table:
         )
         records.append(_record(rows, fit))
         records[-1]["memory / first"] = Factor(fit.peak_rss_bytes / records[0]["peak memory"])
-    return Table(title, records, ["whole commands; peak memory of the leading process"])
+    notes = [
+        f"synthetic rows of {COLUMNS} columns; whole commands with --memory-limit {_limit(words)}, one run each",
+        "peak memory of the leading process; memory / first: over that of the fewest rows",
+    ]
+    return Table(title, records, notes)
+
+
+def _limit(words: Sequence[str]) -> str:
+    """The last limit that a command gets."""
+    return words[words.index("--memory-limit") + 1] if "--memory-limit" in words else LIMIT
 
 
 def _record(rows: int, fit: Run) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A simulated cluster: early fits are recorded on this machine, replayed on others, and checked against real ones.
 
-    python pipelines/simulate.py --work DIR [--only ITEM[,ITEM...]] [--runs 3] [--page docs/sizing.md] [--out OUT]
+    python pipelines/simulate.py --work DIR [--only ITEM[,ITEM...]] [--runs 3] [--out OUT]
 
 items; the last three read `records.json`, which the first leaves in --work:
     record     fits of synthetic rows (8 columns) on 1, 2 and 4 processes of one thread, the fastest of --runs each
@@ -25,7 +25,7 @@ from recording import NOTHING, recorder
 from scale_table import made
 from simulated_growth import MOST_CENTRES, SEED, grown
 from simulation import AHEAD, Outcome, Overheads, Record, Replay, Site, Stage, Task, simulate
-from tables import Factor, Report, Seconds, Share, Table, this_run
+from tables import Factor, Gigabytes, Report, Seconds, Share, Table
 
 SIZES = (
     125_000,
@@ -109,7 +109,7 @@ def _recorded(own: Record) -> dict[str, Any]:
         "processes": own.workers,
         "seconds": Seconds(own.seconds),
         "others had": Share(own.others),
-        "parts": own.parts,
+        "partitions": own.parts,
         "tasks": sum(len(stage.tasks) for stage in own.stages),
         "their CPU": Seconds(_cpu_s(own)),
         "leader alone": Seconds(sum(stage.gap_s for stage in own.stages)),
@@ -247,11 +247,6 @@ def _needs(said: Outcome, source: Record, site: Site) -> dict[str, Any]:
     }
 
 
-class Gigabytes(float):
-    def __str__(self) -> str:
-        return f"{float(self) / 1e9:,.{0 if self >= 1e10 else 2}f} GB"
-
-
 def _assumed(source: Record, site: Site) -> list[str]:
     """What a table rests on, as its notes."""
     each, part = source.overheads, source.n / source.parts
@@ -278,23 +273,6 @@ def _assumed(source: Record, site: Site) -> list[str]:
 ITEMS = {"record": record, "validate": validate, "weak": weak, "sizes": sizes}
 
 
-def put(page: Path, name: str, tables: list[Table]) -> None:
-    """Writes an item's tables into a page, between its two marks; nothing where it has none."""
-    text, (begins, ends) = page.read_text(encoding="utf-8"), (f"<!-- simulated: {name} -->", "<!-- end -->")
-    if begins not in text:
-        return
-    before, _, rest = text.partition(begins)
-    run = this_run()
-    lines = [
-        f"{run.date}, {run.machine['cores']} cores, {run.machine['cpu']}.",
-        "",
-        *(own.markdown() for own in tables),
-    ]
-    page.write_text(
-        "\n".join([before + begins, "", *lines, ends]) + rest.partition(ends)[2], encoding="utf-8"
-    )
-
-
 def _items(text: str) -> list[str]:
     unknown = [name for name in text.split(",") if name not in ITEMS]
     if unknown:
@@ -304,17 +282,13 @@ def _items(text: str) -> list[str]:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", type=_items, default=list(ITEMS), metavar="ITEM[,ITEM...]")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put the tables into this page, too")
 
 
 def main() -> None:
     with from_arguments(__doc__, _options) as (bench, args):
         report = Report(args.out)
         for name in args.only:
-            tables = ITEMS[name](bench)
-            report.add(tables)
-            if args.page is not None:
-                put(args.page, name, tables)
+            report.add(ITEMS[name](bench))
 
 
 if __name__ == "__main__":  # workers import this file

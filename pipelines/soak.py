@@ -155,7 +155,7 @@ def soak(bench: Bench, seconds: float, rate: int, every: float, cluster: Cluster
 def table(memory: Memory, said: dict[str, Any]) -> Table:
     records, checks = [], []
     for name, samples in sorted(memory.samples.items()):
-        record = {"process": name, "samples": len(samples), "most": Bytes(max(size for _, size in samples))}
+        record = {"process": name, "samples": len(samples), "peak": Bytes(max(size for _, size in samples))}
         quarters = [samples[q * len(samples) // 4 : (q + 1) * len(samples) // 4] for q in range(4)]
         if not all(quarters):
             checks.append((f"{name}: too few samples", False))
@@ -172,7 +172,8 @@ def table(memory: Memory, said: dict[str, Any]) -> Table:
     fits = sum(record["samples"] for record in records if record["process"].startswith("fit "))
     events = f"{said['events']:,} events, accuracy {Share(said['accuracy'] or 0)}"
     note = f"{memory.seconds / 60:.1f} minutes: {events}; {fits:,} fits"
-    return Table("Memory on one cluster", records, [note], checks)
+    what = "memory that a process has for itself (USS), of fits the peak (RSS); flat: the last quarter over the second"
+    return Table("Memory on one cluster", records, [note, what], checks)
 
 
 def _slope(samples: list[tuple[float, int]]) -> tuple[float, float, float]:

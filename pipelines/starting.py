@@ -59,7 +59,10 @@ def compile_(bench: Bench) -> list[Table]:
             }
         )
         checks.append((f"{solver}: at most {most} CPU seconds more ({more:.1f})", more <= most))
-    return [Table("Compiling", records, [], checks)]
+    notes = [
+        "CPU seconds of whole fits of 3,000 rows of ijcnn1; more: of the first, which compiles, over the second"
+    ]
+    return [Table("Compiling", records, notes, checks)]
 
 
 def beside(bench: Bench) -> list[Table]:
@@ -80,9 +83,9 @@ def beside(bench: Bench) -> list[Table]:
         "outside the phases": outside,
     }
     most = statistics.median(outside.values)
-    return [
-        Table("Outside the solver", [record], [], [(f"at most 1.5 CPU seconds ({most:.2f})", most <= 1.5)])
-    ]
+    notes = ["outside the phases: CPU seconds of imports, options and exit"]
+    checks = [(f"at most 1.5 CPU seconds ({most:.2f})", most <= 1.5)]
+    return [Table("Outside the solver", [record], notes, checks)]
 
 
 def silence(bench: Bench) -> list[Table]:

@@ -87,7 +87,9 @@ def whole(bench: Bench, n: int) -> Table:
             memory = Bytes(max(s.rss_bytes for s in here))
             records.append({"part": f"{part + 1} of {PARTS}", "events/s": int(rate), "peak memory": memory})
     right = sum(answer["prediction"] == answer["label"] for _, answer in _answers(answers))
-    notes = [f"{n:,} events in {seconds:.0f} s, a snapshot every {EVERY:,}; accuracy {Share(right / n)}"]
+    notes = [
+        f"{n:,} rows of ijcnn1, budget 500, in {seconds:.0f} s, a snapshot every {EVERY:,}; accuracy {Share(right / n)}"
+    ]
     rates = [record["events/s"] for record in records]
     growth = records[-1]["peak memory"] / records[0]["peak memory"]
     checks = [
@@ -129,7 +131,8 @@ def killed(bench: Bench, n: int, kills: int) -> Table:
             state_of(bench.work / "whole.model") == state_of(bench.work / "killed.model"),
         ),
     ]
-    return Table(f"The same, killed {kills} times", records, [], checks)
+    notes = ["after each kill the same command starts again; events are numbers of answers"]
+    return Table(f"The same, killed {kills} times", records, notes, checks)
 
 
 def _life(answers: Path, offset: int) -> dict[str, Any]:

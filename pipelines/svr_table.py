@@ -95,7 +95,9 @@ def exact(bench: Bench, args: argparse.Namespace) -> Table:
             (f"objective within 1e-4 of that of {PEERS[kind]}", off <= 1e-4),
         ]
     notes = [
-        f"C {C}, gamma {GAMMA}, epsilon {EPSILON}; gap of ours {ours['gap'] / abs(ours['objective']):.1e}"
+        "a smooth function of uniform columns, with noise that leaves an R2 of 0.985; fits in memory, each in a "
+        "separate process after one of few rows",
+        f"C {C}, gamma {GAMMA}, epsilon {EPSILON}; gap of ours {ours['gap'] / abs(ours['objective']):.1e}",
     ]
     return Table(f"Exact: {rows:,} rows of {COLUMNS} columns", records, notes, checks)
 
@@ -128,7 +130,10 @@ def early(bench: Bench, args: argparse.Namespace) -> Table:
         ("60 s", fit.seconds <= 60),
         ("R2 within 0.005 of exact on few", score["r2"] >= whole["r2"] - 0.005),
     ]
-    return Table(f"Early: {rows:,} rows", records, [f"{fit.result.get('n_parts')} partitions"], checks)
+    notes = [
+        f"within 2 GiB, {fit.result.get('n_parts')} partitions; R2 of {TEST_ROWS:,} others, noise leaves 0.985"
+    ]
+    return Table(f"Early: {rows:,} rows", records, notes, checks)
 
 
 ITEMS = {"exact": exact, "early": early}

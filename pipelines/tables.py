@@ -36,6 +36,16 @@ class Bytes(int):
         return f"{int(self) / 2**20:,.0f} MiB"
 
 
+class Megabytes(int):
+    def __str__(self) -> str:
+        return f"{int(self) / 1e6:,.1f} MB"
+
+
+class Gigabytes(float):
+    def __str__(self) -> str:
+        return f"{float(self) / 1e9:,.{0 if self >= 1e10 else 2}f} GB"
+
+
 class Share(float):
     """A fraction, read as per cent."""
 
@@ -48,7 +58,14 @@ class Factor(float):
         return f"{float(self):.2f}"
 
 
-UNITS: dict[str, type] = {"s": Seconds, "bytes": Bytes, "share": Share, "factor": Factor}
+UNITS: dict[str, type] = {
+    "s": Seconds,
+    "bytes": Bytes,
+    "MB": Megabytes,
+    "GB": Gigabytes,
+    "share": Share,
+    "factor": Factor,
+}
 
 
 @dataclass
@@ -89,6 +106,8 @@ def text(value: Any) -> str:
             if len(value.values) == 1
             else f"{middle} ({low.removesuffix(' s')} to {high.removesuffix(' s')})"
         )
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if type(value) is float:
         return f"{value:.6g}"
     return f"{value:,}" if type(value) is int else str(value)
@@ -159,10 +178,17 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str:
-    """Of the checkout that this file is in, `+` if something in it has changed since."""
-    words = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+", "--exclude=*"]
+    """Of the checkout that this file is in, `+` if code has changed since: figures do while they are measured."""
+
+    def git(*words: str) -> str:
+        argv = ["git", "-C", str(HERE.parent), *words]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+        changed = git(
+            "status", "--porcelain", "--untracked-files=no", "--", "streamsvm", "pipelines", "configs"
+        )
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "not a checkout"
 

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "figures"
 FILES = sorted(FIGURES.glob("*.json"))
 PAGE = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+SIZING = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 MEASURED = re.compile(r"\d (?:s|ms|%|MiB|MB/s|CPU seconds)(?!\w)")
 with pytest.MonkeyPatch.context() as patch:
@@ -75,9 +77,16 @@ def test_files_say_what_was_measured_by_which_command_where_and_when(path):
             assert all(row.keys() == table.rows[0].keys() for row in table.rows) or not run.entered
 
 
-def test_the_page_is_what_the_files_say():
-    assert PAGE == figures.refreshed(PAGE), "run python pipelines/figures.py"
-    assert sorted(figures.names(PAGE)) == [path.stem for path in FILES]
+def test_the_pages_are_what_the_files_say():
+    for page in (PAGE, SIZING, README):
+        assert page == figures.refreshed(page), "run python pipelines/figures.py"
+    assert sorted({*figures.names(PAGE), *figures.names(SIZING)}) == [path.stem for path in FILES]
+
+
+def test_every_recipe_has_seconds_by_which_the_cheapest_come_first():
+    seconds = [run.seconds for run in rerun.in_order().values()]
+    assert None not in seconds
+    assert seconds == sorted(seconds)
 
 
 def test_no_figure_of_the_page_is_typed():
@@ -118,10 +127,11 @@ def test_of_several_runs_the_median_and_the_range_are_shown(values):
 
 def test_what_is_missing_is_empty():
     assert tables.text(None) == ""
-    assert figures.in_one([tables.Table("a", [{"x": 1}]), tables.Table("b", [{"y": 2}])], "of").rows == [
-        {"of": "a", "x": 1, "y": None},
-        {"of": "b", "x": None, "y": 2},
-    ]
+    one = figures.in_one(
+        [tables.Table("a", [{"x": 1}]), tables.Table("b", [{"y": 2}], [], [("fast", True)])], "of"
+    )
+    assert one.rows == [{"of": "a", "x": 1, "y": None}, {"of": "b", "x": None, "y": 2}]
+    assert one.checks == [("fast", True)]
 
 
 @pytest.mark.parametrize(
@@ -136,6 +146,27 @@ def test_other_files_are_named(text, tmp_path):
 def test_a_block_without_a_file_is_named(tmp_path):
     with pytest.raises(tables.Malformed, match=r"gone.json: no such file; a recipe writes it"):
         figures.refreshed("<!-- figures: gone -->\n<!-- end of figures -->\n", tmp_path)
+
+
+def test_a_block_shows_the_tables_that_it_names(tmp_path):
+    run = a_run([{"n": 1}], entered=True)
+    tables.write(tmp_path / "one.json", [replace(run, tables=[*run.tables, tables.Table("two", [{"n": 2}])])])
+    page = "<!-- figures: one only tw -->\n<!-- end of figures -->\n"
+    assert "**two**" in figures.refreshed(page, tmp_path)
+    assert "**one**" not in figures.refreshed(page, tmp_path)
+    with pytest.raises(tables.Malformed, match=r"one.json: no table's title begins with 'three'"):
+        figures.refreshed(page.replace("tw", "three"), tmp_path)
+
+
+def test_single_figures_follow_their_file_once_it_was_measured(tmp_path):
+    seconds = {"solver": "ours (new)", "seconds": Spread.of([1.0, 2.0, 30.0])}
+    run = a_run([{"solver": "other", "seconds": Spread.of([5.0])}, seconds])
+    page = "<!-- figure: one/on/ours/seconds -->9 s<!-- end -->"
+    for entered, shown in ((True, "9 s"), (False, "2.00 s")):
+        tables.write(tmp_path / "one.json", [replace(run, entered=entered)])
+        assert figures.refreshed(page, tmp_path) == page.replace("9 s", shown)
+    with pytest.raises(tables.Malformed, match=r"one.json: no 'bytes' of 'ours' in a table 'on'"):
+        figures.refreshed(page.replace("seconds", "bytes"), tmp_path)
 
 
 def test_a_run_has_a_caption_where_it_was_not_entered(tmp_path):
@@ -153,40 +184,122 @@ def test_a_run_has_a_caption_where_it_was_not_entered(tmp_path):
 
 def test_the_commands_of_files_are_those_of_this_machine():
     typed = "python pipelines/tune_table.py --data DIR --peer-python PYTHON --only 'a b'"
-    script, *options = rerun.words(typed, Path("here"))[1:]
+    script, *options = rerun.words(typed, Path("here"), "python3")[1:]
     assert Path(script).is_file()
-    assert options == ["--data", "here", "--peer-python", sys.executable, "--only", "a b"]
+    assert options == ["--data", "here", "--peer-python", "python3", "--only", "a b"]
+
+
+WRITES = "import json, sys; open(sys.argv[2], 'w').write(json.dumps(NEW))"
 
 
 @pytest.mark.parametrize(
-    ("program", "said", "value"),
+    ("program", "outcome", "value"),
     [
-        ("import json, sys; open(sys.argv[2], 'w').write(json.dumps(NEW))", r"\d.* s", 2),
-        (
-            "import sys; open(sys.argv[2], 'w').write('['); sys.exit(3)",
-            "failed with exit status 3; .* old ones",
-            1,
-        ),
-        ("import time; time.sleep(60)", "stopped after .* old ones", 1),
+        (WRITES, "measured; not met: fast", 2),
+        (f"{WRITES}; sys.exit(1)", r"failed with exit status 1 \(fast\); .* old ones", 1),
+        ("import sys; open(sys.argv[2], 'w').write('[')", "wrote no figures; .* old ones", 1),
+        ("import sys; sys.exit(3)", "failed with exit status 3; .* old ones", 1),
+        ("import time; time.sleep(60)", "stopped; .* old ones", 1),
     ],
 )
-def test_figures_are_replaced_when_their_command_has_ended_well(program, said, value, tmp_path, monkeypatch):
+def test_figures_are_replaced_when_their_command_has_ended_well(program, outcome, value, tmp_path):
     path = tmp_path / "one.json"
-    tables.write(path, [a_run([{"n": 2}])])
-    new = json.loads(path.read_text(encoding="utf-8"))
+    new = a_run([{"n": 2}])
+    new.tables[0].checks = [("fast", False), ("small", True)]
+    tables.write(path, [new])
+    made = json.loads(path.read_text(encoding="utf-8"))
     tables.write(path, [a_run([{"n": 1}], entered=True)])
-    words = [sys.executable, "-c", program.replace("NEW", repr(new))]
-    monkeypatch.setattr(rerun, "words", lambda typed, data: words)
-    assert re.fullmatch(said, rerun.rerun(path, tmp_path, 0.3 if "sleep" in program else 20))
-    [found] = tables.read(path)
-    assert found.tables[0].rows == [{"n": value}]
-    assert found.entered == (value == 1)
+    argv = [sys.executable, "-c", program.replace("NEW", repr(made))]
+    took, found = rerun.rerun(path, argv, 0.3 if "sleep" in program else 20)
+    assert re.fullmatch(outcome, found)
+    [run] = tables.read(path)
+    assert run.tables[0].rows == [{"n": value}]
+    assert run.entered == (value == 1)
+    assert (run.seconds or 0) == (took if value == 2 or found.startswith("stopped") else 0)
     assert [*tmp_path.iterdir()] == [path]
 
 
+@pytest.fixture
+def few(tmp_path, monkeypatch):
+    """Three files of figures: quick, slow, and longer than an hour. What is run, by its file's name."""
+    for name, seconds, entered in (("slow", 50.0, True), ("quick", 5.0, False), ("long", 4000.0, True)):
+        command = f"python pipelines/netns.py --rows {seconds:.0f}"
+        tables.write(
+            tmp_path / f"{name}.json", [a_run([], seconds=seconds, entered=entered, command=command)]
+        )
+    tables.write(tmp_path / "typed.json", [a_run([], command="by hand: fit")])
+    ran = []
+
+    def run(path, argv, limit_s):
+        ran.append(path.stem)
+        assert limit_s == (
+            None if path.stem == "long" and "--only" in sys.argv else 5000 if "5000" in sys.argv else 3600
+        )
+        return 1.0, "failed; its figures are the old ones" if path.stem == "quick" else "measured"
+
+    monkeypatch.setattr(rerun, "FIGURES", tmp_path)
+    monkeypatch.setattr(rerun, "PAGES", ())
+    monkeypatch.setattr(rerun, "rerun", run)
+    monkeypatch.setattr(rerun, "lacking", lambda name, run, python: None)
+    return ran
+
+
+def test_a_page_that_misses_its_figures_stops_nothing(few, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- figures: gone -->\n<!-- end of figures -->\n", encoding="utf-8")
+    monkeypatch.setattr(rerun, "PAGES", (page,))
+    monkeypatch.setattr(sys, "argv", ["rerun.py", "--data", ".", "--entered"])
+    with pytest.raises(SystemExit) as ended:
+        rerun.main()
+    assert (few, ended.value.code) == (["slow"], 1)
+    assert "the pages show the old ones" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "order", "status"),
+    [
+        ([], ["quick", "slow"], 1),
+        (["--entered"], ["slow"], 0),
+        (["--skip", "quick"], ["slow"], 0),
+        (["--only", "long,quick"], ["quick", "long"], 1),
+        (["--limit-s", "5000"], ["quick", "slow", "long"], 1),
+        (["--list"], [], None),
+    ],
+)
+def test_recipes_run_from_the_cheapest_to_the_dearest(options, order, status, few, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["rerun.py", "--data", ".", *options])
+    if status is None:
+        rerun.main()
+    else:
+        with pytest.raises(SystemExit) as ended:
+            rerun.main()
+        assert ended.value.code == status
+    assert few == order
+    said = capsys.readouterr().out
+    assert ("takes longer than 3600 s" in said) == (
+        options in ([], ["--entered"], ["--skip", "quick"], ["--list"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "lacks"),
+    [
+        ("one", "python pipelines/covtype.py", None),
+        ("one", "python pipelines/tune_table.py --peer-python PYTHON", "needs --peer-python with sklearnex"),
+        ("choice_sets", "python pipelines/choice_table.py", "needs lightgbm"),
+        ("netns", "python pipelines/netns.py", "needs root and network namespaces"),
+    ],
+)
+def test_what_a_machine_lacks_is_named(name, command, lacks, monkeypatch):
+    monkeypatch.setattr(rerun, "_imports", lambda python, modules: not modules)
+    monkeypatch.setattr(rerun.shutil, "which", lambda program: None)
+    found = rerun.lacking(name, a_run([], command=command), sys.executable)
+    assert found is None if lacks is None else found.startswith(lacks)
+
+
 def test_the_figures_of_the_readme_are_those_of_the_files():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = re.search(r"^\| task \| streamsvm \|.*\n\|.*\n((?:\|.*\n)+)", readme, re.M)
+    shown = re.sub(r"<!--.*?-->", "", README)
+    table = re.search(r"^\| task \| streamsvm \|.*\n\|.*\n((?:\|.*\n)+)", shown, re.M)
     for line in table[1].splitlines():
         _, ours, accuracy, _, typed = (cell.strip() for cell in line.strip("|").split("|"))
         texts = [figures.block(path) for path in FILES if made(path, typed.strip("`"))]
@@ -201,6 +314,6 @@ def test_the_figures_of_the_readme_are_those_of_the_files():
 
 def made(path, typed):
     """Whether this command, or the same with more items, made the file."""
-    own = tables.read(path)[-1].command
+    own = tables.read(path)[-1].command.replace(" --peer-python PYTHON", "")
     (start, _, items), (own_start, _, own_items) = (words.partition(" --only ") for words in (typed, own))
     return start == own_start and set(items.split(",")) <= set((own_items or items).split(","))
