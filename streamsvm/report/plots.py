@@ -71,7 +71,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line], **more: Any) -> None:
         if not len(x):
             continue
         marker = "o" if len(x) < 8 else None
-        dashes = DASHES[i % len(DASHES)]
+        dashes = DASHES[(i + i // len(SERIES)) % len(DASHES)]  # others when colours come again
         axes.plot(*thinned(x, y), color=colour(i), ls=dashes, marker=marker, ms=4, label=short(name), **more)
 
 

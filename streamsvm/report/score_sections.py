@@ -57,6 +57,12 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
     yield from one(
         "precision-recall", "Precision and recall", "For every threshold.", scores.precision_recall(runs)
     )
+    caption = "Each class against the rest, the ten most frequent at most. AUC: area under the ROC curve."
+    yield from each(
+        runs, "roc-by-class", "ROC curve by class", f"{caption} Dotted: chance.", scores.roc_by_class
+    )
+    title = "Precision and recall by class"
+    yield from each(runs, "precision-recall-by-class", title, caption, scores.precision_recall_by_class)
 
 
 def _mean(rows: list[Row]) -> Iterator[Row]:
