@@ -9,7 +9,7 @@ import numpy as np
 from streamsvm.report import numbers, scores
 from streamsvm.report.parts import Facts, Part, Table, each, known, one
 from streamsvm.report.read import Run, matrix
-from streamsvm.report.values import Row, table, table_rows
+from streamsvm.report.values import Row, label, table, table_rows
 from streamsvm.runs.records import number
 from streamsvm.storage.human import human
 from streamsvm.tasks.uncertainty import drawn
@@ -33,7 +33,8 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
             yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
         own = "" if len(runs) == 1 else f": {run.name}"
         if intervals := table_rows(run.evaluation.get("intervals")):
-            yield Table(f"95 % confidence intervals, by {drawn(run.evaluation)}{own}", known(intervals))
+            named = [row | {"score": label(str(row.get("score", "")))} for row in intervals]
+            yield Table(f"95 % confidence intervals, by {drawn(run.evaluation)}{own}", known(named))
         for column, values in table(run.evaluation.get("slices")).items():
             if slices := table_rows(values):
                 yield Table(f"By {column}{own}", known(slices))
