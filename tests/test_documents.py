@@ -202,10 +202,11 @@ def test_blocks_are_run_or_say_why_not(page):
         assert block["mark"] is None or MARK.fullmatch(block["mark"]), block["mark"]
 
 
-def test_links_of_the_readme_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_links_outside_the_site_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert links
-    assert not [link for link in links if not (ROOT / link).exists()]
+    assert not [link for link in links if not (page.parent / link).exists()]
 
 
 @pytest.mark.slow  # runs the programs of the gallery
