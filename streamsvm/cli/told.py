@@ -22,7 +22,6 @@ LEAST = 0.001  # smallest share of a column to name
 BEFORE = ("start", "compile")  # phases besides the search and the fit
 LEAST_S = 0.05  # of a stage, to be named
 SAID = ("metric", "expected", "gamma", "exact", "config")  # printed in words, or not at all
-NAMES = {"n": "rows", "d": "columns", "n_support": "support vectors"}
 
 
 def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
@@ -37,8 +36,9 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
         print_table("Nothing was chosen", [], [("why", metric["reason"])])
     elif metric:
         print_table(_title(report), [], list(choices(report, config).items()))
-        print_table(heading(metric["scoring"]).capitalize(), [], list(scores(report).items()))
-    rows = {NAMES.get(name, name): _plain(value) for name, value in report.items() if name not in said}
+        scored = heading(metric["scoring"])
+        print_table(scored[:1].upper() + scored[1:], [], list(scores(report).items()))
+    rows = {name: _plain(value) for name, value in report.items() if name not in said}
     rows |= _exactness(report, config.tol)
     rows |= threshold(report["threshold"]) if "threshold" in report else {}
     emit(report, as_json=False, title="Trained", rows=rows | {"seconds": times(report)})
