@@ -244,7 +244,7 @@ def evaluate(
     engine : Engine
         Threads or a cluster that compute, from `parallel.open.open_engine`.
     with_curves : bool
-        For two classes, add the curves of `metrics.curves`.
+        Add ROC and precision-recall curves: those of `metrics.curves` for two classes, else `curves_by_class`.
 
     Returns
     -------
@@ -263,8 +263,7 @@ def evaluate(
     `metrics.RegressionScores`. A calibrated model adds brier, log_loss, ece and reliability, see
     `metrics.ProbabilityScores`. If errors have costs, there is the mean `cost` of its labels, and that of the likeliest
     ones, `cost_of_likeliest`. Rows whose label the model never saw count as wrong. `n_unknown_labels` is their number;
-    scores that depend on order, probabilities and costs leave them out. with_curves: those of `metrics.curves` too, for
-    two classes.
+    scores that depend on order, probabilities and costs leave them out.
     """
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,15 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage --remote-debugging-port=0"
 ).split()
+
+
+def _axe() -> Path | None:
+    """The script of axe-core that axe-playwright-python brings; its Playwright is not used."""
+    found = find_spec("axe_playwright_python")
+    return None if found is None or found.origin is None else Path(found.origin).with_name("axe.min.js")
+
+
+AXE = _axe()
 
 
 def find() -> str | None:
@@ -90,9 +100,10 @@ class Page:
             await asyncio.sleep(0.1)
         raise AssertionError(f"{script} stayed false for {seconds} s")
 
-    async def violations(self, axe: Path) -> list[str]:
-        """What axe-core, the text of whose file this is, finds to be wrong for people with disabilities."""
-        await self.call("Runtime.evaluate", expression=axe.read_text(encoding="utf-8"))
+    async def violations(self) -> list[str]:
+        """What axe-core finds to be wrong for people with disabilities."""
+        assert AXE is not None
+        await self.call("Runtime.evaluate", expression=AXE.read_text(encoding="utf-8"))
         ask = "axe.run().then(r => r.violations.map(v => `${v.impact} ${v.id}: ${v.nodes[0].html.slice(0, 200)}`))"
         found = await self.call("Runtime.evaluate", expression=ask, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found

@@ -12,7 +12,9 @@ import sys
 from contextlib import redirect_stdout
 from itertools import groupby, pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
+import browser
 import commands
 import pytest
 from commands import stdin_of
@@ -25,8 +27,10 @@ BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)\n(?P
 MARK = re.compile(r"not run: \w.*|file: \S+|tests")
 RUN = ("sh", "python")
 SHOWN = ("text", "toml", "yaml", "json", "{toctree}", "{eval-rst}")
-VARIES = re.compile(r"^(seconds|peak rss|threads|stored|model|gap) .*", re.M)  # from machine to machine
+VARIES = re.compile(r"^(seconds|peak memory|threads|stored|model|gap) .*", re.M)  # from machine to machine
 NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])")
+COMPILED = re.compile(r"compile [\d.]+ s, ")
+OF_DATA = re.compile(r"^(kernel|metric|prediction|scale) .*")
 FED = re.compile(r" < (\S+)$", re.M)
 WARNED = re.compile(r":\d+: \w*Warning: .*")  # as Python shows one
 FUNCTIONS = f'python() {{ "{sys.executable}" "$@"; }}\nstreamsvm() {{ python -m streamsvm "$@"; }}'
@@ -163,12 +167,28 @@ def test_the_first_lines_of_the_readme_go_from_a_csv_to_answers_and_a_page(tmp_p
     Path("new.csv").write_text("\n".join([row.rpartition(",")[0] for row in rows[:21]]), encoding="utf-8")
     installs, *commands = first.splitlines(keepends=True)
     assert installs.startswith("pip install ")
-    shell("".join(commands))
+    with redirect_stdout(io.StringIO()) as printed:
+        shell("".join(commands))
+    assert skeleton(recorded()) == skeleton(printed.getvalue().partition("Report\n")[0])
     head, *answers = Path("answers.csv").read_text(encoding="utf-8").splitlines()
     assert head == "hour,amount,label"
     assert {answer.rpartition(",")[2] for answer in answers} == {"yes", "no"}
     assert len(answers) == 20
     assert "<svg" in Path("report.html").read_text(encoding="utf-8")
+
+
+def recorded():
+    """What the commands of the recording print on stdout, which is what its last picture shows."""
+    root = ElementTree.parse(DOCS / "pictures" / "session.svg").getroot()
+    lines = ["  ".join(words.itertext()) for words in root if "gone" not in words.get("class", "gone")]
+    shown = "\n".join(lines).partition("$  cat answers.csv")[0]
+    return re.sub(r"\$.*\n|.* read into the store .*\n", "", shown).replace("\n--force", " --force")
+
+
+def skeleton(text):
+    """Names, and values without their numbers, where these are not the data's."""
+    lines = (" ".join(line.split()) for line in COMPILED.sub("", text).splitlines())
+    return [OF_DATA.sub(r"\1", NUMBER.sub("#", line)) for line in lines if line]
 
 
 @pytest.mark.slow  # every command in a process of its own
@@ -202,10 +222,11 @@ def test_blocks_are_run_or_say_why_not(page):
         assert block["mark"] is None or MARK.fullmatch(block["mark"]), block["mark"]
 
 
-def test_links_of_the_readme_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_links_outside_the_site_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert links
-    assert not [link for link in links if not (ROOT / link).exists()]
+    assert not [link for link in links if not (page.parent / link).exists()]
 
 
 @pytest.mark.slow  # runs the programs of the gallery
@@ -225,3 +246,15 @@ def test_the_site_builds_without_a_warning(tmp_path):
     warned = {name: WARNED.findall(page.read_text(encoding="utf-8")) for name, page in pages.items()}
     assert not {name: found for name, found in warned.items() if found}
     assert set((DOCS / "gallery").iterdir()) == before
+    if browser.find() and browser.AXE:
+        for page in ("index", "examples/index", "guide/report", "reference/api/streamsvm.DCSVC", "measured"):
+            browser.visit(browser.find(), tmp_path / "site" / f"{page}.html", can_be_read)
+
+
+async def can_be_read(tab):
+    """By people with disabilities, light and dark, on a desk and on a phone."""
+    for width in (390, 1400):
+        for dark in (False, True):
+            await tab.look(width, dark=dark)
+            assert await tab.violations() == []
+            assert await tab.value("document.documentElement.scrollWidth") <= width

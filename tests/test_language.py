@@ -20,8 +20,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
-SOURCES = sorted(path for folder in ("streamsvm", "pipelines") for path in (ROOT / folder).rglob("*.py"))
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / ".github").glob("*.md"), *DOCS.rglob("*.md")]
+)
+FOLDERS = ("streamsvm", "pipelines", "docs")  # of the last, the gallery and what builds the site
+BUILT = DOCS / "examples"  # the gallery's pages, by sphinx-gallery
+SOURCES = sorted(
+    path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if BUILT not in path.parents
+)
 GUIDE = [ROOT / "README.md", DOCS / "index.md", DOCS / "tutorial.md", DOCS / "faq.md"]
 GUIDE += sorted((DOCS / "guide").glob("*.md"))
 KNOWN = tomllib.loads((ROOT / "tests" / "language.toml").read_text(encoding="utf-8"))
@@ -59,6 +65,8 @@ def prose(path: Path) -> Iterator[tuple[int, list[str]]]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 yield from paragraphs(node.value, node.lineno)
+        for block in re.finditer(r"^# %%\n((?:#.*\n)+)", text, re.M):  # a paragraph of a page of the gallery
+            yield from paragraphs(re.sub("(?m)^# ?", "", block[1]), text.count("\n", 0, block.start(1)) + 1)
     else:
         blank = NOT_PROSE.sub(lambda block: "\n" * block[0].count("\n"), text)
         yield from paragraphs(blank, 1)

@@ -99,6 +99,18 @@ EVALUATION = {
     "histogram": {"edges": [-1, 0, 1], "counts": [[3, 1], [1, 3]], "threshold": 0.0},
     "parts": {"rows": [4, 0], "right": [3, 0]},
 }
+BY_CLASS = {
+    "classes": ["a", "b", "c"],
+    "curves_by_class": [
+        {
+            "label": label,
+            "roc_auc": 0.75,
+            "roc": [[0, 0], [0.25, 0.75], [1, 1]],
+            "precision_recall": [[1, 0.5]],
+        }
+        for label in "abc"
+    ],
+}
 RELIABILITY = {"reliability": [{"confidence": i / 5, "frequency": i / 5, "count": 9} for i in range(5)]}
 THRESHOLD = {
     "threshold": {

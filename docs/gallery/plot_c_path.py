@@ -2,12 +2,12 @@
 Many values of C by one factorisation
 =====================================
 
-Which C is best, is known after trying. `HSSSVC` compresses the kernel matrix and factorises it once; each
-further C is then one more right-hand side, so a whole path of models costs little more than one.
+The best C is only known after trying several. `HSSSVC` compresses the kernel matrix and factorises it once.
+Each further C is then one more right-hand side, so a whole path of models costs little more than one.
 """
 
 # %%
-# Classes that overlap: a fifth of the labels are wrong, and a large C learns them by heart.
+# Overlapping classes: a fifth of the labels are wrong, and a large C fits them all the same.
 
 from time import process_time
 
@@ -23,7 +23,7 @@ X, y = make_classification(
 X, X_test, y, y_test = X[:3000], X[3000:], y[:3000], y[3000:]
 
 # %%
-# One value of C, then twelve. The first fit compiles, and is not timed.
+# One value of C, then twelve. The first fit compiles, so it is not timed.
 
 Cs = np.geomspace(0.01, 5, 12).tolist()
 HSSSVC(C=1.0, random_state=0).fit(X[:500], y[:500])
@@ -34,7 +34,7 @@ for C in (Cs[:1], Cs):
     seconds.append(process_time() - begin)
 
 # %%
-# `choose` lets the model of one C predict.
+# `choose` selects the model of one C for prediction.
 
 train = [100 * svm.choose(C).score(X, y) for C in Cs]
 test = [100 * svm.choose(C).score(X_test, y_test) for C in Cs]
@@ -45,13 +45,12 @@ left.semilogx(Cs, test, "o-", label="test rows")
 left.set(xlabel="C", ylabel="accuracy, %", title="Twelve models")
 left.legend()
 right.bar(["1 value of C", "12 values of C"], seconds, label="one fit")
-right.set(ylabel="CPU seconds", title="What they cost")
+right.set(ylabel="CPU seconds", title="Time of the fit")
 right.legend()
 plt.show()
 
 # %%
-# The two curves part where C begins to pay for wrong labels. Twelve models take less than twice the time of
-# one.
+# The curves diverge where C starts to fit wrong labels. Twelve models take less than twice the time of one.
 #
-# :doc:`/solvers/admm-hss` tells how it works; :doc:`/guide/tune` searches C and gamma by cross-validation, on
-# the command line.
+# :doc:`/solvers/admm-hss` explains how it works; :doc:`/guide/tune` searches C and gamma by cross-validation,
+# on the command line.

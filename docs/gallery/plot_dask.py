@@ -2,13 +2,13 @@
 A fit on a dask cluster
 =======================
 
-Where a `distributed.Client` is active, estimators fit on its cluster. What do the workers do while an early
-fit runs?
+If a `distributed.Client` is active, estimators train on its cluster. This plot shows what each worker does
+during an early fit.
 """
 
 # %%
-# A small cluster inside this process, so that the example runs anywhere; of a real one, `Client` takes the
-# address.
+# A small cluster inside this process, so that the example runs anywhere. For a real cluster, pass its address
+# to `Client`.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,13 +27,13 @@ with LocalCluster(**size) as cluster, Client(cluster), get_task_stream() as stre
     values = svm.fit(X, y).decision_function(X[:1000])
 
 # %%
-# The model is that of threads.
+# The model is the same as with threads.
 
 svm.set_params(client=False)  # on the threads of this process
 print(np.allclose(values, svm.fit(X, y).decision_function(X[:1000])))
 
 # %%
-# Tasks bear the names of what they do. The longest four are drawn by name, the rest in grey.
+# Tasks are named after what they do. The four longest kinds have colours, the rest are grey.
 
 tasks = [
     (key_split(task["key"]), task["worker"], step["start"], step["stop"] - step["start"])
@@ -60,12 +60,12 @@ for name in [*longest, "all others"]:
         label = f"{name}, {spent[name]:.1f} s" if name in longest else name
         axes.broken_barh(bars, (number - 0.4, 0.8), color=colour, label=None if number else label)
 axes.set_yticks(range(len(workers)), [f"worker {number + 1}" for number in range(len(workers))])
-axes.set(xlabel="seconds", title="Which worker did what, and when")
+axes.set(xlabel="seconds", title="Tasks of each worker")
 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %%
-# Rows are assigned to parts and regrouped, then each part is solved by one task (`SeveralParts` takes small
-# ones together), with nothing to wait for in between: this is why early fits scale.
+# Rows are assigned to partitions and regrouped. Then one task solves each partition (`SeveralParts` solves
+# several small ones), without waiting for other tasks: this is why early fits scale.
 #
-# :doc:`/guide/cluster` tells what else workers do, what happens when one dies, and how to deploy.
+# :doc:`/guide/cluster` explains what else workers do, what happens when one dies, and how to deploy.

@@ -1,13 +1,13 @@
 """
-Decision maps of parts
-======================
+Decision maps of partitions
+===========================
 
-Early prediction asks one part about a row: the one with the nearest centre. In two dimensions the borders of
-parts can be seen, and what happens to the border of the classes where it crosses them.
+Early prediction uses one partition for each row: the one with the nearest centre. Two dimensions show the
+borders of the partitions, and what happens to the decision boundary where it crosses them.
 """
 
 # %%
-# Two moons, an exact fit, and early ones of few and of many parts.
+# Two moons, an exact fit, and early fits with few and with many partitions.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,12 +19,13 @@ X, y = make_moons(n_samples=3000, noise=0.2, random_state=0)
 options = {"C": 10, "gamma": 2.0, "random_state": 0}
 fits = {
     "exact": DCSVC(**options).fit(X, y),
-    "early, 4 parts": DCSVC(early=True, levels=1, children=4, **options).fit(X, y),
-    "early, 16 parts": DCSVC(early=True, levels=1, children=16, **options).fit(X, y),
+    "early, 4 partitions": DCSVC(early=True, levels=1, children=4, **options).fit(X, y),
+    "early, 16 partitions": DCSVC(early=True, levels=1, children=16, **options).fit(X, y),
 }
 
 # %%
-# `parts_of` tells which part a row falls into. Borders of parts are white, that of the classes is black.
+# `parts_of` returns the partition of each row. Borders of partitions are white, the decision boundary is
+# black.
 
 x = np.linspace(-1.8, 2.8, 200)
 z = np.linspace(-1.4, 1.9, 150)
@@ -45,8 +46,9 @@ figure.colorbar(shade, ax=axes, label="decision value")
 plt.show()
 
 # %%
-# Where two parts meet, the decision value may jump, and the black line with it: each side knows its own rows
-# only. A part whose rows are all of one class says that class everywhere. Parts have few rows here in order
-# to be seen; by themselves they have some thousands, and the share of rows near their borders is small.
+# At the border of two partitions, the decision value may jump, and the black line with it: each side knows only its
+# own rows. A partition with rows of a single class predicts that class everywhere. The partitions here are
+# small, so that they can be seen. By default they have some thousands of rows, of which few are near a
+# border.
 #
-# :doc:`/solvers/dcsvm` tells how parts are made, and what `neighbours` does, by which several parts decide.
+# :doc:`/solvers/dcsvm` explains how partitions are made, and `neighbours`, which averages several of them.

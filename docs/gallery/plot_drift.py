@@ -2,13 +2,13 @@
 A budget on a drifting stream
 =============================
 
-`BSGDClassifier` learns event by event, with at most `budget` support vectors and no option to be set. What
-does it do when the rule behind the labels changes?
+`BSGDClassifier` learns event by event, keeps at most `budget` support vectors and tunes itself. This example
+changes the rule behind the labels.
 """
 
 # %%
 # river's generator Sine: two numbers, and whether the point is below a curve. The rule changes after 1,500
-# events: the same curve with the labels exchanged, then another curve, then that one exchanged.
+# events: first the labels swap, then the curve changes, then the labels swap again.
 
 from itertools import islice
 
@@ -29,7 +29,7 @@ def stream():
 
 
 # %%
-# Each event is predicted, then learned.
+# Each event is predicted first, then learned.
 
 learners = {
     "BSGDClassifier(budget=100)": BSGDClassifier(budget=100),
@@ -55,13 +55,13 @@ figure.legend(loc="outside lower center", ncols=3)
 plt.show()
 
 # %%
-# Where errors rise (an alarm), a second learner begins beside the first, and takes over when it is better (a
+# When errors rise (an alarm), a second learner starts next to the first, and replaces it once it is better (a
 # switch).
 
 print(learners["BSGDClassifier(budget=100)"].drifts)
 
 # %%
-# Accuracy falls when the rule changes, and comes back within some hundred events. The logistic regression has
-# a straight border only, and has to move it step by step.
+# Accuracy drops when the rule changes, and recovers within a few hundred events. Logistic regression has a
+# linear boundary, and moves it step by step.
 #
-# :doc:`/guide/stream` does the same on the command line, :doc:`/solvers/bsgd` tells how.
+# :doc:`/guide/stream` does the same on the command line, :doc:`/solvers/bsgd` explains how.

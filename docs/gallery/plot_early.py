@@ -2,14 +2,14 @@
 Exact against early prediction
 ==============================
 
-The time of an exact kernel SVM grows faster than its rows. Early prediction divides the rows into parts by
-k-means, fits each part alone, and lets the part that a new row falls into decide. How much time does it save,
-and what does it cost?
+The time of an exact kernel SVM grows faster than the number of rows. Early prediction clusters the rows by
+k-means, trains one SVM per cluster, and predicts a new row with the SVM of its nearest cluster. How much time
+does that save, and how much accuracy does it lose?
 """
 
 # %%
-# Sixty clouds of points, each of one class: what decides about a row are the rows near it, which is what
-# parts know.
+# Sixty clouds of points, each of one class: the label of a row depends on the rows near it, which are in its
+# cluster.
 
 from time import process_time
 
@@ -23,8 +23,8 @@ y = cloud % 2
 X_test, y_test = X[-2000:], y[-2000:]
 
 # %%
-# Both fits have the same options; parts of the early one have 1,250 rows each, about. The first fit compiles, and
-# is not timed.
+# Both fits have the same options. The clusters of the early fit have about 1,250 rows each. The first fit
+# compiles, so it is not timed.
 
 options = {"C": 3, "gamma": 0.02, "random_state": 0}
 sizes = [2500, 5000, 10_000, 20_000]
@@ -47,8 +47,8 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained
 for name in fits:
     left.loglog(sizes, seconds[name], "o-", label=name)
     right.semilogx(sizes, accuracy[name], "o-", label=name)
-left.set(xlabel="training rows", ylabel="CPU seconds of the fit", title="What it saves")
-right.set(xlabel="training rows", ylabel="test accuracy, %", ylim=(70, 100), title="What it costs")
+left.set(xlabel="training rows", ylabel="CPU seconds of the fit", title="Time")
+right.set(xlabel="training rows", ylabel="test accuracy, %", ylim=(70, 100), title="Accuracy")
 for axes in (left, right):
     axes.set_xticks(sizes, [f"{n:,}" for n in sizes])
     axes.minorticks_off()
@@ -56,7 +56,8 @@ for axes in (left, right):
 plt.show()
 
 # %%
-# Lines of different slopes: parts are bounded in size, so that more rows make more parts, not larger ones, and time
-# grows as the rows do. The more rows there are, the more is saved; what is lost is about a point of accuracy.
+# The slopes differ: the size of a cluster is bounded, so more rows make more clusters, not larger ones, and
+# time grows in proportion to the rows. The larger the data, the larger the saving, for about a point of
+# accuracy.
 #
-# :doc:`/solvers/dcsvm` tells how it works, :doc:`/measured` what it gives on half a million rows and more.
+# :doc:`/solvers/dcsvm` explains how it works, :doc:`/measured` has results on half a million rows and more.

@@ -1,13 +1,13 @@
 """
-Why does it say so?
-===================
+Explain one prediction
+======================
 
-Of one row: which measurements speak for the answer and which against it, and on which training rows does it
-rest? Shapley values of kernel models are exact here; no subsets are drawn.
+Which measurements of a row support its prediction, which oppose it, and which training rows does it depend
+on? Shapley values of kernel models are exact here: no subsets are sampled.
 """
 
 # %%
-# The breast cancer data of scikit-learn, and of the test samples the one that the model is least sure of.
+# The breast cancer data of scikit-learn, and the test sample of which the model is least certain.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,7 +31,7 @@ print(
 )
 
 # %%
-# Shapley values of the columns add up to the decision value, less what the kernel says without any column.
+# Shapley values of the columns add up to the decision value, minus its value without any column.
 
 top = told.order()[:8][::-1]
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
@@ -55,7 +55,7 @@ right.legend(loc="lower right", bbox_to_anchor=(1, 0.2))
 plt.show()
 
 # %%
-# The support vectors that weigh most in this decision are training rows, which can be looked up.
+# The support vectors with the largest weight in this decision are training rows, which you can look up.
 
 for vector in told.weightiest:
     print(
@@ -63,6 +63,6 @@ for vector in told.weightiest:
     )
 
 # %%
-# What counts for one sample need not be what counts in the mean.
+# What matters for one sample need not matter on average.
 #
-# :doc:`/guide/explain` tells how all of these are defined, and shows the same on the command line.
+# :doc:`/guide/explain` defines all of these, and shows the same on the command line.

@@ -2,12 +2,12 @@
 A regression with intervals
 ===========================
 
-A number alone does not say how far off it may be. With `interval` a regression keeps some rows out, measures
-its errors on them, and gives ends that a new value lies between with a chance of at least that level.
+A prediction alone does not show its uncertainty. With `interval`, a regression holds some rows out, measures
+its errors on them, and predicts an interval that contains a new value with at least the given probability.
 """
 
 # %%
-# A curve with noise, as a stand-in for any measurement.
+# A noisy synthetic curve.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +22,7 @@ X, X_test, y, y_test = hour[:1500, None], hour[1500:, None], load[:1500], load[1
 svm = DCSVR(interval=0.9, C=10, random_state=0).fit(X, y)
 
 # %%
-# `predict_interval` may be asked for other levels, too. How many of the test values are inside?
+# `predict_interval` takes other levels, too. How many of the test values are inside?
 
 levels = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 coverage = []
@@ -37,16 +37,16 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained
 left.plot(X_test[:500], y_test[:500], ".", color="grey", markersize=3, label="test rows")
 left.plot(grid, svm.predict(grid), color="C1", label="prediction")
 left.fill_between(grid[:, 0], *svm.predict_interval(grid).T, color="C1", alpha=0.25, label="90 % interval")
-left.set(xlabel="hour of the day", ylabel="load, MW", title="Predictions and their ends")
+left.set(xlabel="hour of the day", ylabel="load, MW", title="Predictions and intervals")
 left.legend()
-right.plot(100 * levels, 100 * levels, "--", color="grey", label="what is promised")
+right.plot(100 * levels, 100 * levels, "--", color="grey", label="nominal level")
 right.plot(100 * levels, 100 * np.array(coverage), "o-", label="test values inside")
-right.set(xlabel="level asked for, %", ylabel="coverage, %", title="Do they hold?")
+right.set(xlabel="level, %", ylabel="coverage, %", title="Coverage")
 right.legend()
 plt.show()
 
 # %%
-# Coverage keeps to the level, whatever the noise is like. Which rows were kept out is chance, so it may be
-# off by a point or two in one fit; and all intervals of a level are equally wide.
+# Coverage matches the level for any kind of noise. The held-out rows are random, so a single fit may be off
+# by a point or two. All intervals of a level have the same width.
 #
-# :doc:`/guide/regression` says what is promised and what is not.
+# :doc:`/guide/regression` explains what is guaranteed and what is not.

@@ -2,13 +2,13 @@
 A store larger than its memory
 ==============================
 
-`--memory-limit` bounds the whole process, Python and its libraries included. Here 610 MiB of rows are learned
-by a process that may take 500 MiB, and its memory is drawn.
+`--memory-limit` bounds the whole process, including Python and its libraries. Here a process with a limit of
+500 MiB trains on 610 MiB of rows. The plot shows its memory.
 """
 
 # %%
-# 800,000 rows of 200 numbers, written block by block as a zarr group. Of files, `streamsvm ingest` makes such
-# stores.
+# 800,000 rows of 200 numbers, written block by block as a zarr group. `streamsvm ingest` makes such stores
+# from files.
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ for start in range(0, ROWS, BLOCK):
 y[:] = labels
 
 # %%
-# A kernel SVM on a budget of 100 support vectors makes one pass over them, in a process of its own, whose
+# A kernel SVM with a budget of 100 support vectors makes one pass over them, in a separate process, whose
 # memory is read every 50 ms.
 
 LIMIT = 500
@@ -74,15 +74,20 @@ print(
 figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
 axes.fill_between(seconds, resident, alpha=0.3, color="C0")
 axes.plot(seconds, resident, color="C0", label="memory of the process")
-axes.axhline(LIMIT, color="C3", linestyle="--", label="its limit")
-axes.axhline(4 * ROWS * COLUMNS / MIB, color="grey", linestyle=":", label="the rows alone")
-axes.set(xlabel="seconds", ylabel="resident memory, MiB", ylim=(0, 700), title="One pass over more than fits")
+axes.axhline(LIMIT, color="C3", linestyle="--", label="memory limit")
+axes.axhline(4 * ROWS * COLUMNS / MIB, color="grey", linestyle=":", label="size of the rows")
+axes.set(
+    xlabel="seconds",
+    ylabel="resident memory, MiB",
+    ylim=(0, 700),
+    title="One pass over data beyond the limit",
+)
 axes.legend(loc="lower center")
 plt.show()
 
 # %%
-# The steep rise at the beginning is Python and its libraries; from then on rows come and go block by block,
-# and memory stays where it is, however many there are.
+# The steep rise at the beginning is Python and its libraries. After that, blocks of rows come and go, and
+# memory stays constant for any number of rows.
 #
-# Where a limit is too small, the command says the least that works. :doc:`/sizing` tells how much is needed,
-# and :doc:`/guide/fit` what else a limit does.
+# If a limit is too small, the error names the smallest one that works. :doc:`/sizing` explains how much is
+# needed, and :doc:`/guide/fit` what else a limit does.

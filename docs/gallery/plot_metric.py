@@ -2,13 +2,13 @@
 A metric learned on a noisy table
 =================================
 
-A kernel of distances treats all columns alike, so columns of noise hide those that matter. A metric that is
-learned from the data weighs columns by what they tell, and leaves out the others.
+A kernel of distances treats all columns alike, so noisy columns hide those that matter. A metric learned from
+the data weights columns by their importance, and drops the others.
 """
 
 # %%
-# The label depends on two columns, and on both together. All others are noise, more and more of them. Both
-# fits choose gamma and C by themselves, from the training rows.
+# The label depends on two columns, and on both together. All others are noise, in growing numbers. Both fits
+# choose gamma and C from the training rows.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,21 +30,21 @@ for columns in noise:
         accuracy[name].append(100 * svm.score(rows[1000:], y[1000:]))
 
 # %%
-# `feature_importances_` are the weights of the metric, made to add up to 1: here those of the last fit, on 34
-# columns.
+# `feature_importances_` are the weights of the metric, scaled to add up to 1. These are from the last fit, on
+# 34 columns.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
 for name, values in accuracy.items():
     left.plot(noise, values, "o-", label=f"{name} chosen")
-left.set(xlabel="columns of noise", ylabel="test accuracy, %", title="Two columns that matter, and noise")
+left.set(xlabel="columns of noise", ylabel="test accuracy, %", title="Accuracy with columns of noise")
 left.legend()
 right.bar(range(34), fits["gamma, C and a metric"].feature_importances_, label="weight in the metric")
-right.set(xlabel="column", ylabel="share of all weights", title="What each column counts for")
+right.set(xlabel="column", ylabel="share of all weights", title="Weights of the columns")
 right.legend()
 plt.show()
 
 # %%
-# Without a metric each column of noise costs accuracy; with it hardly any does, as nearly all the weight is
-# on the first two columns.
+# Without a metric, each column of noise costs accuracy. With it, almost none does, because nearly all the
+# weight is on the first two columns.
 #
-# :doc:`/guide/metric` tells how it is learned and when it helps.
+# :doc:`/guide/metric` explains how it is learned and when it helps.

@@ -1,14 +1,14 @@
 """
-Outliers by one class
-=====================
+Outlier detection
+=================
 
-A one-class SVM learns what rows are usually like, without labels; `nu` is the share of training rows that it
-leaves outside. Can it tell a malignant tumour when it has seen benign ones alone?
+A one-class SVM learns what rows usually look like, without labels. `nu` is the share of training rows that it
+leaves outside. Can it recognise a malignant tumour if it has only seen benign ones?
 """
 
 # %%
-# Thirty measurements of each cell sample, from the breast cancer data of scikit-learn. Learned from are 250
-# benign samples.
+# Thirty measurements of each cell sample, from the breast cancer data of scikit-learn. 250 benign samples are
+# the training data.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,7 +25,7 @@ svm = DCOneClassSVM(nu=0.1, gamma=0.01, scale="standard").fit(usual)
 values = {"benign, later ones": svm.decision_function(later), "malignant": svm.decision_function(malignant)}
 
 # %%
-# `nu` is a parameter of the fit: one for each of its values.
+# `nu` is a parameter of the fit, so each value needs its own.
 
 shares = np.array([0.02, 0.05, 0.1, 0.2, 0.4])
 outside = {"training rows": [], "benign, later ones": [], "malignant": []}
@@ -50,12 +50,13 @@ left.set(xlabel="decision value", ylabel="samples", title=f"nu 10 %: area under 
 left.legend()
 for name, found in outside.items():
     right.plot(100 * shares, found, "o-", color=colours[name], label=name)
-right.set(xlabel="nu, %", ylabel="outliers, %", title="What nu does")
+right.set(xlabel="nu, %", ylabel="outliers, %", title="Effect of nu")
 right.legend(loc="center right", bbox_to_anchor=(1, 0.72))
 plt.show()
 
 # %%
-# Of the training rows at most the share `nu` is outside, of later benign samples a little more, as there are few
-# rows in thirty dimensions. A large `nu` finds the last malignant samples, and raises more false alarms.
+# At most the share `nu` of the training rows is outside, and slightly more of later benign samples, because
+# there are few rows in thirty dimensions. A large `nu` finds almost all malignant samples, and raises more
+# false alarms.
 #
-# :doc:`/guide/outliers` states the problem and tells of streams.
+# :doc:`/guide/outliers` states the problem and covers streams.

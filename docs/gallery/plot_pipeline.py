@@ -1,14 +1,15 @@
 """
-In a river pipeline
-===================
+A river pipeline
+================
 
-`BSGDClassifier` keeps river's contracts: it goes into river's pipelines, behind its transformers, and is
-scored by its metrics. Pieces of images are told apart here, one after the other.
+`BSGDClassifier` follows river's interface: it works in river's pipelines, after its transformers, and with
+its metrics. Here it classifies pieces of images, one after the other.
 """
 
 # %%
 # The data are river's: 2,310 pieces of outdoor images, of seven kinds, each described by 18 numbers. One
-# pipeline sees all of them, one not where in the image the piece was; a tree and naive Bayes are river's own.
+# pipeline sees all of them, one does not see where in the image the piece was. The tree and naive Bayes are
+# river's.
 
 import matplotlib.pyplot as plt
 from river import compose, datasets, evaluate, metrics, naive_bayes, preprocessing, tree
@@ -33,19 +34,19 @@ for name, pipeline in pipelines.items():
     )
     points = [(step["Step"], 100 * step["Accuracy"].get()) for step in steps]
     axes.plot(*zip(*points, strict=True), label=f"{name}: {points[-1][1]:.1f} %")
-axes.set(xlabel="events", ylabel="accuracy so far, %", title="Pieces of images, predicted and then learned")
+axes.set(xlabel="events", ylabel="accuracy so far, %", title="Accuracy on pieces of images")
 axes.legend()
 plt.show()
 
 # %%
-# The pipeline is a river model like any other: it can be asked for probabilities, or be cloned.
+# The pipeline is a river model like any other: it predicts probabilities, and it can be cloned.
 
 x, label = next(iter(datasets.ImageSegments()))
 proba = pipelines["Discard(place) | BSGDClassifier"].predict_proba_one(x)
 print(label, {name: round(value, 3) for name, value in sorted(proba.items(), key=lambda item: -item[1])[:3]})
 
 # %%
-# No scaler stands before `BSGDClassifier`, and no option is set but the budget: it standardises columns as
-# they come, and finds gamma and lambda by itself.
+# `BSGDClassifier` needs no scaler, and no option except the budget: it standardises columns as they arrive,
+# and tunes gamma and lambda.
 #
-# :doc:`/guide/stream` tells more, :doc:`/solvers/bsgd` how.
+# :doc:`/guide/stream` has more, and :doc:`/solvers/bsgd` explains how it works.

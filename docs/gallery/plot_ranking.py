@@ -2,13 +2,13 @@
 Learning to rank
 ================
 
-A search engine has to order the documents of one query, not to tell how good they are among all.
-`CuttingPlaneRanker` compares rows of the same query only; what does that change?
+A search engine has to order the documents of one query, not to grade them across queries.
+`CuttingPlaneRanker` only compares rows of the same query. What does that change?
 """
 
 # %%
-# Synthetic queries: within a query a longer document is a better one, but broad queries have longer documents
-# and lower grades. Ten more columns are noise.
+# Synthetic queries: within a query, longer documents are better, but broad queries have longer documents and
+# lower grades. Ten more columns are noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,7 +28,7 @@ y = np.clip(np.round(2 + quality - breadth), 0, 4)
 train = query < QUERIES // 2
 
 # %%
-# The ranker is told the queries, the regression the grades alone.
+# The ranker gets the queries, the regression only the grades.
 
 ranker = CuttingPlaneRanker().fit(X[train], y[train], qid=query[train])
 regression = CuttingPlaneSVR().fit(X[train], y[train])
@@ -53,13 +53,13 @@ places = [1, 2, 3, 5, 10, 20]
 for name, found in scores.items():
     by_query = y[~train].reshape(-1, DOCUMENTS), found.reshape(-1, DOCUMENTS)
     right.plot(places, [ndcg_score(*by_query, k=k) for k in places], "o-", label=name)
-right.set(xlabel="first k documents", ylabel="NDCG at k", title="Test queries", ylim=(0, 1))
+right.set(xlabel="first k documents", ylabel="NDCG at k", title="Test queries", ylim=(0, 1.05))
 right.set_xticks(places)
 right.legend(loc="lower right")
 plt.show()
 
 # %%
-# Over all rows grades fall with length, so the regression puts short documents first: in each query the wrong
-# ones. Inside queries, where the ranker looks, grades rise with it.
+# Across all rows, grades fall with length, so the regression puts short documents first, the wrong ones in
+# each query. Within a query, which is all that the ranker compares, grades rise with length.
 #
-# :doc:`/solvers/cutting-plane` tells how pairs are compared without being listed.
+# :doc:`/solvers/cutting-plane` explains how pairs are compared without listing them.

@@ -28,6 +28,7 @@ from streamsvm.storage.paths import place_of
 CURVES = (
     "roc",
     "precision_recall",
+    "curves_by_class",
     "points",
     "coverages",
     "decisions",

@@ -275,7 +275,9 @@ def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[Teller]
     from streamsvm.online.pipe import Teller
     from streamsvm.parallel.compiling import Compiles, compiling_told
     from streamsvm.runs.directory import end_with, recorded
+    from streamsvm.runs.phases import Phases, used_s, whole_command
 
+    start, phase = used_s(), Phases()
     compiles = Compiles(partial(typer.echo, err=True))
     with progress(prints_rows=True) as shown, compiling_told(events := shown.also(compiles)):
         if run_dir is None:
@@ -284,9 +286,14 @@ def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[Teller]
         facts = {"store": source, "config": state.learner.config.model_dump(mode="json")}
         with recorded(run_dir, events, bool(state.events), **facts) as events:
             teller = Teller(state, events)
-            yield teller
+            with phase("stream"):
+                yield teller
             teller.end()
-            end_with(run_dir, events, {"solver": "bsgd", **state.summary()})
+            end_with(
+                run_dir,
+                events,
+                whole_command({"solver": "bsgd", **state.summary(), **phase.report()}, start),
+            )
 
 
 def _tell(number: int, error: str, on_error: str) -> None:

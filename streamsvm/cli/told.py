@@ -11,7 +11,7 @@ import typer
 from streamsvm.cli.output import emit, print_table
 from streamsvm.config import FitConfig
 from streamsvm.options.wish import MICRO
-from streamsvm.runs.phases import SEARCH, searched_s
+from streamsvm.runs.phases import searched_s
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.human import heading, human, percent, score_text
 
@@ -19,9 +19,9 @@ Report = dict[str, Any]
 SHARES = 3  # columns to name
 SHOWN_LABELS = 10  # with a threshold each
 LEAST = 0.001  # smallest share of a column to name
-BEFORE = ("start", "compile", "scale")  # phases before the search and the fit
+BEFORE = ("start", "compile")  # phases besides the search and the fit
+LEAST_S = 0.05  # of a stage, to be named
 SAID = ("metric", "expected", "gamma", "exact", "config")  # printed in words, or not at all
-NAMES = {"n": "rows", "d": "columns", "n_support": "support vectors"}
 
 
 def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
@@ -36,8 +36,9 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
         print_table("Nothing was chosen", [], [("why", metric["reason"])])
     elif metric:
         print_table(_title(report), [], list(choices(report, config).items()))
-        print_table(heading(metric["scoring"]).capitalize(), [], list(scores(report).items()))
-    rows = {NAMES.get(name, name): _plain(value) for name, value in report.items() if name not in said}
+        scored = heading(metric["scoring"])
+        print_table(scored[:1].upper() + scored[1:], [], list(scores(report).items()))
+    rows = {name: _plain(value) for name, value in report.items() if name not in said}
     rows |= _exactness(report, config.tol)
     rows |= threshold(report["threshold"]) if "threshold" in report else {}
     emit(report, as_json=False, title="Trained", rows=rows | {"seconds": times(report)})
@@ -157,9 +158,10 @@ def _expected(expected: Report) -> dict[str, str]:
 
 
 def times(report: Report) -> str:
-    """Seconds of the command, split into search and fit."""
+    """Seconds of the command, and those of its stages, which add up to them: `start` is imports and reading."""
     phases = report.get("seconds_by_phase") or {}
-    search = searched_s(phases)
-    fit = sum(seconds for name, seconds in phases.items() if name not in (*SEARCH, *BEFORE))
+    stages = {name: phases.get(name, 0.0) for name in BEFORE} | {"search": searched_s(phases)}
+    stages["fit"] = sum(phases.values()) - sum(stages.values())
     text = human("seconds", float(report["seconds"]))
-    return f"{text}: search {search:.1f} s, fit {fit:.1f} s" if search else text
+    told = [f"{name} {seconds:.1f} s" for name, seconds in stages.items() if seconds >= LEAST_S]
+    return f"{text}: {', '.join(told)}" if stages["search"] else text

@@ -85,7 +85,7 @@ def importances(run: Run) -> Figure | None:
     found = shares(run)[:MOST_BARS]
     if not found:
         return None
-    figure, axes = new(0.9 + 0.24 * len(found), xlabel="share, %")
+    figure, axes = new(0.9 + 0.24 * len(found), xlabel="share, %", ylabel="column")
     lengths = [100 * row["share"] for row in found]
     bars = axes.barh(range(len(found)), lengths, 0.7, color=colour(0))
     axes.bar_label(bars, [f"{share:.1f}" for share in lengths], padding=3, fontsize=9)

@@ -27,6 +27,8 @@ MOST_NAMED = 20  # parts that a map numbers
 MOST_ROWS = 40  # of the table
 LARGEST_AREA = 1000.0  # of the largest part on the map, in square points
 FEW = 10  # parts, whose sizes need no histogram
+FAR = 5.0
+MAP, NAME = (190.0, 150.0), (52.0, 11.0)  # width and height of the map and of a name, in points
 
 
 def parts_of(run: Run) -> list[Row]:
@@ -69,17 +71,41 @@ def part_map(run: Run) -> Figure | None:
     if places is None or len(places) != len(parts) or len(parts) < 2:
         return None
     rows = np.array([part["rows"] for part in parts])
-    figure, axes = new(3.6)
+    places = drawn_in(places)
+    figure, axes = new(3.6, xlabel="first direction", ylabel="second direction")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.margins(0.18)
     area = LARGEST_AREA * rows / rows.max()
     axes.scatter(*places.T, area, color=colour(0), alpha=_shades(parts), edgecolors=INK, linewidths=0.6)
-    if len(parts) <= MOST_NAMED:
-        for part, place, size in zip(parts, places, area, strict=True):
-            above = (0.0, float(np.sqrt(size / np.pi)) + 2)
-            axes.annotate(_name(part), place, above, textcoords="offset points", ha="center", fontsize=9)
+    radius = np.sqrt(area / np.pi)
+    for i in apart(places, radius, np.argsort(-rows, kind="stable")):
+        above = (0.0, float(radius[i]) + 2)
+        axes.annotate(_name(parts[i]), places[i], above, textcoords="offset points", ha="center", fontsize=9)
     return figure
+
+
+def drawn_in(places: np.ndarray) -> np.ndarray:
+    """(partitions, 2) places; if the farthest from their middle are FAR times as far as most, by the logarithm of the
+    distance, in the same direction."""
+    away = places - np.median(places, axis=0)
+    distance = np.linalg.norm(away, axis=1, keepdims=True)
+    usual = np.median(distance)
+    if not 0 < FAR * usual < distance.max():
+        return places
+    return away * np.log1p(distance / usual) / np.maximum(distance, np.finfo(np.float64).tiny)
+
+
+def apart(places: np.ndarray, radius: np.ndarray, order: np.ndarray) -> list[int]:
+    """Those to name above their circles, the first in order before others: MOST_NAMED at most, and none where the name
+    of one would lie on that of another."""
+    at = (places - places.min(axis=0)) / np.maximum(np.ptp(places, axis=0), np.finfo(np.float64).tiny) * MAP
+    at[:, 1] += radius
+    named: list[int] = []
+    for i in order.tolist():
+        if all((np.abs(at[i] - at[j]) > NAME).any() for j in named):
+            named.append(i)
+    return named[:MOST_NAMED]
 
 
 def _name(part: Row) -> str:

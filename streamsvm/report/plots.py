@@ -71,7 +71,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line], **more: Any) -> None:
         if not len(x):
             continue
         marker = "o" if len(x) < 8 else None
-        dashes = DASHES[i % len(DASHES)]
+        dashes = DASHES[(i + i // len(SERIES)) % len(DASHES)]  # others when colours come again
         axes.plot(*thinned(x, y), color=colour(i), ls=dashes, marker=marker, ms=4, label=short(name), **more)
 
 
@@ -142,7 +142,7 @@ def violation(runs: Sequence[Run]) -> Figure | None:
             [y] = columns(1, ([event.violation] for event in rounds))
             name = phase if len(runs) == 1 else f"{run.name}: {phase}"
             lines.append((name, np.arange(1, len(y) + 1)[y > 0], y[y > 0]))
-    if not any(len(x) for _, x, _ in lines):
+    if max((len(x) for _, x, _ in lines), default=0) < 2:
         return None
     figure, axes = new(xlabel="round", ylabel="largest violation")
     whole_x(axes)
@@ -235,9 +235,11 @@ def levels(run: Run) -> Figure | None:
     """Of the support vectors found at a level, how many are ones of the solution, and how many of these it found."""
     told = by_number((event for _, event in run.of(SupportCompared)), lambda event: event.level)
     number, precision, recall = columns(3, ((event.level, event.precision, event.recall) for event in told))
-    if not len(number):
+    if len(number) < 2:  # the table says it
         return None
-    figure, axes = new(xlabel="level, from many partitions to few", ylim=(0, 1.04))
+    figure, axes = new(
+        xlabel="level, from many partitions to few", ylabel="share of support vectors", ylim=(0, 1.04)
+    )
     draw_lines(axes, [("precision", number, precision), ("recall", number, recall)])
     axes.set_xticks(number)
     axes.invert_xaxis()
@@ -253,7 +255,7 @@ def budget(runs: Sequence[Run]) -> Figure | None:
         ("degradation", lambda event: event.degradation),
     )
     told = [(run.name, _learnt(run)) for run in runs]
-    if not any(event.supports is not None for _, events in told for event in events):
+    if max(sum(event.supports is not None for event in events) for _, events in told) < 2:
         return None
     figure, panels = new(5.4, 3)
     for (label, value), axes in zip(named, panels, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 from streamsvm.report import numbers, scores
 from streamsvm.report.parts import Facts, Part, Table, each, known, one
 from streamsvm.report.read import Run, matrix
-from streamsvm.report.values import Row, table, table_rows
+from streamsvm.report.values import Row, label, table, table_rows
 from streamsvm.runs.records import number
 from streamsvm.storage.human import human
 from streamsvm.tasks.uncertainty import drawn
@@ -33,7 +33,8 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
             yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
         own = "" if len(runs) == 1 else f": {run.name}"
         if intervals := table_rows(run.evaluation.get("intervals")):
-            yield Table(f"95 % confidence intervals, by {drawn(run.evaluation)}{own}", known(intervals))
+            named = [row | {"score": label(str(row.get("score", "")))} for row in intervals]
+            yield Table(f"95 % confidence intervals, by {drawn(run.evaluation)}{own}", known(named))
         for column, values in table(run.evaluation.get("slices")).items():
             if slices := table_rows(values):
                 yield Table(f"By {column}{own}", known(slices))
@@ -57,6 +58,12 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
     yield from one(
         "precision-recall", "Precision and recall", "For every threshold.", scores.precision_recall(runs)
     )
+    caption = "Each class against the rest, the ten most frequent at most. AUC: area under the ROC curve."
+    yield from each(
+        runs, "roc-by-class", "ROC curve by class", f"{caption} Dotted: chance.", scores.roc_by_class
+    )
+    title = "Precision and recall by class"
+    yield from each(runs, "precision-recall-by-class", title, caption, scores.precision_recall_by_class)
 
 
 def _mean(rows: list[Row]) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CLASSES = 30
+ROC = ("false positive rate", "true positive rate", True)  # axes, and whether chance is their diagonal
+PRECISION_RECALL = ("recall", "precision", False)
+LEGEND_LINE = 0.2  # inches
 
 
 @plot
@@ -39,13 +42,25 @@ def confusion(run: Run) -> Figure | None:
 @plot
 def roc(runs: Sequence[Run]) -> Figure | None:
     """True over false positive rate, threshold by threshold."""
-    return _curves(runs, "roc", "false positive rate", "true positive rate", ([0, 1], [0, 1]))
+    return _curves(_by_run(runs, "roc"), *ROC, is_shared=len(runs) > 1)
+
+
+@plot
+def roc_by_class(run: Run) -> Figure | None:
+    """As `roc`, of each class against the rest."""
+    return _curves(_by_class(run, "roc"), *ROC, is_shared=True)
 
 
 @plot
 def precision_recall(runs: Sequence[Run]) -> Figure | None:
     """Precision over recall, threshold by threshold."""
-    return _curves(runs, "precision_recall", "recall", "precision", None)
+    return _curves(_by_run(runs, "precision_recall"), *PRECISION_RECALL, is_shared=len(runs) > 1)
+
+
+@plot
+def precision_recall_by_class(run: Run) -> Figure | None:
+    """As `precision_recall`, of each class against the rest."""
+    return _curves(_by_class(run, "precision_recall"), *PRECISION_RECALL, is_shared=True)
 
 
 @plot
@@ -61,19 +76,36 @@ def threshold(run: Run) -> Figure | None:
     return figure
 
 
+def _by_run(runs: Sequence[Run], name: str) -> list[Line]:
+    return [_line(run.name, run.evaluation.get(name)) for run in runs]
+
+
+def _by_class(run: Run, name: str) -> list[Line]:
+    """A line for each class, with its area under the ROC curve."""
+    told = table_rows(run.evaluation.get("curves_by_class"))
+    areas = [number(own.get("roc_auc")) for own in told]
+    return [
+        _line(str(own.get("label")) if area is None else f"{own.get('label')}, AUC {area:.3f}", own.get(name))
+        for own, area in zip(told, areas, strict=True)
+    ]
+
+
+def _line(name: str, points: Any) -> Line:
+    found = matrix(points, 2)
+    return (name, *(np.empty((0, 2)) if found is None else found).T)
+
+
 def _curves(
-    runs: Sequence[Run], name: str, xlabel: str, ylabel: str, chance: tuple[list[int], list[int]] | None
+    lines: list[Line], xlabel: str, ylabel: str, has_chance: bool, *, is_shared: bool
 ) -> Figure | None:
-    none = np.empty((0, 2))
-    found = [(run.name, matrix(run.evaluation.get(name), 2)) for run in runs]
-    lines: list[Line] = [(run, *(none if points is None else points).T) for run, points in found]
     if not any(len(x) for _, x, _ in lines):
         return None
-    figure, axes = new(3.6, xlabel=xlabel, ylabel=ylabel, xlim=(-0.01, 1.01), ylim=(-0.01, 1.03))
-    if chance:
-        axes.plot(*chance, color=MUTED, ls=":", lw=1)
+    height = 3.6 + LEGEND_LINE * (len(lines) > 3) * len(lines) / 2
+    figure, axes = new(height, xlabel=xlabel, ylabel=ylabel, xlim=(-0.01, 1.01), ylim=(-0.01, 1.03))
+    if has_chance:
+        axes.plot([0, 1], [0, 1], color=MUTED, ls=":", lw=1)
     draw_lines(axes, lines)
-    return finish(figure, axes, is_shared=len(runs) > 1)
+    return finish(figure, axes, is_shared=is_shared)
 
 
 @plot

@@ -64,13 +64,16 @@ def _headline(run: Run) -> Row:
     kernel = planned or table(run.config.get("kernel"))
     gamma = number(run.result.get("gamma")) or kernel.get("gamma")
     name = str(kernel.get("name", ""))
+    has_C = run.result.get("events") is None  # a stream has lambda, which it tunes unless it is given
     return {
         "status": run.status,
         "solver": run.solver,
         "rows": start.n or run.result.get("n"),
+        "events": run.result.get("events"),
         "columns": start.d or run.result.get("d"),
         "kernel": f"{name}, gamma {human('', gamma)}" if has_gamma(name) else name,
-        "C": table(run.result.get("metric")).get("C", run.config.get("C")),
+        "C": table(run.result.get("metric")).get("C", run.config.get("C")) if has_C else None,
+        "lambda": None if has_C else table(run.config.get("bsgd")).get("lam") or "tuned while learning",
     }
 
 
@@ -165,7 +168,10 @@ def convergence(runs: Sequence[Run]) -> Iterator[Part]:
     yield from one("objective", "Objective", whole, plots.objective(runs))
     above = "Duality gap, relative to the objective: an upper bound on the distance to the optimum."
     yield from one("gap", "Relative gap", above, plots.gap(runs))
-    rounds = "Largest violation of the KKT conditions after each round. A run ends at tol."
+    rounds = (
+        "Largest violation of the KKT conditions after each round. A run ends at tol. The rounds of several problems, "
+        "such as pairs of classes, follow one another."
+    )
     yield from one("violation", "Largest violation", rounds, plots.violation(runs))
     yield from one(
         "residuals",
@@ -207,8 +213,9 @@ def parts(runs: Sequence[Run]) -> Iterator[Part]:
             title = "Largest partitions" if len(runs) == 1 else f"Largest partitions: {run.name}"
             yield Table(title, known(found), folded=len(found) > MOST_CLASSES)
     where = (
-        "Centres of the partitions, projected on the two directions in which they differ most (PCA). Areas show rows; "
-        "darker partitions are more accurate, if evaluate has scored them."
+        "Centres of the partitions, in the two directions in which they differ most (PCA); distances from the middle "
+        "are logarithmic if a few lie far away. Areas show rows; darker partitions are more accurate, if evaluate has "
+        "scored them."
     )
     yield from each(runs, "map", "Map of the partitions", where, part_plots.part_map)
     each_one = (

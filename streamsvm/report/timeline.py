@@ -22,6 +22,7 @@ MOST_PHASES = 7  # with a colour of their own
 MOST_ROWS = 32
 MOST_LANES = 1 << 16  # of a phase
 HEIGHT = 0.76  # of a row's bars
+LEAST_SHOWN = 0.01  # of a run's time that some thread or worker is busy: less says nothing about the run
 
 
 @dataclass
@@ -74,9 +75,11 @@ def _name(lane: int, workers: Sequence[object]) -> str:
 @plot
 def timeline(run: Run) -> Figure | None:
     """A bar for each task that is long enough to be seen, in the row of its thread or worker, whose threads lie above
-    each other. Of many rows, those of the least busy are one, as high as there are threads at work."""
+    each other. Of many rows, those of the least busy are one, as high as there are threads at work. None if all tasks
+    are short next to the run.
+    """
     found = lanes_of(run)
-    if not found:
+    if not found or max(lanes.busy for lanes in found) < LEAST_SHOWN * (run.seconds or 0.0):
         return None
     shown = found if len(found) <= MOST_ROWS else found[: MOST_ROWS - 1]
     others = found[len(shown) :]

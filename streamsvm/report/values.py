@@ -8,17 +8,8 @@ from streamsvm.storage.human import heading
 
 Row = dict[str, Any]
 LABELS = {
-    "d": "columns",
-    "ece": "ECE",
-    "learnt": "learned",
     "max_rows": "rows of the largest",
-    "n": "rows",
-    "n_parts": "partitions",
-    "n_support": "support vectors",
-    "n_unknown_labels": "unknown labels",
     "parts": "partitions",
-    "peak_rss_bytes": "peak memory",
-    "roc_auc": "ROC AUC",
     "seconds_clustering": "clustering",
     "seconds_training": "training",
     "store": "data",

@@ -6,6 +6,17 @@ import re
 from typing import Any
 
 PERCENT = ("accuracy", "balanced_accuracy", "label_accuracy")  # scores that are read so
+HEADINGS = {  # of fields whose names are too short for people
+    "d": "columns",
+    "ece": "ECE",
+    "learnt": "learned",
+    "n": "rows",
+    "n_parts": "partitions",
+    "n_support": "support vectors",
+    "n_unknown_labels": "unknown labels",
+    "peak_rss_bytes": "peak memory",
+    "roc_auc": "ROC AUC",
+}
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -57,8 +68,9 @@ def score_text(scoring: str | None, value: float) -> str:
 
 
 def heading(name: str) -> str:
-    """A field's name over a column."""
-    return name.replace("_bytes_", "_").removesuffix("_bytes").replace("_", " ")
+    """A field's name over a column, or in a table."""
+    plain = name.replace("_bytes_", "_").removesuffix("_bytes").replace("_", " ")
+    return HEADINGS.get(name, plain)
 
 
 def number_or_text(text: str) -> int | float | str:

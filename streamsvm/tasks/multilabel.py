@@ -24,6 +24,7 @@ from streamsvm.metrics import (
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
+from streamsvm.tasks.curves import curves_of, most_frequent
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
 from streamsvm.tasks.uncertainty import SetErrors
@@ -215,6 +216,9 @@ class _SetScores:
         scores |= {name: float(np.mean([own[name] for own in quality])) for name in QUALITY if quality}
         if self._judge.costs is not None:
             scores |= dict(zip(("cost", "cost_of_likeliest"), (self._costs / n).tolist(), strict=True))
+        if with_curves:
+            shown = most_frequent(n_true[: self._known])
+            scores["curves_by_class"] = [curves_of(labels[i], self._orders[i]) for i in shown]
         return scores | self._errors.facts(scores)
 
 

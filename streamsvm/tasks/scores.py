@@ -17,6 +17,7 @@ from streamsvm.metrics import (
     confusion,
     per_class,
 )
+from streamsvm.tasks.curves import CurvesByClass
 from streamsvm.tasks.queries import ranked
 from streamsvm.tasks.uncertainty import LabelErrors, MeanErrors, together
 
@@ -83,6 +84,7 @@ class LabelScores:
         self._losses = MeanErrors(store, ("brier", "log_loss"), by_query=orders_rows)
         self._between = -np.inf, np.inf  # the largest value of the first answer, the smallest of the second
         self._before = ProbabilityScores(k)  # of decision values alone, where they are calibrated
+        self._by_class = CurvesByClass(store.n, self._rows_of_classes(k))
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         if self.orders_rows:
@@ -99,6 +101,8 @@ class LabelScores:
                 float(values[predicted == 0].max(initial=low)),
                 float(values[predicted == 1].min(initial=high)),
             )
+        if values.ndim == 2:
+            self._by_class.add(start, truth, values)
         if proba is not None:
             losses = self._probabilities.add(truth[known], proba[known])
             self._losses.add(start, known, losses)
@@ -117,7 +121,14 @@ class LabelScores:
             found |= self._scores.curves() | {"histogram": self._histogram()}
         if with_curves and self._before.n:
             found["reliability_before"] = self._before.result()["reliability"]
+        if with_curves and self._by_class.has_rows:
+            found["curves_by_class"] = self._by_class.result(self.judge.classes.tolist())
         return found
+
+    def _rows_of_classes(self, k: int) -> np.ndarray:
+        """(k,) rows of the store, by class."""
+        known = self._codes >= 0
+        return np.bincount(self._codes[known], self.store.classes.counts[known], k)
 
     def _of_probabilities(self) -> dict[str, Any]:
         if not self._probabilities.n:

@@ -43,7 +43,7 @@ def test_values_for_people(name, value, text):
 def test_tables_show_plain_values_and_leave_out_what_is_not_known(capsys):
     emit({"n_support": 12, "gap": None, "seconds_by_phase": {"x": 1.0}}, as_json=False, title="Trained")
     out = capsys.readouterr().out
-    assert "n support" in out
+    assert "support vectors" in out
     assert "12" in out
     assert "gap" not in out
     assert "phase" not in out

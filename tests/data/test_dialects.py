@@ -44,7 +44,10 @@ BAD = {
     "too large": (PLAIN + "red,1e400,no\n", ":42: column 'size' is inf; expected a finite number"),
     "too short": (PLAIN + "red,1\n", ":42: CSV parse error: Expected 3 columns, got 2: red,1"),
     "too long": (PLAIN + "red,1,no,7\n", ":42: CSV parse error: Expected 3 columns, got 4: red,1,no,7"),
-    "no label": (PLAIN + "red,1,\n", ":42: the label (column 'y') is missing"),
+    "no label": (
+        PLAIN + "red,1,\n",
+        ":42: the label (column 'y') is missing; every row needs one: fill it in",
+    ),
     "cut off": (gzip.compress(PLAIN.encode())[:-9], "is damaged or cut off: Compressed file ended before"),
     "UTF-16": (
         PLAIN.encode("utf-16"),

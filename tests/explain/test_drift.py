@@ -98,7 +98,7 @@ def test_on_the_command_line(tmp_path, capfd):
     assert (status, found["against"]["store"]) == (0, str(tmp_path / "b"))
     assert len(found["against"]["columns"]) == 10
     assert "a classifier separates them" in found["warnings"][-1]
-    assert "roc auc" in check("b")[1]
+    assert "ROC AUC" in check("b")[1]
     status, out, err = check("c")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "has 3 columns" in err

@@ -462,6 +462,7 @@ def test_a_run_directory_tells_of_the_stream(tmp_path):
     assert stretches[-1]["degradation"] > stretches[0]["degradation"] == 0.0 or stretches[0]["supports"] == 30
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["events"] == json.loads(said.splitlines()[-1])["events"] == 1501
+    assert sum(result["seconds_by_phase"].values()) == pytest.approx(result["seconds"], abs=0.01)
 
     command(tmp_path / "m", "\n".join(lines(150, 2)), *more[2:])
     resumed = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import browser
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +30,13 @@ globalThis.document = {
 const script = page.split('<script type="module">')[1].split("</script>")[0];
 import("data:text/javascript;base64," + Buffer.from(script).toString("base64"))
   .then(() => { console.log(shown.textContent); process.exit(0); });
+"""
+
+ANSWER = "document.getElementById('answer').textContent"
+FILL = """
+const [a, b] = document.querySelectorAll("input");
+[a.value, b.value] = [2, 1.5];
+document.querySelector("form").dispatchEvent(new Event("input"));
 """
 
 
@@ -62,10 +70,33 @@ def test_a_page_needs_nothing_else(fitted, tmp_path):
     assert "http" not in page
 
 
-@pytest.mark.slow  # 14 MB of WebAssembly are compiled
-@pytest.mark.skipif(
+NEEDS_RUNTIME = pytest.mark.skipif(
     RUNTIME is None, reason="needs STREAMSVM_TEST_ORT_WEB, the folder dist of onnxruntime-web"
 )
+
+
+@pytest.mark.slow  # 14 MB of WebAssembly are compiled
+@NEEDS_RUNTIME
+@pytest.mark.skipif(browser.find() is None, reason="needs chromium")
+def test_it_answers_in_a_browser(fitted, tmp_path):
+    assert make_page(fitted, RUNTIME, tmp_path).returncode == 0
+
+    async def ask(tab):
+        await tab.until(f"{ANSWER} !== 'loading'", 100)
+        await tab.value(FILL)
+        said[:] = [await tab.until(f"{ANSWER}.includes('same') && {ANSWER}")]
+        assert tab.problems == []
+
+    said = [""]
+    browser.visit(browser.find(), tmp_path / "page.html", ask)
+    row = pd.DataFrame([(2.0, 1.5)], columns=NAMES)
+    assert fitted.predict(row)[0] == "same"
+    value = float(said[0].split("scores: ")[1].split()[0])
+    assert value == pytest.approx(fitted.decision_function(row)[0], abs=1e-5)
+
+
+@pytest.mark.slow  # 14 MB of WebAssembly are compiled
+@NEEDS_RUNTIME
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 @pytest.mark.parametrize("row", [(0.5, 1.5), (-1.0, 2.0)])
 def test_it_answers_as_the_model(fitted, tmp_path, row):

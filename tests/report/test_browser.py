@@ -35,6 +35,8 @@ def test_the_page_in_chromium(tmp_path, runs):
                 assert await tab.value(WIDE) <= width
                 assert await tab.value(FLAT) == 0
                 colours.add(await tab.value(TEXT))
+                if browser.AXE is not None:
+                    assert await tab.violations() == []
         assert len(colours) == 2  # dark text in light, light text in dark
         assert tab.problems == []
         assert tab.requests == [path.resolve().as_uri()]

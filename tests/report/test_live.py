@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from urllib.request import Request, urlopen
 
 import browser
@@ -21,7 +19,6 @@ from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.report import live
 from streamsvm.report.live import LivePages, found_runs
 
-AXE = os.environ.get("STREAMSVM_AXE")
 PROGRAM = browser.find()
 
 
@@ -166,15 +163,14 @@ def test_a_page_follows_its_run(runs):
         browser.visit(PROGRAM, f"{url}runs?name=one", follow)
 
 
-@pytest.mark.skipif(
-    PROGRAM is None or AXE is None, reason="needs chromium, and STREAMSVM_AXE, a file axe.min.js"
-)
+@pytest.mark.slow  # a server and a browser are started
+@pytest.mark.skipif(PROGRAM is None or browser.AXE is None, reason="needs chromium and axe-playwright-python")
 @pytest.mark.parametrize("path", ["", "runs?name=one", "runs?name=one&name=later/two+%3Cb%3E"])
 def test_people_with_disabilities_can_read_it(runs, path):
     async def check(tab):
         for dark in (False, True):
             await tab.look(1400, dark=dark)
-            assert await tab.violations(Path(AXE)) == []
+            assert await tab.violations() == []
 
     told.everything(runs / "one")
     with served(runs) as url:

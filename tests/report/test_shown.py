@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 import told
 
@@ -130,6 +131,67 @@ def test_the_limit_of_memory_is_drawn_or_said(tmp_path, limit, is_drawn):
     texts = [text.get_text() for legend in shown.figure.legends for text in legend.get_texts()]
     assert ("limit 512 MiB" in texts) == is_drawn
     assert ("The limit of 1.0 TiB is far above and not drawn." in shown.caption) != is_drawn
+
+
+@pytest.mark.parametrize("name", ["roc-by-class", "precision-recall-by-class"])
+def test_a_curve_of_each_class_has_its_label_and_its_area(tmp_path, name):
+    run = told.write_run(tmp_path / "run", evaluation=told.BY_CLASS | {"classes": ["a", "b", "c"]})
+    assert legend(name, run) == [f"{label}, AUC 0.750" for label in "abc"]
+    assert all(axes.get_xlabel() and axes.get_ylabel() for axes in plot(name, run).figure.axes)
+
+
+def test_no_two_of_ten_lines_look_the_same(tmp_path):
+    [curve] = told.BY_CLASS["curves_by_class"][:1]
+    run = told.write_run(
+        tmp_path, evaluation={"curves_by_class": [curve | {"label": label} for label in range(10)]}
+    )
+    lines = plot("roc-by-class", run).figure.axes[0].lines[1:]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 10
+
+
+def named(axis, ticks):
+    """Whether an axis says what it shows: by a name with its unit, or by the names of its places."""
+    texts = [tick.get_text() for tick in ticks]
+    return bool(axis) or any(re.search("[a-z]", text) for text in texts)
+
+
+def test_every_plot_has_a_title_something_to_see_and_names_at_its_axes(tmp_path):
+    folder = told.everything(tmp_path)
+    evaluation = told.EVALUATION | told.RELIABILITY | {"curves_by_class": told.BY_CLASS["curves_by_class"]}
+    (folder / "evaluation.json").write_text(json.dumps(evaluation))
+    plots = [part for part in parts(folder) if isinstance(part, Plot)]
+    assert len(plots) > 20
+    for part in plots:
+        assert part.title
+        assert part.caption
+        last = part.figure.axes[-1]  # which has the name of the x that all share
+        assert named(last.get_xlabel(), last.get_xticklabels()), part.name
+        for axes in part.figure.axes:
+            assert named(axes.get_ylabel(), axes.get_yticklabels()), part.name
+            assert len(axes.get_children()) > len(part.figure.add_subplot().get_children()), part.name
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        told.ROUNDS[:1],
+        told.SUPPORT[:1],
+        told.WINDOWS[:1],
+        [told.record("tasks", 2, phase="x", spans=[[0, 1, 1.01]])],
+    ],
+    ids=["violation", "levels", "budget", "tasks"],
+)
+def test_a_plot_of_next_to_nothing_is_left_out(tmp_path, records):
+    assert not [part for part in parts(told.write_run(tmp_path, records)) if isinstance(part, Plot)]
+
+
+def test_partitions_far_away_leave_room_for_the_others():
+    near = np.random.default_rng(0).normal(size=(12, 2))
+    places = np.vstack([near, [[300.0, 0.0], [0.0, -400.0]]])
+    found = part_plots.drawn_in(places)
+    assert np.ptp(found[:12], axis=0).min() > 0.2 * np.ptp(found, axis=0).max()
+    assert part_plots.drawn_in(near) is near
+    assert part_plots.apart(places, np.ones(14), np.arange(14)) == [0, 12, 13]  # those near lie on one place
 
 
 def test_classes_have_their_mean(tmp_path):

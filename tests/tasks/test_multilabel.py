@@ -284,7 +284,7 @@ def test_from_a_file_to_answers(tmp_path, capfd, monkeypatch):
     scored = json.loads(command(capfd, "evaluate", "--model", "m.zarr", "--store", "s.zarr", "--json")[1])
     assert scored["accuracy"] == np.mean(((decisions > 0) == Y).all(axis=1)) > 0.5
     shown = command(capfd, "evaluate", "--model", "m.zarr", "--store", "s.zarr")[1]
-    assert "roc auc" in shown
+    assert "ROC AUC" in shown
     assert "Confusion" not in shown
     predict = ("predict", "--model", "m.zarr", "--store", "s.zarr", "--out")
     assert command(capfd, *predict, "p.csv", "--decision")[0] == 0

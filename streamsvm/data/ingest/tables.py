@@ -28,6 +28,7 @@ from streamsvm.data.schema import DENSE_FROM, Schema
 from streamsvm.errors import DataError
 
 READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
+LACKS = "is missing; every row needs one: fill it in, or remove the row"
 WHETHER = "expected 1 if the row has this label, else 0"
 
 
@@ -160,7 +161,7 @@ class TableReader:
         is_bad = lacks_name if self._options.multilabel else not_
         bad = np.flatnonzero(np.array([is_bad(text) for text in found])[ids])
         if len(bad):
-            what = f"is {found[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else "is missing"
+            what = f"is {found[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else LACKS
             raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {what}")
         return np.array(found, dtype=str)[ids]
 
