@@ -232,7 +232,8 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
         by_folds = [] if chooses else _by_folds(store, _asking_folds(config), run, phase)
         with planned(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
             if chooses:  # once for all folds, as what is chosen costs more than a fit
-                by_folds = _by_folds(fit.store, as_chosen(_asking_folds(fit.config)), run, phase)
+                own = replace(run, until=fit.context.until)
+                by_folds = _by_folds(fit.store, as_chosen(_asking_folds(fit.config)), own, phase)
             if run.run_dir is not None:
                 run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
             solutions = _solved(fit, draft, run.Cs)

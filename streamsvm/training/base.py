@@ -65,7 +65,7 @@ class Learned(files.Model, Protocol):
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Context:
     """What a fit works with: who computes, what is saved to resume from, who receives events, and the time spent.
 
@@ -102,6 +102,11 @@ class Context:
     def left(self) -> float:
         """Seconds until it must end; infinite without a limit."""
         return math.inf if self.until is None else self.until - time.time()
+
+    def allow(self, seconds: float) -> None:
+        """Leaves it at least so long from here on."""
+        if self.until is not None:
+            self.until = max(self.until, time.time() + seconds)
 
     def clear(self) -> None:
         """Has tasks remove the fit's files, which are many and large for many rows."""

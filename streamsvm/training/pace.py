@@ -58,15 +58,15 @@ class Speed:
         return cls(own, prepared.task.n_subproblems(len(prepared.classes)))
 
     @property
-    def _last_s(self) -> float:
-        """Of the last step: others may have compiled, or shared the cores."""
+    def last_s(self) -> float:
+        """Of a trial of the last step: others may have compiled, or shared the cores."""
         last = self.steps[-1]
         return float(min(step["seconds"] for step in self.steps[-ALIKE:] if step["rows"] == last["rows"]))
 
     @property
     def value_s(self) -> float:
         """Of a row and a support vector."""
-        return self._last_s / max(1, self.steps[-1]["rows"] * self.steps[-1]["support"])
+        return self.last_s / max(1, self.steps[-1]["rows"] * self.steps[-1]["support"])
 
     def fit_s(self, n: int, part_rows: int) -> float:
         """Of n rows in partitions of so many, or in one.
@@ -82,8 +82,8 @@ class Speed:
             power = min(max(math.log(ratios["support"]) / math.log(ratios["rows"]), LEAST_POWER), 1.0)
         values = n / last["rows"] * part_rows / last["rows"]
         times = TIMES["exact" if part_rows == n else "early"]
-        constant = min(PROBLEM_S * self.problems, MOST_CONSTANT * self._last_s)
-        growing = (self._last_s - constant) * values * (n / last["rows"]) ** (power - 1)
+        constant = min(PROBLEM_S * self.problems, MOST_CONSTANT * self.last_s)
+        growing = (self.last_s - constant) * values * (n / last["rows"]) ** (power - 1)
         return times * (constant * n / part_rows + growing)
 
     def least_fit_s(self, n: int, config: FitConfig, pass_s: float) -> float:
@@ -174,6 +174,12 @@ def in_time(prepared: Prepared, steps: Sequence[Step], context: Context) -> Prep
     """The fit that the time left allows: exact, else early, else of fewer rows."""
     config, n, left = prepared.config, prepared.store.n, context.left()
     speed = Speed.of(steps, prepared, counted=math.isinf(left))
+    least_s = (1 + config.n_folds) * speed.last_s + END_S  # of as many rows as the last trial
+    if left < least_s:  # a model of what time is left would be none
+        context.allow(least_s)
+        over = f"{least_s - left:.1f} s more than the time budget"
+        context.events(Warned(f"the search took longer than planned, so that the fit may take {over}"))
+        left = least_s
     needed, rows = _least_fit_s(prepared, speed, context), n
     if needed > left:
         rows = min(n, max(speed.steps[-1]["rows"], int(n * ROOM * left / needed)))

@@ -19,7 +19,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.search.bare import completed
 from streamsvm.solvers.metric import TOLD
 from streamsvm.train import Run, learned, train_in_memory, with_task
-from streamsvm.training.pace import TIMES, Speed, in_time, rows_in_time, with_sample
+from streamsvm.training.pace import END_S, TIMES, Speed, in_time, rows_in_time, with_sample
 from streamsvm.training.prepare import prepare
 
 STEPS = [
@@ -40,9 +40,10 @@ def prepared(**options: Any) -> Any:
     return prepare(store, config, Engine(1))
 
 
-def context(left_s: float) -> Any:
+def context(left_s: float, allowed: list[float] | None = None) -> Any:
     phase = SimpleNamespace(seconds={"scale": 0.1})
-    return SimpleNamespace(left=lambda: left_s, phase=phase, events=ignore)
+    told = [] if allowed is None else allowed
+    return SimpleNamespace(left=lambda: left_s, phase=phase, events=ignore, allow=told.append)
 
 
 def test_seconds_go_with_rows_times_support_vectors():
@@ -82,6 +83,16 @@ def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is
         assert found.config.rows == found.store.n == len(found.upper) == len(found.targets.codes)
         assert found.header().fingerprint == data.header().fingerprint  # of the whole store
     assert in_time(prepared(), slow, context(0.5)).config.dcsvm.early is False  # where nobody asks
+
+
+def test_a_search_that_took_too_long_leaves_time_for_a_fit_like_its_last_trial():
+    allowed: list[float] = []
+    data, steps = prepared(search={"options": ["C"]}), [step | {"rows": step["rows"] // 5} for step in STEPS]
+    found = in_time(data, steps, context(-9.0, allowed))
+    assert allowed == [0.5 + END_S]
+    assert found.config.rows == 400
+    in_time(data, steps, context(100.0, allowed))
+    assert len(allowed) == 1
 
 
 def test_fits_on_folds_leave_time_for_the_fit_on_all_rows(monkeypatch):
