@@ -225,8 +225,9 @@ class BudgetDoor:
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
         """Decisions of a row, and what learning it needs; `learn_one` reuses those of the `predict_one` before it."""
-        if self._met is None or self._met[0] is not row:
-            self._met = (row, *self._learner.decide_one(row))
+        entries = row.tobytes()
+        if self._met is None or self._met[0] != entries:
+            self._met = (entries, *self._learner.decide_one(row))
         return self._met[1], self._met[2]
 
     def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
