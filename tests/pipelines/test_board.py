@@ -46,6 +46,7 @@ def out(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow  # the board's learners compile
 def test_results_tables_and_a_page(out):
     found = results(out)
     ran = [(r["stream"], r["seed"], r["model"]) for r in found]
@@ -63,6 +64,7 @@ def test_results_tables_and_a_page(out):
     assert page.count("<svg") == 3 + len(STREAMS)
 
 
+@pytest.mark.slow  # the board's learners compile
 def test_what_is_there_is_not_run_again(out, monkeypatch):
     monkeypatch.setattr(river_board, "write", lambda out, records: None)
     before = (out / "board" / "results.jsonl").read_bytes()
@@ -79,6 +81,7 @@ def test_what_is_there_is_not_run_again(out, monkeypatch):
     assert sorted(named[0]) == sorted(named[1])
 
 
+@pytest.mark.slow  # the board's learners compile
 def test_figures_are_written_by_the_command_that_they_name(out, monkeypatch):
     figures, before = out / "figures.json", results(out)
     words = ["--data", out, "--out", figures, "--work", out / "board", "--events", 200, "--limit-s", 60]
@@ -93,6 +96,7 @@ def test_figures_are_written_by_the_command_that_they_name(out, monkeypatch):
     assert results(out) == before
 
 
+@pytest.mark.slow  # the board's learners compile
 def test_results_of_other_settings_are_not_gone_on_from(out, capsys):
     with pytest.raises(SystemExit):
         board(out, "--events", 100)

@@ -35,7 +35,7 @@ def test_the_page_in_chromium(tmp_path, runs):
                 assert await tab.value(WIDE) <= width
                 assert await tab.value(FLAT) == 0
                 colours.add(await tab.value(TEXT))
-                if browser.AXE is not None:
+                if browser.AXE is not None and width == 360:  # contrast and names are those of the wide page
                     assert await tab.violations() == []
         assert len(colours) == 2  # dark text in light, light text in dark
         assert tab.problems == []
