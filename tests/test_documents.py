@@ -28,7 +28,8 @@ MARK = re.compile(r"not run: \w.*|file: \S+|tests")
 RUN = ("sh", "python")
 SHOWN = ("text", "toml", "yaml", "json", "{toctree}", "{eval-rst}")
 VARIES = re.compile(r"^(seconds|peak memory|threads|stored|model|gap) .*", re.M)  # from machine to machine
-NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])(?: [KMG]iB)?")
+NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])")
+UNIT = re.compile(r"\b[KMG]iB\b")  # of memory
 COMPILED = re.compile(r"compile [\d.]+ s, ")
 OF_DATA = re.compile(r"^(kernel|metric|prediction|scale) .*")
 FED = re.compile(r" < (\S+)$", re.M)
@@ -188,7 +189,7 @@ def recorded():
 def skeleton(text):
     """Names, and values without their numbers, where these are not the data's."""
     lines = (" ".join(line.split()) for line in COMPILED.sub("", text).splitlines())
-    return [OF_DATA.sub(r"\1", NUMBER.sub("#", line)) for line in lines if line]
+    return [OF_DATA.sub(r"\1", UNIT.sub("iB", NUMBER.sub("#", line))) for line in lines if line]
 
 
 @pytest.mark.slow  # every command in a process of its own

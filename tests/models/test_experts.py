@@ -31,7 +31,7 @@ def changing(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows whose labels turn round after two thirds."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3)).astype(np.float32)
-    y = np.sign(X[:, 0] * X[:, 1] + 0.3)
+    y = np.sign(X[:, 0] * X[:, 1] + 0.3).astype(np.float64)
     y[2 * n // 3 :] *= -1
     return X, y[:, None]
 
