@@ -64,13 +64,12 @@ def bind(scaling, coefficients, row, pool, kernels, ways, room):
 def room_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
     """The room of a `Bound`."""
     Z, D, out = np.empty((1, d), np.float32), np.empty((experts, 1, columns)), np.empty((1, columns))
-    return (
-        Z,
-        D,
-        out,
-        np.zeros(1, np.int64),
-        np.zeros((1, 1), np.float32),
-    )  # its value with itself is known, and 0
+    return Z, D, out, *block_of_one()
+
+
+def block_of_one() -> tuple[np.ndarray, np.ndarray]:
+    """What `steps` need of a block of one row: where its values are, and those with itself, which are known, and 0."""
+    return np.zeros(1, np.int64), np.zeros((1, 1), np.float32)
 
 
 @stale_with(running, additive, pooling, losses, state, values, steps_of)

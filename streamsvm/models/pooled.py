@@ -14,7 +14,7 @@ from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner, supports_of
-from streamsvm.models.one_row import Bound, bind, kernel_learns, meet, room_for
+from streamsvm.models.one_row import Bound, bind, block_of_one, kernel_learns, meet, room_for
 from streamsvm.models.one_row import learn as learn_row
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.strips import strips
@@ -163,7 +163,7 @@ class Pooled:
     ) -> None:
         learner = self.kernels[kernel]
         if self._is_compiled and self.d <= ROW_BY_ROW:
-            kernel_learns(Z, Y, weight, self._room_of(learner), learner.ways, room_for(1, 1, 1)[3:], out)
+            kernel_learns(Z, Y, weight, self._room_of(learner), learner.ways, block_of_one(), out)
         else:
             out[:] = learner.learn(Rows(Z), Y, weight)
 
