@@ -84,7 +84,7 @@ class StoredVector(Weighed):
             with whole_metadata(str(self._path)):
                 return open_for_writing(str(self._path))
         except FileNotFoundError:
-            raise CorruptDataError(f"{self._path}: is missing") from None
+            raise CorruptDataError(f"{self._path} is missing") from None
 
     def require_whole(self) -> None:
         """Reads all of it. Raises CorruptDataError."""

@@ -250,7 +250,7 @@ class DCSVMFit(Fit):
             before = state
             self.checkpoints.offer(
                 lambda: state.to_arrays() | problem.to_arrays(),
-                last=is_new and not self.solver.is_solved(state),
+                last=is_new and not (self.solver.is_solved(state) and self.solver.early is not None),
             )
 
         state = run(self.solver, problem, state, stop=lambda s: self._phase(s) != phase, on_step=on_step)

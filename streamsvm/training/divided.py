@@ -25,7 +25,7 @@ from streamsvm.parallel.engine import several
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
 from streamsvm.solvers import blockws
-from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, support_of
+from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
 from streamsvm.solvers.in_turn import InTurnState
 from streamsvm.solvers.threshold import Thresholds
 from streamsvm.storage.paths import Place, remove_tree
@@ -221,11 +221,14 @@ class DividedProblem:
 
     def resumed(self, state: DCSVMState, arrays: Mapping[str, Any]) -> DCSVMState:
         """The state to resume from, of an earlier run that saved these arrays: as much of it as exists."""
-        levels = arrays["known_levels"].tolist()
-        for level in levels:
-            parts = self._known(level, arrays, is_needed=len(levels) > 1)
-            if parts is None:
-                return replace(state, division=None, solutions=())
+        if self._early is not None:
+            state = replace(state, stage=Stage.PARTS)  # also at its end, after which partitions are deleted
+        try:
+            known = {level: self._known(level, arrays) for level in arrays["known_levels"].tolist()}
+        except CorruptDataError as error:
+            self._events(Warned(f"{error}; rows are divided again"))
+            return replace(state, division=None, solutions=())
+        for level, parts in known.items():
             self._divided(level, parts)
         if self._keep is None or state.divided is None or state.level != self._early:
             return state
@@ -233,18 +236,12 @@ class DividedProblem:
             count = self._keep.known(state.divided, len(state.solutions), self._engine)
         return replace(state, solutions=state.solutions[:count])
 
-    def _known(self, level: int, arrays: Mapping[str, Any], *, is_needed: bool) -> Vector | None:
-        """The partitions of a level of an earlier run; None if they are gone and rows can be divided again."""
+    def _known(self, level: int, arrays: Mapping[str, Any]) -> Vector:
+        """The partitions of a level of an earlier run. Raises CorruptDataError if they are gone or damaged."""
         if f"parts{level}" in arrays:
             return HeldVector(arrays[f"parts{level}"])
         parts = StoredVector(self._folder(level) / "parts")
-        try:
-            parts.require_whole()
-        except CorruptDataError as error:
-            if is_needed:
-                raise
-            self._events(Warned(f"{error}; rows are divided again"))
-            return None
+        parts.require_whole()
         return parts
 
     def facts(self, turns: InTurnState) -> dict[str, float]:

@@ -30,6 +30,20 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+class Told:
+    """What a fit says."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.levels = 0
+        self.events = Events(self._tell)
+
+    def _tell(self, record: Record[Event]) -> None:
+        if isinstance(record.event, Warned):
+            self.warnings.append(record.event.message)
+        self.levels += isinstance(record.event, LevelSolved)
+
+
 class Stop(Exception):
     """Instead of a kill."""
 
@@ -105,7 +119,7 @@ def stopped(fit: Any, parts: int) -> None:
 @pytest.mark.slow  # fits over files
 def test_a_fit_that_was_killed_goes_on(way, streamed, tmp_path):
     """From the parts that are solved; what is damaged is made again, and said."""
-    there, told = store(tmp_path), list[str]()
+    there, told = store(tmp_path), Told()
     fitted(there, tmp_path / "whole")(events=ignore)
     if way != "held":
         streamed()
@@ -116,26 +130,43 @@ def test_a_fit_that_was_killed_goes_on(way, streamed, tmp_path):
     if way in damaged:
         path = run_dir / "rows" / damaged[way]
         path.write_bytes(path.read_bytes()[:-20])
-
-    def tell(record: Record[Event]) -> None:
-        if isinstance(record.event, Warned):
-            told.append(record.event.message)
-        if isinstance(record.event, LevelSolved):
-            told.append("level")
-
-    fit(resume=True, events=Events(tell))
+    fit(resume=True, events=told.events)
     is_same(tmp_path / "whole", tmp_path / "m")
     again = {"a part is damaged": "solved again", "the rows' parts are damaged": "divided again"}
-    assert any(again.get(way, "level") in text for text in told)
+    assert told.levels
+    assert any(again.get(way, "") in text for text in told.warnings) or way not in again
 
 
-def test_an_exact_fit_that_has_ended_may_be_resumed_without_its_partitions(streamed, tmp_path):
-    there, places = store(tmp_path), {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+@pytest.mark.parametrize("way", ["streamed", "held"])
+def test_an_exact_fit_that_has_ended_may_be_resumed_without_its_partitions(way, streamed, tmp_path):
+    """Also from a checkpoint before its end, as a kill between its model and its end on a full disk leaves."""
+    there, places, told = store(tmp_path), {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}, Told()
+    if way == "streamed":
+        streamed()
+    options = config("dcsvm", checkpoint_every="2 steps", dcsvm={"levels": 2, "part_rows": 60}, tol=1e-6)
+    fit = partial(train, there, options, **places)
+    first = fit(events=ignore)
+    assert not (tmp_path / "run" / "rows").exists()
+    assert fit(resume=True, events=told.events)["objective"] == first["objective"]
+    max((tmp_path / "run").glob("state-*")).unlink()  # of the end
+    assert told.warnings == []
+    again = fit(resume=True, events=told.events)
+    assert again["objective"] == pytest.approx(first["objective"], rel=1e-5)
+    assert (["parts is missing; rows are divided again"] if way == "streamed" else []) == [
+        text.rsplit("/")[-1] for text in told.warnings
+    ]
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_an_early_fit_that_has_ended_is_made_again(levels, streamed, tmp_path):
+    there, told = store(tmp_path), Told()
     streamed()
-    options = config("dcsvm", checkpoint_every="1 steps", dcsvm={"levels": 2, "part_rows": 60})
-    reports = [train(there, options, **places, resume=resume, events=ignore) for resume in (False, True)]
-    assert not (tmp_path / "run" / "rows" / "level-2").exists()
-    assert reports[0]["objective"] == reports[1]["objective"]
+    fit = fitted(there, tmp_path / "m", run_dir=tmp_path / "run", levels=levels, early_level=1)
+    fit(events=ignore)
+    (tmp_path / "m").rename(tmp_path / "first")
+    fit(resume=True, events=told.events)
+    is_same(tmp_path / "first", tmp_path / "m")
+    assert any(text.endswith("parts is missing; rows are divided again") for text in told.warnings)
 
 
 def full_disk(monkeypatch) -> None:
@@ -146,17 +177,11 @@ def full_disk(monkeypatch) -> None:
 
 
 def test_a_full_disk_ends_no_run_in_memory(tmp_path, monkeypatch):
-    there, told = store(tmp_path), list[str]()
+    there, told = store(tmp_path), Told()
     fitted(there, tmp_path / "whole")(events=ignore)
     full_disk(monkeypatch)
-    run_dir = tmp_path / "run"
-
-    def tell(record: Record[Event]) -> None:
-        if isinstance(record.event, Warned):
-            told.append(record.event.message)
-
-    fitted(there, tmp_path / "m", run_dir=run_dir)(events=Events(tell))
-    [message] = [text for text in told if "part" in text]
+    fitted(there, tmp_path / "m", run_dir=tmp_path / "run")(events=told.events)
+    [message] = [text for text in told.warnings if "part" in text]
     assert message.startswith("partition 0 could not be saved (")
     is_same(tmp_path / "whole", tmp_path / "m")
 
