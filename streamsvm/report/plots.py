@@ -177,7 +177,7 @@ def _steps(run: Run) -> list[Step]:
 
 @plot
 def phases(runs: Sequence[Run]) -> Figure | None:
-    """Seconds by phase, run by run; a phase inside another counts once. Of several runs the phases that matter."""
+    """Seconds by phase, run by run; nested phases are counted once. Of several runs the phases that matter."""
     told = [(run.name, _seconds(run, SHORTEST if len(runs) > 1 else 0.0)) for run in runs]
     rows = sum(len(seconds) for _, seconds in told)
     if not rows:
