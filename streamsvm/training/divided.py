@@ -221,20 +221,21 @@ class DividedProblem:
 
     def resumed(self, state: DCSVMState, arrays: Mapping[str, Any]) -> DCSVMState:
         """The state to resume from, of an earlier run that saved these arrays: as much of it as exists."""
-        if self._early is not None:
-            state = replace(state, stage=Stage.PARTS)  # also at its end, after which partitions are deleted
+        stage = state.stage if self._early is None else Stage.PARTS  # at its end, too, if files are deleted
         try:
             known = {level: self._known(level, arrays) for level in arrays["known_levels"].tolist()}
         except CorruptDataError as error:
             self._events(Warned(f"{error}; rows are divided again"))
-            return replace(state, division=None, solutions=())
+            return replace(state, stage=stage, division=None, solutions=())
         for level, parts in known.items():
             self._divided(level, parts)
         if self._keep is None or state.divided is None or state.level != self._early:
             return state
         with self._fit.phase("solve"):
             count = self._keep.known(state.divided, len(state.solutions), self._engine)
-        return replace(state, solutions=state.solutions[:count])
+        if count == len(state.solutions):
+            return state
+        return replace(state, stage=stage, solutions=state.solutions[:count])
 
     def _known(self, level: int, arrays: Mapping[str, Any]) -> Vector:
         """The partitions of a level of an earlier run. Raises CorruptDataError if they are gone or damaged."""

@@ -157,16 +157,19 @@ def test_an_exact_fit_that_has_ended_may_be_resumed_without_its_partitions(way, 
     ]
 
 
+@pytest.mark.parametrize("way", ["streamed", "held"])
 @pytest.mark.parametrize("levels", [1, 2])
-def test_an_early_fit_that_has_ended_is_made_again(levels, streamed, tmp_path):
+def test_an_early_fit_that_has_ended_is_made_again(levels, way, streamed, tmp_path):
     there, told = store(tmp_path), Told()
-    streamed()
+    if way == "streamed":
+        streamed()
     fit = fitted(there, tmp_path / "m", run_dir=tmp_path / "run", levels=levels, early_level=1)
     fit(events=ignore)
     (tmp_path / "m").rename(tmp_path / "first")
     fit(resume=True, events=told.events)
     is_same(tmp_path / "first", tmp_path / "m")
-    assert any(text.endswith("parts is missing; rows are divided again") for text in told.warnings)
+    again = [text for text in told.warnings if text.endswith("parts is missing; rows are divided again")]
+    assert len(again) == (way == "streamed")
 
 
 def full_disk(monkeypatch) -> None:
