@@ -278,10 +278,10 @@ def assess(
 ) -> dict[str, Any]:
     """The result of `evaluate`, from (start, stop, (decision values, probabilities or None)) of a store's row
     blocks."""
-    scores = task_of(model.task).scores(model, store)
+    scores = task_of(model.task).scores(model, store, with_curves=with_curves)
     for start, stop, (values, proba) in blocks:
         scores.add(start, stop, values, proba)
-    return scores.result(with_curves=with_curves)
+    return scores.result()
 
 
 Headings = Mapping[str, np.ndarray]  # of columns by what they are of; else numbers

@@ -341,8 +341,8 @@ class Task(ABC):
         return coef, intercept
 
     @abstractmethod
-    def scores(self, judge: Judge, store: Store) -> Scores:
-        """The scores of decision values on a store's rows, gathered block by block."""
+    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> Scores:
+        """Scores of decision values on a store's rows, gathered block by block. with_curves: what plots need, too."""
 
     def learnable(self, targets: Targets) -> np.ndarray:
         """(n, columns) what learners on a budget learn of each row: -1 or +1, or labels. Of a task that has such."""

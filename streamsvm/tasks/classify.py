@@ -70,8 +70,8 @@ class Classify(Task):
     def learnable(self, targets: Targets) -> np.ndarray:
         return signs(targets.codes, len(targets.classes))
 
-    def scores(self, judge: Judge, store: Store) -> LabelScores:
-        return LabelScores(judge, store, orders_rows=store.has_qid and len(judge.classes) == 2)
+    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> LabelScores:
+        return LabelScores(judge, store, with_curves, orders_rows=store.has_qid and len(judge.classes) == 2)
 
 
 class AgainstRest(Classify):

@@ -121,8 +121,8 @@ class Multilabel(Task):
         """-1 or +1 times the label's factor."""
         return np.where(self.truth(targets), 1.0, -1.0) * targets.weights
 
-    def scores(self, judge: Judge, store: Store) -> _SetScores:
-        return _SetScores(judge, store)
+    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> _SetScores:
+        return _SetScores(judge, store, with_curves)
 
 
 def _sets(targets: Targets) -> np.ndarray:
@@ -156,8 +156,9 @@ class _SetScores:
     Labels of the store that the model does not know are columns, too, which it never predicts.
     """
 
-    def __init__(self, judge: Judge, store: Store) -> None:
+    def __init__(self, judge: Judge, store: Store, with_curves: bool) -> None:
         self._judge, self._store, self._known = judge, store, len(judge.classes)
+        self._with_curves = with_curves
         self._labels, self._sets = members(label_texts(store.classes.values), judge.classes)
         if self._sets.any() and not self._sets[:, : self._known].any():
             known = ", ".join(judge.classes.tolist())
@@ -192,7 +193,7 @@ class _SetScores:
             for scores, has, p in zip(self._probabilities, truth.T, proba.T, strict=False):
                 scores.add(has.astype(np.intp), np.stack([1.0 - p, p], axis=1))
 
-    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         n, labels = self._store.n, self._labels.tolist()
         hits, n_true, n_told = self._counts
         right, f1, strange = self._sums
@@ -216,7 +217,7 @@ class _SetScores:
         scores |= {name: float(np.mean([own[name] for own in quality])) for name in QUALITY if quality}
         if self._judge.costs is not None:
             scores |= dict(zip(("cost", "cost_of_likeliest"), (self._costs / n).tolist(), strict=True))
-        if with_curves:
+        if self._with_curves:
             shown = most_frequent(n_true[: self._known])
             scores["curves_by_class"] = [curves_of(labels[i], self._orders[i]) for i in shown]
         return scores | self._errors.facts(scores)

@@ -63,8 +63,8 @@ class OneClass(Task):
     def cuts(self, thresholds: np.ndarray) -> np.ndarray:
         return np.array([-LEAST])  # 0 is an inlier's
 
-    def scores(self, judge: Judge, store: Store) -> _OutlierScores:
-        return _OutlierScores(store)
+    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> _OutlierScores:
+        return _OutlierScores(store, with_curves)
 
 
 class _OutlierScores:
@@ -74,9 +74,9 @@ class _OutlierScores:
     With curves: a histogram of decision values of evenly spread rows; one of the ends of its bins is 0.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, with_curves: bool) -> None:
         self._store, self._n_told, self._scores = store, 0, ScoreCounts()
-        self._spread = Spread(store.n, MOST_BINNED)
+        self._spread = Spread(store.n, MOST_BINNED) if with_curves else None
         self._outlier = _label_of_outliers(store) if store.has_y else None
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
@@ -85,15 +85,17 @@ class _OutlierScores:
         if self._outlier is not None:
             by_label = self._store.labels(start, stop) == self._outlier
             self._scores.add(by_label, -values)
-        self._spread.add(start, values, by_label)
+        if self._spread is not None:
+            self._spread.add(start, values, by_label)
 
-    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "accuracy": None,
             "n": self._store.n,
             "outliers": self._n_told / self._store.n,
         }
-        found |= {"decisions": _histogram(*self._spread.rows().T)} if with_curves else {}
+        if self._spread is not None:
+            found["decisions"] = _histogram(*self._spread.rows().T)
         if self._outlier is None:
             return found
         counts = self._store.classes
@@ -104,7 +106,7 @@ class _OutlierScores:
             "roc_auc": self._scores.roc_auc(),
             "average_precision": self._scores.average_precision(),
         }
-        return found | (self._scores.curves() if with_curves else {})
+        return found | ({} if self._spread is None else self._scores.curves())
 
 
 def _histogram(values: np.ndarray, is_outlier: np.ndarray) -> dict[str, list[float]]:

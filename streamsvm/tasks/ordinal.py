@@ -46,8 +46,8 @@ class Ordinal(Task):
         ranks = np.arange(len(thresholds) + 1)
         return coef * ranks, intercept * ranks - np.cumsum([0.0, *thresholds])
 
-    def scores(self, judge: Judge, store: Store) -> LabelScores:
-        return _RankScores(judge, store, orders_rows=True)
+    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> LabelScores:
+        return _RankScores(judge, store, with_curves, orders_rows=True)
 
 
 class _RankScores(LabelScores):

@@ -32,7 +32,7 @@ class Rank(Task):
             )
         return replace(found, groups=np.unique(store.qid, return_inverse=True)[1])
 
-    def scores(self, judge: Judge, store: Store) -> ValueScores:
+    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> ValueScores:
         return ValueScores(store, ranked)
 
     def facts(self, targets: Targets) -> dict[str, int]:

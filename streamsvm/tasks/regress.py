@@ -65,8 +65,8 @@ class Regress(Task):
         assert targets.linear is not None  # that of `targets`
         return targets.units.labels((targets.linear[:, 1:] - targets.linear[:, :1]) / 2)
 
-    def scores(self, judge: Judge, store: Store) -> _ErrorScores:
-        return _ErrorScores(judge, store)
+    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> _ErrorScores:
+        return _ErrorScores(judge, store, with_curves)
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class _ErrorScores:
     With curves: points, [label, answer] of evenly spread rows, and the coverages of several levels.
     """
 
-    def __init__(self, judge: Judge, store: Store) -> None:
+    def __init__(self, judge: Judge, store: Store, with_curves: bool) -> None:
         self._store, self._scores, self._errors = store, RegressionScores(), NumberErrors(store)
         self._coverage = None if judge.intervals is None else CoverageScores(judge.intervals)
-        self._spread = Spread(store.n)
+        self._spread = Spread(store.n) if with_curves else None
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         y = _numbers(self._store.url, self._store.labels(start, stop))
@@ -129,13 +129,14 @@ class _ErrorScores:
         self._errors.add(start, y, values)
         if self._coverage is not None:
             self._coverage.add(y, values)
-        self._spread.add(start, y, values)
+        if self._spread is not None:
+            self._spread.add(start, y, values)
 
-    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         scores = self._scores.result()
         found = {"accuracy": None, "n": self._store.n, **scores, **self._errors.facts(scores)}
         found |= {} if self._coverage is None else self._coverage.result()
-        if not with_curves:
+        if self._spread is None:
             return found
         found["points"] = self._spread.rows().tolist()
         return found | ({} if self._coverage is None else self._coverage.curve())

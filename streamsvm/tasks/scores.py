@@ -50,7 +50,7 @@ class Scores(Protocol):
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         """Decision values of rows start to stop, and probabilities (m, k) of a calibrated model."""
 
-    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """The scores by name, `accuracy` and `n` first. Raises DataError."""
 
 
@@ -63,14 +63,14 @@ class ValueScores:
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         self._values[start:stop] = values
 
-    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         return {"accuracy": None, "n": self._store.n, **self._measure(self._store, self._values)}
 
 
 class LabelScores:
     """For a task whose answers are labels. Rows whose label the model never saw count as wrong."""
 
-    def __init__(self, judge: Judge, store: Store, *, orders_rows: bool) -> None:
+    def __init__(self, judge: Judge, store: Store, with_curves: bool, *, orders_rows: bool) -> None:
         """orders_rows: the order of the decision values, one column, is scored, too."""
         k = len(judge.classes)
         self.judge, self.store, self.orders_rows = judge, store, orders_rows
@@ -84,7 +84,8 @@ class LabelScores:
         self._losses = MeanErrors(store, ("brier", "log_loss"), by_query=orders_rows)
         self._between = -np.inf, np.inf  # the largest value of the first answer, the smallest of the second
         self._before = ProbabilityScores(k)  # of decision values alone, where they are calibrated
-        self._by_class = CurvesByClass(store.n, self._rows_of_classes(k))
+        self._with_curves = with_curves
+        self._by_class = CurvesByClass(store.n, self._rows_of_classes(k)) if with_curves else None
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         if self.orders_rows:
@@ -101,7 +102,7 @@ class LabelScores:
                 float(values[predicted == 0].max(initial=low)),
                 float(values[predicted == 1].min(initial=high)),
             )
-        if values.ndim == 2:
+        if self._by_class is not None and values.ndim == 2:
             self._by_class.add(start, truth, values)
         if proba is not None:
             losses = self._probabilities.add(truth[known], proba[known])
@@ -111,17 +112,17 @@ class LabelScores:
             if self.judge.costs is not None:
                 self._likeliest += confusion(truth[known], np.argmax(proba[known], axis=1), k)
 
-    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         found = together(
             self._summary() | self.more(),
             self._of_probabilities(),
             ranked(self.store, self.values) if self.orders_rows else {},
         )
-        if with_curves and self._scores is not None:
+        if self._with_curves and self._scores is not None:
             found |= self._scores.curves() | {"histogram": self._histogram()}
-        if with_curves and self._before.n:
+        if self._with_curves and self._before.n:
             found["reliability_before"] = self._before.result()["reliability"]
-        if with_curves and self._by_class.has_rows:
+        if self._by_class is not None and self._by_class.has_rows:
             found["curves_by_class"] = self._by_class.result(self.judge.classes.tolist())
         return found
 

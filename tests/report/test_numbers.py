@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import told
@@ -65,11 +67,13 @@ def test_decision_values_are_counted_on_both_sides_of_the_threshold(tmp_path, la
     f = np.append(rng.uniform(0, 3, 180), rng.uniform(-1, -0.001, 20))
     y = np.where(np.arange(200) < 170, 1, -1) if labelled else None
     store = Store.from_arrays(np.zeros((200, 1), np.float32), y)
-    scores = task_of("oneclass").scores(OneClassJudge(), store)
-    for start in (0, 77, 154):
-        scores.add(start, min(200, start + 77), f[start : start + 77], None)
-    assert "decisions" not in scores.result()
-    found = scores.result(with_curves=True)["decisions"]
+    without, scores = (
+        task_of("oneclass").scores(OneClassJudge(), store, with_curves=own) for own in (False, True)
+    )
+    for start, own in product((0, 77, 154), (without, scores)):
+        own.add(start, min(200, start + 77), f[start : start + 77], None)
+    assert "decisions" not in without.result()
+    found = scores.result()["decisions"]
     edges, both = np.array(found["edges"]), np.add(found["others"], found["outliers"])
     assert np.any(np.abs(edges) < 1e-12)
     assert both[edges[1:] < 1e-9].sum() == 20
@@ -95,6 +99,6 @@ def test_rows_are_evenly_spread_whatever_the_blocks(n, most):
 def test_values_of_a_regression_are_told_with_their_labels():
     X = np.arange(30, dtype=np.float32)[:, None]
     judge = OneClassJudge()
-    scores = task_of("regress").scores(judge, Store.from_arrays(X, np.arange(30.0)))
+    scores = task_of("regress").scores(judge, Store.from_arrays(X, np.arange(30.0)), with_curves=True)
     scores.add(0, 30, Rows(X).X[:, 0] + 1.0, None)
-    assert scores.result(with_curves=True)["points"][:2] == [[0.0, 1.0], [1.0, 2.0]]
+    assert scores.result()["points"][:2] == [[0.0, 1.0], [1.0, 2.0]]

@@ -48,10 +48,12 @@ class Judge:
 
 def test_rows_with_unknown_labels_are_in_no_curve():
     y = np.array(["a", "b", "c", "z"] * 5)
-    scores = task_of("classify").scores(Judge(), Store.from_arrays(np.zeros((20, 1)), y))
-    scores.add(0, 20, np.tile([[3.0, 1, 0], [1, 3, 0], [2, 0, 1], [9, 9, 9]], (5, 1)), None)
-    assert "curves_by_class" not in scores.result()
-    found = scores.result(with_curves=True)["curves_by_class"]
+    store = Store.from_arrays(np.zeros((20, 1)), y)
+    without, scores = (task_of("classify").scores(Judge(), store, with_curves=own) for own in (False, True))
+    for own in (without, scores):
+        own.add(0, 20, np.tile([[3.0, 1, 0], [1, 3, 0], [2, 0, 1], [9, 9, 9]], (5, 1)), None)
+    assert "curves_by_class" not in without.result()
+    found = scores.result()["curves_by_class"]
     assert [(own["label"], own["roc_auc"]) for own in found] == [("a", 1.0), ("b", 1.0), ("c", 1.0)]
 
 
