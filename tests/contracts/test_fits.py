@@ -110,6 +110,17 @@ def test_interrupted_and_resumed_it_is_the_same(name, share, stores, whole, tmp_
     np.testing.assert_array_equal(decisions(tmp_path / "model"), decisions(folder / "model"))
 
 
+@pytest.mark.filterwarnings("ignore:.*holds no whole checkpoint")
+def test_ended_and_resumed_it_is_the_same(name, stores, tmp_path):
+    """As after a kill between its model and its end, when the last checkpoint is of a step before the end."""
+    run = {"model_path": tmp_path / "model", "run_dir": tmp_path / "run"}
+    few = config(name, checkpoint_every="3 steps")
+    train(stores[3], few, **run)
+    expected = decisions(tmp_path / "model")
+    train(stores[3], few, **run, resume=True)
+    np.testing.assert_array_equal(decisions(tmp_path / "model"), expected)
+
+
 def test_a_page_tells_of_the_fit(name, stores, whole, capsys):
     report, folder, _ = whole(name, 2)
     sections, plots = PAGES.get(name, PLAIN)
