@@ -14,7 +14,7 @@ from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner, supports_of
-from streamsvm.models.one_row import Bound, bind, block_of_one, kernel_learns, meet, room_for
+from streamsvm.models.one_row import bind, block_of_one, kernel_learns, meet, room_for
 from streamsvm.models.one_row import learn as learn_row
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.strips import strips
@@ -64,11 +64,10 @@ def side_by_side(
 
 
 class _Compiled(NamedTuple):
-    meet: Callable[..., Any]
-    learn: Callable[..., Any]
-    columns: int
-    bound: Bound
-    arrays: Any  # in it
+    """What decides and learns one row."""
+
+    decide: Callable[[np.ndarray], np.ndarray]
+    learn: Callable[[np.ndarray, np.ndarray, float], None]
 
 
 class Pooled:
@@ -101,9 +100,7 @@ class Pooled:
         compiled = self._compiled or self._compile()
         if compiled is None:
             return self.decide(x[None])[0]
-        out = np.empty(compiled.columns)
-        compiled.meet(x, compiled.bound, out)
-        return out
+        return compiled.decide(x)
 
     def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
         """One step for the row that `decide_one` has just met. y (columns,) float64: -1 or +1."""
@@ -112,7 +109,7 @@ class Pooled:
             Y, weights = y[None], np.array([weight])
             self.weigh(self.learn(x[None], Y, weights), Y, weights)
             return
-        compiled.learn(x, y, weight, compiled.bound)
+        compiled.learn(x, y, weight)
 
     @property
     def _is_compiled(self) -> bool:
@@ -128,9 +125,7 @@ class Pooled:
         row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
         kernels += kernels[-1:] * (len(WIDTHS) - len(kernels))  # one type, so it is compiled once
         arrays = scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room
-        x, y, bound = np.empty(self.d, np.float32), np.empty(self.columns), bind(*arrays)
-        functions = direct(meet, x, bound, y), direct(learn_row, x, y, 1.0, bound)
-        self._compiled = _Compiled(*functions, self.columns, bound, arrays)
+        self._compiled = _compiled(self.d, self.columns, arrays)
         return self._compiled
 
     def _room_of(self, learner: BudgetLearner) -> tuple[Any, ...]:
@@ -230,6 +225,23 @@ class Pooled:
         self.additive.restore(part_of("additive", state))
         self.pool.restore(part_of("pool", state))
         return self
+
+
+def _compiled(d: int, columns: int, arrays: tuple[Any, ...]) -> _Compiled:
+    """Plain functions over what `Bound` is made of: of compiled ones, river would count 11 MB of the compiler's as the
+    model's memory."""
+    x, y, bound = np.empty(d, np.float32), np.empty(columns), bind(*arrays)
+    meets, learns = direct(meet, x, bound, y), direct(learn_row, x, y, 1.0, bound)
+
+    def decide(x: np.ndarray) -> np.ndarray:
+        out = np.empty(columns)
+        meets(x, bound, out)
+        return out
+
+    def learn(x: np.ndarray, y: np.ndarray, weight: float, _kept: Any = arrays) -> None:
+        learns(x, y, weight, bound)
+
+    return _Compiled(decide, learn)
 
 
 @cache

@@ -284,6 +284,14 @@ def test_bad_options_are_told_when_made(options, message):
         BSGDClassifier(**options)
 
 
+def test_river_counts_the_arrays_as_its_memory_and_nothing_of_the_compiler():
+    model = BSGDClassifier()
+    for x, y in islice(datasets.Phishing(), 20):
+        model.predict_one(x)
+        model.learn_one(x, y)
+    assert model._raw_memory_usage < 5 << 20  # with the compiler's it would be 14 MiB
+
+
 def test_works_in_rivers_pipelines():
     scaled = preprocessing.StandardScaler() | BSGDClassifier(lam=1e-3, gamma=0.1, budget=100)
     score = evaluate.progressive_val_score(datasets.Phishing(), scaled, metrics.Accuracy())
