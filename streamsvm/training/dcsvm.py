@@ -247,10 +247,11 @@ class DCSVMFit(Fit):
             if state.stage is Stage.PARTS and state.is_level_solved and not is_rough:
                 self._tell_level(problem, state)
             is_new = (state.stage, state.level) != (before.stage, before.level)
+            is_useless = self.solver.is_solved(state) and self.solver.early is not None  # its files go
             before = state
             self.checkpoints.offer(
                 lambda: state.to_arrays() | problem.to_arrays(),
-                last=is_new and not (self.solver.is_solved(state) and self.solver.early is not None),
+                last=is_new and not is_useless,
             )
 
         state = run(self.solver, problem, state, stop=lambda s: self._phase(s) != phase, on_step=on_step)
