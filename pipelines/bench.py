@@ -71,6 +71,7 @@ SOURCES = {
     "ijcnn1": Source(("ijcnn1.bz2",), ("--dense",), ("ijcnn1.t.bz2",)),
     "covtype": Source(("covtype.csv.gz",), ("--label", "Cover_Type", "--split", "0.8", "--seed", "0")),
     "electricity": Source(("electricity.csv.gz",), ("--label", "class", "--split", "0.8", "--seed", "0")),
+    "letter": Source(("letter.bz2",), ("--dense",), ("letter.t.bz2",)),
     "mnist": Source(
         ("train-images-idx3-ubyte.gz",),
         ("--labels", "train-labels-idx1-ubyte.gz"),

@@ -1,6 +1,6 @@
 """Puts what recipes measured into the pages that show it: `python pipelines/figures.py [PAGE.md ...]`.
 
-A page (by default docs/measured.md, docs/sizing.md and README.md) has a block for each file of figures:
+A page (by default README.md and those of docs/) has a block for each file of figures:
 
     <!-- figures: NAME -->
     the tables of docs/figures/NAME.json, with their command, machine and date
@@ -9,7 +9,7 @@ A page (by default docs/measured.md, docs/sizing.md and README.md) has a block f
 `<!-- figures: NAME by COLUMN -->` makes one table of all: their titles become its first column.
 `<!-- figures: NAME only TITLE -->` shows the tables whose titles begin like this.
 
-README has single figures, each the median in the column of a row that has a cell which begins with these words:
+Or it has single figures, each the median in the column of a row that has a cell which begins with these words:
 
     <!-- figure: NAME/TITLE/ROW/COLUMN -->9.2 s<!-- end -->
 
@@ -29,7 +29,8 @@ from measure import Spread
 from tables import HERE, Malformed, Measured, Seconds, Table, read, text
 
 DOCS = HERE.parent / "docs"
-FIGURES, PAGES = DOCS / "figures", (DOCS / "measured.md", DOCS / "sizing.md", DOCS.parent / "README.md")
+FIGURES = DOCS / "figures"
+PAGES = (*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md")), DOCS.parent / "README.md")
 BLOCK = re.compile(
     r"^(?P<begins><!-- figures: (?P<name>\S+)(?: by (?P<column>.+?))?(?: only (?P<title>.+?))? -->)\n"
     r".*?^(?P<ends><!-- end of figures -->)$",
@@ -82,7 +83,7 @@ def block(path: Path, column: str | None = None, title: str = "") -> str:
 
 
 def cell(path: Path, title: str, row: str, column: str) -> str | None:
-    """A figure of a table, as README shows it; None if the file was entered. Raises Malformed."""
+    """A figure of a table, as text shows it; None if the file was entered. Raises Malformed."""
     runs = read(path)
     if any(run.entered for run in runs):
         return None
@@ -91,7 +92,7 @@ def cell(path: Path, title: str, row: str, column: str) -> str | None:
             if column in found and any(f"{text(value)} ".startswith(f"{row} ") for value in found.values()):
                 value = found[column]
                 return str(Seconds(value.median)) if isinstance(value, Spread) else text(value)
-    raise Malformed(f"{path}: no '{column}' of '{row}' in a table '{title}', as README expects")
+    raise Malformed(f"{path}: no '{column}' of '{row}' in a table '{title}', as a page expects")
 
 
 def _titled(tables: Sequence[Table], begins: str) -> list[Table]:

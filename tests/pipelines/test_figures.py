@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "figures"
 FILES = sorted(FIGURES.glob("*.json"))
 PAGE = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
-SIZING = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 MEASURED = re.compile(r"\d (?:s|ms|%|MiB|MB/s|CPU seconds)(?!\w)")
@@ -78,9 +77,12 @@ def test_files_say_what_was_measured_by_which_command_where_and_when(path):
 
 
 def test_the_pages_are_what_the_files_say():
-    for page in (PAGE, SIZING, README):
-        assert page == figures.refreshed(page), "run python pipelines/figures.py"
-    assert sorted({*figures.names(PAGE), *figures.names(SIZING)}) == [path.stem for path in FILES]
+    pages = {path: path.read_text(encoding="utf-8") for path in figures.PAGES}
+    for path, page in pages.items():
+        assert page == figures.refreshed(page), f"{path}: run python pipelines/figures.py"
+    assert sorted({name for page in pages.values() for name in figures.names(page)}) == [
+        p.stem for p in FILES
+    ]
 
 
 def test_every_recipe_has_seconds_by_which_the_cheapest_come_first():

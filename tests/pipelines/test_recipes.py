@@ -40,7 +40,7 @@ RECIPES = {
     "cluster": ("cluster_table.py", "--only", "early"),
     "budgets": ("cluster_table.py", "--only", "bsgd"),
     "bytes": ("cluster_table.py", "--only", "bytes"),
-    "cost": ("cost_table.py", "--only", "threads,plan"),
+    "cost": ("cost_table.py", "--only", "threads,chosen,plan"),
     "calibration": ("calibration_table.py",),
     "interval": ("interval_table.py",),
     "oneclass": ("oneclass_table.py", "--nu", "0.1"),
@@ -61,6 +61,12 @@ RECIPES = {
     "regrouping": ("regroup_table.py",),
     "metric": ("metric_table.py",),
     "choice": ("choice_table.py",),
+    "options": (
+        "option_table.py",
+        "--only",
+        "bias,rest,partitions,left,large,graph,workers,regression,explain",
+    ),
+    "bucket": ("option_table.py", "--only", "bucket"),
     "scale": ("scale_table.py", "--only", "budget,early"),
     "scale-linear": ("scale_table.py", "--only", "linear"),
     "plans": ("scale_table.py", "--only", "plan"),
@@ -72,6 +78,7 @@ PROCESSES = {
     "stream",
     "serve",
     "soak",
+    "bucket",
     "bytes",
     "cluster",
     "commands",
@@ -161,6 +168,8 @@ def data(tmp_path_factory):
     svmlight(folder / "ijcnn1.t.bz2", 100, 22)
     svmlight(folder / "phishing.bz2", 400, 68)
     svmlight(folder / "w8a.bz2", 400, 300)
+    svmlight(folder / "sector.bz2", 300, 90)
+    svmlight(folder / "sector.t.bz2", 100, 90)
     svmlight(folder / "reuters.bz2", 300, 90)
     svmlight(folder / "reuters.t.bz2", 100, 90)
     for part in range(1, 6):
@@ -177,6 +186,7 @@ def data(tmp_path_factory):
         idx(folder / f"{name}-labels-idx1-ubyte.gz", labels)
     magic(folder / "magic04.csv.gz", 300)
     abalone(folder / "letter.bz2", 300, 16)
+    abalone(folder / "letter.t.bz2", 100, 16)
     census(folder / "census.parquet", 600)
     census(folder / "census.t.parquet", 200)
     return folder
@@ -607,6 +617,27 @@ def test_a_billion_rows_are_planned_that_are_not_there(tables):
     [plans] = tables("plans").values()
     assert [row["rows"] for row in plans] == [10**9, 10**9, 10**9]
     assert all(row["seconds"] > 0 for row in plans)
+
+
+@pytest.mark.slow  # 30 fits
+def test_options_are_compared(tables):
+    found = tables("options")
+    assert [row["kernel"] for row in found["A bias"]] == ["rbf", "linear"]
+    assert all(row["accuracy"] > 0.1 for row in found["Pairs of classes, or each against the rest"])
+    assert len(found["Options that are not chosen"]) == len(found["covtype, early"]) == 3
+    assert len(found["Larger tables, everything chosen"]) == 4
+    assert [row["by"] for row in found["covtype, early, as a graph of"]] == ["train_in_memory", "graph_of"]
+    exact, polished, libsvm = (
+        float(row["objective"]) for row in found["Regression on a compressed matrix"][:3]
+    )
+    assert libsvm <= polished <= libsvm * (1 - 1e-3) <= exact
+    assert len(found["What `explain` takes"]) == 8
+
+
+@pytest.mark.slow  # a server
+def test_a_bucket_is_compared_with_a_folder(tables):
+    (rows,) = tables("bucket").values()
+    assert [row["in a"] for row in rows] == 2 * ["local folder", "bucket"]
 
 
 def test_gradients_are_timed_next_to_values(tables):
