@@ -61,16 +61,16 @@ def threads(bench: Bench) -> list[Table]:
         records.append(
             {
                 "fit": name,
-                "said": Seconds(said["seconds_estimated"]),
+                "estimated": Seconds(said["seconds_estimated"]),
                 "took": took,
-                "said / took": Factor(said["seconds_estimated"] / took.median),
+                "estimated / took": Factor(said["seconds_estimated"] / took.median),
                 "pilots": Seconds(sum(pilot["seconds"] for pilot in said["pilots"])),
-                "memory said": Bytes(said["peak_rss_bytes_estimated"]),
+                "memory estimated": Bytes(said["peak_rss_bytes_estimated"]),
                 "memory taken": Bytes(memory),
             }
         )
     within = sum(o <= MOST_OFF for o in off)
-    checks = [(f"at least five fits said within 30 % ({within} of {len(off)})", within >= 5)]
+    checks = [(f"at least five estimates within 30 % ({within} of {len(off)})", within >= 5)]
     return [Table("What a fit takes, predicted", records, checks=checks)]
 
 
@@ -105,10 +105,10 @@ def workers(bench: Bench) -> list[Table]:
         records.append(
             {
                 "fit": name,
-                "said": Seconds(said["seconds_estimated"]),
+                "estimated": Seconds(said["seconds_estimated"]),
                 "took": took,
-                "said / took": Factor(said["seconds_estimated"] / took.median),
-                "network said": Bytes(said["network_bytes_estimated"]),
+                "estimated / took": Factor(said["seconds_estimated"] / took.median),
+                "network estimated": Bytes(said["network_bytes_estimated"]),
                 "network taken": Bytes(sent),
             }
         )

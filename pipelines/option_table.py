@@ -44,6 +44,7 @@ from streamsvm.data.writer import StoreWriter
 from streamsvm.options.layers import read_layer
 from streamsvm.train import train_in_memory
 
+Words = tuple[Any, ...]  # of a command
 SMALL = ("ijcnn1", "a9a", "phishing", "magic04", "electricity", "skin")
 SMALL_ROWS = 16_000
 EXACT = ("--config", CONFIGS / "covtype_exact.toml", "--memory-limit", "6GiB")
@@ -51,6 +52,7 @@ EARLY = ("--config", CONFIGS / "covtype_early.toml")
 TWO = ("--positive", 2)
 GIVEN = ("--no-search", "--scale", "minmax", *TWO)
 COSTLY, WHOLE_MATRIX = ("--gamma", 32, "--C", 32), ("--solver", "admm-hss", "--gamma", 50, "--C", 1)
+BIAS = ("--set", "dcsvm.bias=true")
 WHOLE = "whole commands"
 
 
@@ -81,13 +83,10 @@ def bias(bench: Bench) -> list[Table]:
     ]
 
 
-BIAS = ("--set", "dcsvm.bias=true")
-
-
 def rest(bench: Bench) -> list[Table]:
     """Pairs of classes, and each class against the rest."""
-    letter = ("letter", "--scale", "standard", "--C", 8, "--gamma", 0.25)
-    fits = {
+    letter: Words = ("letter", "--scale", "standard", "--C", 8, "--gamma", 0.25)
+    fits: dict[str, Words] = {
         "letter, 26 classes": letter,
         "the same, early": (*letter, "--early", "--set", "dcsvm.levels=2"),
         "MNIST, 10,000 rows": ("mnist", "--C", 10, "--set", f"rows={min(10_000, bench.sizes.subset_rows)}"),
@@ -103,7 +102,7 @@ def rest(bench: Bench) -> list[Table]:
 def partitions(bench: Bench) -> list[Table]:
     stores = bench.stores("covtype")
     _compile(bench, stores[0])
-    fits = {"none": (), "two refits": (2,), "eight refits": (8,)}
+    fits: dict[str, Words] = {"none": (), "two refits": (2,), "eight refits": (8,)}
     records = [
         {
             "metric of each partition": name,
@@ -127,7 +126,7 @@ def left(bench: Bench) -> list[Table]:
     records = [{"fit": "as chosen", **_scored(bench, *stores, *TWO)}]
     kept = (bench.work / "option.fit.toml").rename(bench.work / "chosen.toml")
     rows = 4 * records[0]["training rows"] // records[0]["partitions"]
-    others: dict[str, tuple[Any, ...]] = {
+    others: dict[str, Words] = {
         "partitions four times as large": ("--set", f"dcsvm.part_rows={rows}"),
         "a metric of each partition": ("--early", "--set", "dcsvm.part_metric=1"),
     }
@@ -161,7 +160,7 @@ def large(bench: Bench) -> list[Table]:
     """Bare commands; a budget of time for the largest."""
     train, test = bench.stores("covtype")
     many = bench.copies(train, 1_000 if bench.sizes.is_quick else 10_000_000)
-    tables = {
+    tables: dict[str, Words] = {
         "census": (
             *_ingested(bench, "census", ".parquet", "--label", "income_50k", "--ignore", CENSUS_IGNORED),
             (),
@@ -223,8 +222,11 @@ def graph(bench: Bench) -> list[Table]:
 
 def workers(bench: Bench) -> list[Table]:
     train, test = bench.stores("covtype")
-    fits = {"dcsvm, exact": (20_000, *COSTLY), "alfpgm": (20_000, *COSTLY, "--solver", "alfpgm")}
-    fits |= {"admm-hss": (50_000, *WHOLE_MATRIX)}
+    fits: dict[str, Words] = {
+        "dcsvm, exact": (20_000, *COSTLY),
+        "alfpgm": (20_000, *COSTLY, "--solver", "alfpgm"),
+        "admm-hss": (50_000, *WHOLE_MATRIX),
+    }
     records = []
     for name, (rows, *words) in fits.items():
         few = bench.copies(train, min(rows, bench.sizes.poly_rows))
@@ -326,7 +328,7 @@ def _object_store() -> Iterator[None]:
 
 
 def explain(bench: Bench) -> list[Table]:
-    fits = {
+    fits: dict[str, Words] = {
         "covtype, early": (*bench.stores("covtype"), *EARLY),
         "ijcnn1, exact": (*bench.stores("ijcnn1"), "--config", CONFIGS / "ijcnn1.toml"),
     }

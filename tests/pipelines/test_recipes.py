@@ -478,7 +478,7 @@ def test_recorded_fits_are_replayed(tables):
 def test_what_a_fit_takes_is_said_beforehand(tables):
     found = tables("cost")
     for row in found["What a fit takes, predicted"]:
-        assert 0.05 < float(row["said / took"]) < 20
+        assert 0.05 < float(row["estimated / took"]) < 20
     here, alone, workers = found["A billion rows like covtype's, early prediction"]
     assert float(alone["hours"]) > float(workers["hours"]) > float(here["hours"])
 
