@@ -1,7 +1,7 @@
 """Child processes, measured: wall and CPU seconds, peak memory, JSON answers.
 
-A child starts as a copy of this process, whose memory would count as the child's: nothing large is imported here and
-in what imports this. What a child took is asked of the system as it ends (`os.wait4`): not on Windows.
+What a child took is asked of the system as it ends (`os.wait4`): not on Windows. A child starts as a copy of this
+process, whose memory counts as the child's there, so less than that is seen by looking at it again and again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamsvm.parallel.machine import cores, peak_rss_bytes
 
 CORES = cores()
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
-SAMPLE_S = 0.25
+SAMPLE_S, MEMORY_SAMPLE_S = 0.25, 0.05
 
 
 class Failed(Exception):
@@ -69,9 +69,9 @@ def run(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Run
     """Runs a command that prints one JSON object, or nothing. Raises Failed."""
     command = [str(arg) for arg in argv]
     with tempfile.TemporaryFile() as out:
-        start = time.perf_counter()
+        own_bytes, start = peak_rss_bytes(), time.perf_counter()
         child = subprocess.Popen(command, stdout=out, env={**os.environ, **(env or {})})
-        with _Cores(child.pid) as sampled:
+        with _Samples(child.pid) as sampled:
             _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -80,8 +80,10 @@ def run(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Run
         out.seek(0)
         text = out.read().decode()
     result = json.loads(text) if text.startswith("{") else {}
-    cpu_seconds = usage.ru_utime + usage.ru_stime
-    return Run(result, seconds, cpu_seconds, usage.ru_maxrss * MAXRSS_UNIT, sampled.longest_idle_s())
+    cpu_seconds, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * MAXRSS_UNIT
+    if peak <= 1.05 * own_bytes:
+        peak = sampled.peak_rss_bytes or peak
+    return Run(result, seconds, cpu_seconds, peak, sampled.longest_idle_s())
 
 
 def run_here(words: list[str]) -> Run:
@@ -98,11 +100,12 @@ def run_here(words: list[str]) -> Run:
     return Run(result, *took, peak_rss_bytes(), 0.0)
 
 
-class _Cores:
-    """Samples how many cores a process keeps busy, while it runs."""
+class _Samples:
+    """How many cores a process keeps busy, and its peak of memory, looked at while it runs."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
+        self.peak_rss_bytes = 0
         self._samples: list[tuple[float, float]] = []  # (time, CPU time), seconds
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -117,12 +120,15 @@ class _Cores:
 
     def _sample(self) -> None:
         while True:
+            now = time.perf_counter()
             try:
+                self.peak_rss_bytes = max(self.peak_rss_bytes, peak_rss_bytes(self._process.pid))
                 used = self._process.cpu_times()
             except psutil.Error:  # the process has ended
                 return
-            self._samples.append((time.perf_counter(), used.user + used.system))
-            if self._ended.wait(SAMPLE_S):
+            if not self._samples or now >= self._samples[-1][0] + SAMPLE_S:
+                self._samples.append((now, used.user + used.system))
+            if self._ended.wait(MEMORY_SAMPLE_S):
                 return
 
     def longest_idle_s(self) -> float:

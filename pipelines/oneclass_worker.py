@@ -8,12 +8,12 @@ TEST.npz: X, and y, 1 of outliers. `first` are the seconds of a fit on few rows 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from typing import Any
 
 import numpy as np
+from fit_worker import peak_rss_bytes
 
 FEW = 2_000
 
@@ -55,7 +55,7 @@ def main(words: list[str]) -> dict[str, Any]:
         "seconds": seconds,
         "outliers": float(np.mean(svm.predict(few) == -1)),
         "roc_auc": _roc_auc(held["y"] == 1, -svm.decision_function(held["X"])),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_rss_bytes(),
         "gamma": gamma,
         **_certificate(svm, gamma),
     }

@@ -8,12 +8,12 @@ The files: X and y. Seconds are of a fit after one of few rows, which compiles a
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from typing import Any
 
 import numpy as np
+from fit_worker import peak_rss_bytes
 
 FEW = 2_000
 
@@ -43,7 +43,7 @@ def main(words: list[str]) -> dict[str, Any]:
         "seconds": seconds,
         "r2": float(svr.score(T, t)),
         "n_support": len(svr.support_),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_rss_bytes(),
         **_certificate(svr, y, options["epsilon"]),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -26,13 +27,16 @@ def rss_bytes(pid: int | None = None) -> int:
     return int(psutil.Process(pid).memory_info().rss)
 
 
-def peak_rss_bytes() -> int:
-    """The most memory that this process has held."""
-    held = psutil.Process().memory_info()
+def peak_rss_bytes(pid: int | None = None) -> int:
+    """The most memory that a process, by default this one, has held. On macOS, what another one holds now."""
+    with suppress(OSError, StopIteration):  # Linux, where getrusage counts what started the process, too
+        lines = Path(f"/proc/{pid or 'self'}/status").read_text(encoding="utf-8").splitlines()
+        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
+    held = psutil.Process(pid).memory_info()
     if hasattr(held, "peak_wset"):  # Windows
         return int(held.peak_wset)
     try:
         import resource
     except ImportError:
         return int(held.rss)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT
+    return int(held.rss) if pid else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
+import numpy as np
 import psutil
 import pytest
 
@@ -39,14 +41,27 @@ class TestCores:
 class TestMemory:
     def test_the_peak_is_no_less_than_what_is_held(self):
         assert 1 << 20 < rss_bytes() < 1.05 * peak_rss_bytes()  # Linux counts in batches
+
+    def test_the_peak_is_the_process_s_own(self):
+        """getrusage counts what the parent held when it started the process."""
+        held = np.ones(60_000_000)
+        assert peak_rss_bytes() > held.nbytes
+        said = "from streamsvm.parallel.machine import peak_rss_bytes; print(peak_rss_bytes())"
+        own = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+        assert 1 << 20 < int(own.stdout) < held.nbytes
+
+    def test_elsewhere_the_system_is_asked(self, monkeypatch):
         resource = pytest.importorskip("resource", reason="the system's own number, to compare with: Unix")
+        monkeypatch.setattr(Path, "read_text", Mock(side_effect=FileNotFoundError))
         assert peak_rss_bytes() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def test_windows_keeps_it_itself(self, monkeypatch):
+        monkeypatch.setattr(Path, "read_text", Mock(side_effect=FileNotFoundError))
         monkeypatch.setattr(psutil.Process, "memory_info", lambda self: SimpleNamespace(rss=1, peak_wset=2))
         assert peak_rss_bytes() == 2
 
     def test_where_nobody_keeps_it_it_is_what_is_held(self, monkeypatch):
+        monkeypatch.setattr(Path, "read_text", Mock(side_effect=FileNotFoundError))
         monkeypatch.setitem(sys.modules, "resource", None)
         assert peak_rss_bytes() == pytest.approx(rss_bytes(), rel=0.1)
 
