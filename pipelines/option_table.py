@@ -364,7 +364,7 @@ def _taken(runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "seconds": Spread.of([run.seconds for run in runs]),
         "CPU seconds": Seconds(np.median([run.cpu_seconds for run in runs])),
-        "peak memory": Bytes(max(run.peak_rss_bytes for run in runs)),
+        "peak memory": Bytes(max(run.result.get("peak_rss_bytes", run.peak_rss_bytes) for run in runs)),
     }
 
 
