@@ -233,9 +233,7 @@ def workers(bench: Bench) -> list[Table]:
         for place, more in (("threads", ()), ("two processes", ("--workers", 2))):
             if bench.sizes.is_quick and more:
                 continue
-            records.append(
-                {"fit": name, "rows": rows, "on": place, **_scored(bench, few, test, *GIVEN, *words, *more)}
-            )
+            records.append({"fit": name, "on": place, **_scored(bench, few, test, *GIVEN, *words, *more)})
     return [Table("Solvers on workers", records, [f"{WHOLE}; peak memory is that of the leading process"])]
 
 
