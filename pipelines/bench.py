@@ -17,13 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from measure import Failed, Run, Spread, Worker, run, run_here
 from tables import Bytes, Factor, Report, Seconds, Share, Table
 
+from streamsvm.data.rows import Rows
+from streamsvm.data.writer import StoreWriter
 from streamsvm.solvers.catalogue import solver_row
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
+STORED_ROWS = 50_000  # that are written at a time
 STREAMSVM = (sys.executable, "-m", "streamsvm")
 
 
@@ -209,6 +213,15 @@ class Bench:
     def _worker(self, solver: Solver, train: Path, test: Path) -> Worker:
         python = sys.executable if solver.kind == "streamsvm" else self.peer_python
         return Worker([python, HERE / "fit_worker.py", solver.kind, train, test, json.dumps(solver.options)])
+
+
+def stored(path: Path, X: np.ndarray, y: np.ndarray) -> None:
+    """A store of dense rows, unless it is there."""
+    if path.exists():
+        return
+    with StoreWriter(str(path), d=X.shape[1], dtype=X.dtype, is_sparse=False) as writer:
+        for lo in range(0, len(X), STORED_ROWS):
+            writer.append(Rows(X[lo : lo + STORED_ROWS]), y[lo : lo + STORED_ROWS])
 
 
 def electricity(data: Path) -> Iterator[tuple[dict[str, float], bool]]:

@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import Bench, print_tables
+from bench import Bench, print_tables, stored
 from scoreboard_data import SETS, Problem
 from tables import Factor, Seconds, Share, Table
 
 from streamsvm import Store
 from streamsvm.data.rows import Rows
-from streamsvm.data.writer import StoreWriter
 from streamsvm.search.bare import completed
 from streamsvm.train import train_in_memory
 
@@ -77,8 +76,8 @@ def sets(bench: Bench) -> list[Table]:
 def _bare(bench: Bench, name: str) -> dict[str, Any]:
     problem = SETS[name](bench.data)
     train, test = (bench.work / f"choice.{name}{suffix}.zarr" for suffix in ("", ".t"))
-    _store(train, problem.X, problem.y)
-    _store(test, problem.X_test, problem.y_test)
+    stored(train, problem.X, problem.y)
+    stored(test, problem.X_test, problem.y_test)
     bare = _fitted(bench, train, test)
     has_plain = len(problem.y) <= PLAIN_ROWS
     plain = _fitted(bench, train, test, "--no-search") if has_plain else None
@@ -97,14 +96,6 @@ def _bare(bench: Bench, name: str) -> dict[str, Any]:
         **{peer: None if found is None else Share(found[0]) for peer, found in trees.items()},
         **{f"{peer}, s": None if found is None else Seconds(found[1]) for peer, found in trees.items()},
     }
-
-
-def _store(path: Path, X: np.ndarray, y: np.ndarray) -> None:
-    if path.exists():
-        return
-    with StoreWriter(str(path), d=X.shape[1], dtype=X.dtype, is_sparse=False) as writer:
-        for lo in range(0, len(X), 50_000):
-            writer.append(Rows(X[lo : lo + 50_000]), y[lo : lo + 50_000])
 
 
 def _fitted(bench: Bench, train: Path, test: Path, *words: Any) -> dict[str, Any]:
@@ -145,8 +136,8 @@ def budgets(bench: Bench) -> list[Table]:
         name = list(names)[number % len(list(names))]
         problem = SETS[name](bench.data)
         train, test = (bench.work / f"choice.{name}{suffix}.zarr" for suffix in ("", ".t"))
-        _store(train, problem.X, problem.y)
-        _store(test, problem.X_test, problem.y_test)
+        stored(train, problem.X, problem.y)
+        stored(test, problem.X_test, problem.y_test)
         found = _fitted(bench, train, test, "--time-budget", f"{budget}s")
         late = found["seconds"] - budget
         records.append(

@@ -94,7 +94,7 @@ def chosen(bench: Bench) -> list[Table]:
                 "of which search": Seconds(fit.result["seconds_by_phase"]["search"]),
             }
         )
-    return [Table("Where everything is chosen", records, ["whole commands, one run each"])]
+    return [Table("Everything chosen", records, ["whole commands, one run each"])]
 
 
 def workers(bench: Bench) -> list[Table]:

@@ -19,6 +19,7 @@ was typed once, with its own text and with repetitions in ascending order; the n
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -41,11 +42,11 @@ BLOCK = re.compile(
 CELL = re.compile(r"(<!-- figure: (\S+?)/(.*?)/(.*?)/(.*?) -->)(.*?)(<!-- end -->)")
 
 
-def refreshed(page: str, folder: Path = FIGURES) -> str:
-    """The text of a page with its blocks made again. Raises Malformed."""
+def refreshed(page: str, folder: Path = FIGURES, link: str = "figures") -> str:
+    """The text of a page with its blocks made again. link: from the page to the folder. Raises Malformed."""
 
     def filled(m: re.Match[str]) -> str:
-        made = block(folder / f"{m['name']}.json", m["column"], m["title"] or "")
+        made = block(folder / f"{m['name']}.json", m["column"], m["title"] or "", link)
         return f"{m['begins']}\n\n{made}\n\n{m['ends']}"
 
     def looked_up(m: re.Match[str]) -> str:
@@ -63,11 +64,15 @@ def refresh(pages: Sequence[Path]) -> None:
     """Writes pages again that other figures change. Raises Malformed and OSError."""
     for page in pages:
         old = page.read_text(encoding="utf-8")
-        if (made := refreshed(old)) != old:
+        if (made := refreshed(old, link=link_from(page))) != old:
             page.write_text(made, encoding="utf-8")
 
 
-def block(path: Path, column: str | None = None, title: str = "") -> str:
+def link_from(page: Path) -> str:
+    return Path(os.path.relpath(FIGURES, page.parent)).as_posix()
+
+
+def block(path: Path, column: str | None = None, title: str = "", link: str = "figures") -> str:
     """Markdown of a file of figures: in one table if a column for the titles is named."""
     if not path.exists():
         raise Malformed(f"{path}: no such file; a recipe writes it with --out {path}")
@@ -78,7 +83,8 @@ def block(path: Path, column: str | None = None, title: str = "") -> str:
         parts = [in_one([table for run in runs for table in run.tables], column).markdown()]
     else:
         parts = [table.markdown("**{}**") for run in runs for table in run.tables]
-    parts += [caption(path.name, measured)] if (measured := [run for run in runs if not run.entered]) else []
+    if measured := [run for run in runs if not run.entered]:
+        parts.append(caption(f"{link}/{path.name}", measured))
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
@@ -99,12 +105,12 @@ def _titled(tables: Sequence[Table], begins: str) -> list[Table]:
     return [table for table in tables if table.title.startswith(begins)]
 
 
-def caption(name: str, runs: Sequence[Measured]) -> str:
+def caption(file: str, runs: Sequence[Measured]) -> str:
     """Command, machine and date of runs; what was entered says that in its own text."""
     commands = list(dict.fromkeys(run.command for run in runs))
     by = f"By `{commands[0]}`" if len(commands) == 1 else f"By {len(commands)} commands"
     places = "; ".join(dict.fromkeys(_place(run) for run in runs))
-    return f"{by}: {places}. All versions: [`{name}`](figures/{name})."
+    return f"{by}: {places}. All versions: [`{Path(file).name}`]({file})."
 
 
 def _place(run: Measured) -> str:

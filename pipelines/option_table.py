@@ -30,7 +30,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from bench import CONFIGS, Bench, print_tables
+from bench import CONFIGS, Bench, print_tables, stored
 from measure import Run, Spread
 from scoreboard_data import SETS
 from sklearn.svm import SVR
@@ -39,8 +39,6 @@ from tables import Bytes, Factor, Seconds, Share, Table
 
 from streamsvm import HSSSVR, Store, graph_of
 from streamsvm.config import build_config
-from streamsvm.data.rows import Rows
-from streamsvm.data.writer import StoreWriter
 from streamsvm.options.layers import read_layer
 from streamsvm.train import train_in_memory
 
@@ -270,30 +268,19 @@ def regression(bench: Bench) -> list[Table]:
 def bucket(bench: Bench) -> list[Table]:
     """A server on the same cores stands for the object store."""
     rows = 600 if bench.sizes.is_quick else 20_000
-    store = bench.work / f"block.{rows}.zarr"
-    if not store.exists():
-        X, y = block(0, rows)
-        _written(store, X, y > 0)
+    store, (X, y) = bench.work / f"block.{rows}.zarr", block(0, rows)
+    stored(store, X, y > 0)
+    fit = ("fit", "--store", store, "--no-search", "--checkpoint-every", "1 steps", "--force")
     solvers = {"dcsvm, early": ("--early",), "bsgd": ("--solver", "bsgd")}
     seconds: dict[tuple[str, str], list[float]] = {}
     with _object_store():
-        for _ in bench.sizes.numbers:
+        for number in bench.sizes.numbers:
             for name, words in solvers.items():
                 for place, at in (("local folder", str(bench.work)), ("bucket", "s3://bucket")):
-                    fit = bench.command(
-                        *(
-                            "fit",
-                            "--store",
-                            store,
-                            "--no-search",
-                            "--checkpoint-every",
-                            "1 steps",
-                            "--force",
-                            *words,
-                        ),
-                        *("--model", f"{at}/m", "--run-dir", f"{at}/r-{time.time_ns()}"),
+                    run = bench.command(
+                        *fit, *words, "--model", f"{at}/m", "--run-dir", f"{at}/{words[-1]}{number}"
                     )
-                    seconds.setdefault((name, place), []).append(fit.seconds)
+                    seconds.setdefault((name, place), []).append(run.seconds)
     records = [
         {"fit": name, "in a": place, "seconds": Spread.of(s[1:] or s)} for (name, place), s in seconds.items()
     ]
@@ -371,14 +358,9 @@ def _small(bench: Bench, name: str) -> tuple[Path, Path]:
     problem = SETS[name](bench.data).capped(bench.sizes.train_rows or SMALL_ROWS)
     train, test = (bench.work / f"small.{name}{part}.zarr" for part in ("", ".t"))
     if not train.exists():
-        _written(train, problem.X, problem.y)
-        _written(test, problem.X_test, problem.y_test)
+        stored(train, problem.X, problem.y)
+        stored(test, problem.X_test, problem.y_test)
     return train, test
-
-
-def _written(path: Path, X: np.ndarray, y: np.ndarray) -> None:
-    with StoreWriter(str(path), d=X.shape[1], dtype=X.dtype, is_sparse=False) as writer:
-        writer.append(Rows(X), y)
 
 
 def _compile(bench: Bench, train: Path) -> None:
@@ -394,17 +376,8 @@ def _dual(model: Any, X: np.ndarray, y: np.ndarray, epsilon: float) -> float:
     return float(0.5 * b @ Kb - b @ y[supports] + epsilon * np.abs(b).sum())
 
 
-ITEMS: dict[str, Callable[[Bench], list[Table]]] = {
-    "bias": bias,
-    "rest": rest,
-    "partitions": partitions,
-    "left": left,
-    "large": large,
-    "graph": graph,
-    "workers": workers,
-    "regression": regression,
-    "bucket": bucket,
-    "explain": explain,
+ITEMS = {
+    f.__name__: f for f in (bias, rest, partitions, left, large, graph, workers, regression, bucket, explain)
 }
 
 

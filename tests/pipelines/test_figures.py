@@ -79,7 +79,9 @@ def test_files_say_what_was_measured_by_which_command_where_and_when(path):
 def test_the_pages_are_what_the_files_say():
     pages = {path: path.read_text(encoding="utf-8") for path in figures.PAGES}
     for path, page in pages.items():
-        assert page == figures.refreshed(page), f"{path}: run python pipelines/figures.py"
+        assert page == figures.refreshed(page, link=figures.link_from(path)), (
+            f"{path}: run python pipelines/figures.py"
+        )
     assert sorted({name for page in pages.values() for name in figures.names(page)}) == [
         p.stem for p in FILES
     ]
