@@ -90,6 +90,7 @@ PROCESSES = {
     "scale-linear",
     "simulated",
     "linear",
+    "options",
 }
 RNG = np.random.default_rng(7)
 
@@ -169,8 +170,6 @@ def data(tmp_path_factory):
     svmlight(folder / "ijcnn1.t.bz2", 100, 22)
     svmlight(folder / "phishing.bz2", 400, 68)
     svmlight(folder / "w8a.bz2", 400, 300)
-    svmlight(folder / "sector.bz2", 300, 90)
-    svmlight(folder / "sector.t.bz2", 100, 90)
     svmlight(folder / "reuters.bz2", 300, 90)
     svmlight(folder / "reuters.t.bz2", 100, 90)
     for part in range(1, 6):
@@ -187,9 +186,11 @@ def data(tmp_path_factory):
         idx(folder / f"{name}-labels-idx1-ubyte.gz", labels)
     magic(folder / "magic04.csv.gz", 300)
     abalone(folder / "letter.bz2", 300, 16)
-    abalone(folder / "letter.t.bz2", 100, 16)
     census(folder / "census.parquet", 600)
     census(folder / "census.t.parquet", 200)
+    svmlight(folder / "sector.bz2", 300, 90)
+    svmlight(folder / "sector.t.bz2", 100, 90)
+    abalone(folder / "letter.t.bz2", 100, 16)
     return folder
 
 
