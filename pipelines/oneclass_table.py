@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import HERE, Bench, from_arguments
+from bench import HERE, Bench, from_arguments, stored
 from measure import run
 from tables import Bytes, Factor, Report, Seconds, Share, Table
 
@@ -128,12 +128,8 @@ def early(bench: Bench, args: argparse.Namespace) -> list[Table]:
 def _early(bench: Bench, files: tuple[Path, ...], rows: int, nu: float, peers: Sequence[str]) -> Table:
     store, array, few, test = files
     model, labelled = bench.work / "early.model", bench.work / "clouds8.t.zarr"
-    if not labelled.exists():
-        with (
-            np.load(test) as held,
-            StoreWriter(str(labelled), d=8, dtype=np.dtype(np.float32), is_sparse=False) as writer,
-        ):
-            writer.append(Rows(held["X"]), held["y"])
+    with np.load(test) as held:
+        stored(labelled, held["X"], held["y"])
     fit = bench.command(
         *("fit", "--task", "oneclass", "--nu", nu, "--early", "--seed", 0, "--memory-limit", "2GiB"),
         *("--store", store, "--model", model, "--force"),

@@ -357,9 +357,8 @@ def _small(bench: Bench, name: str) -> tuple[Path, Path]:
     """Stores of a table of the scoreboard, of at most `SMALL_ROWS` training rows."""
     problem = SETS[name](bench.data).capped(bench.sizes.train_rows or SMALL_ROWS)
     train, test = (bench.work / f"small.{name}{part}.zarr" for part in ("", ".t"))
-    if not train.exists():
-        stored(train, problem.X, problem.y)
-        stored(test, problem.X_test, problem.y_test)
+    stored(train, problem.X, problem.y)
+    stored(test, problem.X_test, problem.y_test)
     return train, test
 
 

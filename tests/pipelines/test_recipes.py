@@ -61,12 +61,7 @@ RECIPES = {
     "regrouping": ("regroup_table.py",),
     "metric": ("metric_table.py",),
     "choice": ("choice_table.py",),
-    "options": (
-        "option_table.py",
-        "--only",
-        "bias,rest,partitions,left,large,graph,workers,regression,explain",
-    ),
-    "bucket": ("option_table.py", "--only", "bucket"),
+    "options": ("option_table.py",),
     "scale": ("scale_table.py", "--only", "budget,early"),
     "scale-linear": ("scale_table.py", "--only", "linear"),
     "plans": ("scale_table.py", "--only", "plan"),
@@ -78,7 +73,6 @@ PROCESSES = {
     "stream",
     "serve",
     "soak",
-    "bucket",
     "bytes",
     "cluster",
     "commands",
@@ -621,7 +615,7 @@ def test_a_billion_rows_are_planned_that_are_not_there(tables):
     assert all(row["seconds"] > 0 for row in plans)
 
 
-@pytest.mark.slow  # 30 fits
+@pytest.mark.slow  # 30 fits, and a server
 def test_options_are_compared(tables):
     found = tables("options")
     assert [row["kernel"] for row in found["A bias"]] == ["rbf", "linear"]
@@ -635,11 +629,7 @@ def test_options_are_compared(tables):
     assert polished == pytest.approx(libsvm, rel=1e-4)
     assert admm > libsvm
     assert len(found["What `explain` takes"]) == 8
-
-
-@pytest.mark.slow  # a server
-def test_a_bucket_is_compared_with_a_folder(tables):
-    (rows,) = tables("bucket").values()
+    rows = found["Model and run directory in a bucket"]
     assert [row["in a"] for row in rows] == 2 * ["local folder", "bucket"]
 
 
