@@ -49,6 +49,9 @@ class DCSVC(SupportVectors, SetClassifier):
     ----------
     loss : {"hinge", "squared_hinge"}
         Cost of a training error: xi = max(0, 1 - y f(x)), or xi^2, which has no upper bound of the dual variables.
+    fit_intercept : bool or None
+        Learn an intercept, a constant that is added to the decision function. None: if the kernel is 0 at the origin,
+        as "linear" is, and "poly" with `coef0` 0. "rbf" hardly needs one.
     random_state : int, RandomState or None
         Seed of the clustering. An exact model depends on it within `tol` only.
     combine : {"nearest", "naive", "committee"}
@@ -70,7 +73,7 @@ class DCSVC(SupportVectors, SetClassifier):
     ALFPGMSVC : exact, for rows that fit in memory.
     CuttingPlaneSVC : linear.
     DCSVR : regression.
-    sklearn.svm.SVC : with `fit_intercept` the same problem.
+    sklearn.svm.SVC : with `fit_intercept=True` the same problem.
 
     Notes
     -----
@@ -81,7 +84,7 @@ class DCSVC(SupportVectors, SetClassifier):
         \min_\alpha\: \tfrac12\, \alpha^\top Q\, \alpha - e^\top \alpha \quad
         \text{where} \quad 0 \le \alpha_i \le C_i
 
-    With `fit_intercept` there is also the constraint :math:`y^\top \alpha = 0`.
+    With an intercept there is also the constraint :math:`y^\top \alpha = 0`.
 
     References
     ----------
@@ -108,7 +111,7 @@ class DCSVC(SupportVectors, SetClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
-        fit_intercept: bool = False,
+        fit_intercept: bool | None = None,
         loss: Literal["hinge", "squared_hinge"] = "hinge",
         multi_class: MultiClass = "ovo",
         nu: float | None = None,

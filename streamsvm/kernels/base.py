@@ -35,6 +35,11 @@ class Kernel(ABC):
         """Whether its features are the rows themselves, so that sums over rows are rows."""
         return self.row.is_linear
 
+    @property
+    def is_zero_at_origin(self) -> bool:
+        """Whether K(a, 0) = 0 for all a: without a bias f(0) = 0, whatever the rows are."""
+        return False
+
     def to_attrs(self) -> dict[str, Any]:
         """Name and parameters, which `kernel_from` reads."""
         return {"name": self.name} | asdict(self)

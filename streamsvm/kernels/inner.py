@@ -42,6 +42,10 @@ class InnerProducts(Kernel):
 
         return tile
 
+    @property
+    def is_zero_at_origin(self) -> bool:
+        return bool(self.of(np.zeros(1)) == 0)
+
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         return self.of(inner_products(a, b, np.float64))
 

@@ -40,8 +40,12 @@ class DCSVMConfig(SolverOptions):
         bool, Field(description="Stop at a level; each partition has a model for its own rows")
     ] = False
     bias: Annotated[
-        bool, Field(description="Add a constant b to f, one per partition: y'a = 0 in the dual, as in LIBSVM")
-    ] = False
+        bool | None,
+        Field(
+            description="Add a constant b to f, one per partition: y'a = 0 in the dual, as in LIBSVM "
+            "(default: if the kernel is 0 at the origin, as linear is)"
+        ),
+    ] = None
     children: Annotated[Whole, Field(ge=2, description="Partitions that a partition is divided into")] = 4
     levels: Annotated[Count, Field(description="Levels of division (default: from n)")] = None
     early_level: Annotated[Count, Field(description="Level of early prediction (default: from n)")] = None

@@ -279,6 +279,10 @@ class SeveralParts:
 
 
 def has_bias(prepared: Prepared) -> bool:
-    """Whether the duals of a fit have y'a = 0."""
+    """Whether the duals of a fit have y'a = 0. Left to the kernel where partitions do not add up their constants."""
+    options = prepared.config.dcsvm
     keeps_sums = prepared.task.nu(prepared.config) is not None
-    return prepared.config.dcsvm.bias or prepared.task.has_bias or keeps_sums
+    asked = options.bias
+    if asked is None:
+        asked = prepared.kernel.is_zero_at_origin and not (options.early and options.combine != "nearest")
+    return asked or prepared.task.has_bias or keeps_sums

@@ -60,6 +60,15 @@ def test_a_model_is_certified_saved_and_loaded(solver, name, tmp_path):
     np.testing.assert_array_equal(loaded.decision_function(Rows(X)), expected)
 
 
+@pytest.mark.parametrize("coef0", [0.0, 0.5])
+@pytest.mark.parametrize("name", kernel_names())
+def test_a_kernel_says_whether_it_is_0_at_the_origin(name, coef0):
+    own = kernel(name)
+    made = kernel_from(own | ({"coef0": coef0} if "coef0" in own else {}))
+    values = reference.kernel_matrix(made, labelled(2, n=20)[0], np.zeros((1, 3)))
+    assert made.is_zero_at_origin == (not np.any(values))
+
+
 @pytest.mark.parametrize("solver", [s for s in SOLVERS if not solver_row(config(s).solver).takes_indefinite])
 def test_a_kernel_that_is_not_definite_is_refused(solver):
     with pytest.raises(

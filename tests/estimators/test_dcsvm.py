@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
 from streamsvm.data.rows import Rows
+from streamsvm.models.local import LocalModel
 from streamsvm.progress.approach import Rounds
 
 # SVC fails the same two, for the same reasons: models agree within tol, the check asks for 1e-9
@@ -126,6 +127,24 @@ def test_with_an_intercept_it_is_the_problem_of_svc(k, weighed, options):
     if k == 2:
         np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=2e-3)
     assert np.mean(ours.predict(X) == theirs.predict(X)) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("kernel", "has_intercept"),
+    [
+        ({"kernel": "linear"}, True),
+        ({"kernel": "poly"}, True),
+        ({"kernel": "poly", "coef0": 1.0}, False),
+        ({"kernel": "rbf"}, False),
+        ({"kernel": "linear", "fit_intercept": False}, False),
+        ({"kernel": "linear", **DIVIDED, "early": True}, True),
+        ({"kernel": "linear", **DIVIDED, "early": True, "combine": "naive"}, False),
+    ],
+)
+def test_a_kernel_that_is_0_at_the_origin_has_an_intercept(kernel, has_intercept):
+    model = DCSVC(random_state=0, **kernel).fit(*data(2, 300)).model_
+    intercept = model.bias if isinstance(model, LocalModel) else model.intercept
+    assert (intercept is not None and np.any(intercept)) == has_intercept
 
 
 @pytest.mark.parametrize("k", [2, 3])

@@ -30,7 +30,7 @@ def test_linear_without_a_constant_it_is_liblinears_problem(k):
     for own in range(k) if k == 3 else [1]:
         one = (y == own).astype(int)
         theirs = LinearSVC(C=2.0, fit_intercept=False, tol=1e-8, max_iter=100_000).fit(X, one, weight)
-        ours = DCSVC(C=2.0, kernel="linear", **SQUARED).fit(X, one, weight)
+        ours = DCSVC(C=2.0, kernel="linear", fit_intercept=False, **SQUARED).fit(X, one, weight)
         np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-3)
 
 

@@ -618,7 +618,7 @@ def test_a_billion_rows_are_planned_that_are_not_there(tables):
 @pytest.mark.slow  # 30 fits, and a server
 def test_options_are_compared(tables):
     found = tables("options")
-    assert [row["kernel"] for row in found["A bias"]] == ["rbf", "linear"]
+    assert [row["set, kernel"] for row in found["A bias"]] == ["ijcnn1, rbf", "ijcnn1, linear"]
     assert all(row["accuracy"] > 0.1 for row in found["Pairs of classes, or each against the rest"])
     assert len(found["Options that are not chosen"]) == len(found["covtype, early"]) == 3
     assert len(found["Larger tables, everything chosen"]) == 4
