@@ -19,7 +19,7 @@ must then decide as that of an undisturbed run, and the store's fault must be na
     chunk-damaged      a chunk of the store is overwritten: the fit names it or has read it; restored, --resume
     scheduler-killed   SIGKILL of the scheduler, which is started again, while the fit has --wait-for-scheduler
     all-killed         one fit, one after the other: ten workers, the scheduler twice, and once the fit, then --resume;
-                       the model has to be the undisturbed one bit for bit. Only where asked for, with --rows 60000
+                       the model has to be the undisturbed one bit for bit. Only where asked for, with --rows 200000
 """
 
 from __future__ import annotations

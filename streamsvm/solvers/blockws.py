@@ -24,11 +24,13 @@ from streamsvm.problems.dual import Block, Bounds, DualQP
 from streamsvm.solvers.descent import block_descent, signs_descent
 from streamsvm.solvers.kept_sums import Ends, balanced, feasible
 from streamsvm.solvers.loop import run
+from streamsvm.solvers.working_set import mixed
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
 MOST_SUBBLOCKS = 1000  # of a block
+NEAR = 10.0  # times tol: the violation at which a solution is good enough, if rounding leaves no better one
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,18 @@ class Shrunk:
     alpha: np.ndarray
 
 
-_SAVED = ("alpha", "gradient", "active", "block", "violation", "rounds", "bias", "margin", "given")
+_SAVED = (
+    "alpha",
+    "gradient",
+    "active",
+    "block",
+    "violation",
+    "rounds",
+    "bias",
+    "margin",
+    "given",
+    "is_rounded",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class BlockState:
 
     bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M. margin: r, where the
     variables of each sign keep their sum, and y (f + b) is to reach r; of regression minus epsilon. given: what
-    `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere.
+    `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere. is_rounded: by rounding, near tol.
     """
 
     alpha: np.ndarray
@@ -61,6 +74,7 @@ class BlockState:
     bias: float = 0.0
     margin: float = 0.0
     given: np.ndarray | None = None
+    is_rounded: bool = False
 
     def to_arrays(self) -> dict[str, Any]:
         """All fields as named arrays, for a checkpoint."""
@@ -116,8 +130,7 @@ def solve(
 ) -> BlockState:
     """The dual solved to a largest KKT violation of at most tol, from alpha or from zero.
 
-    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError if tol is
-    finer than float32 kernel values can reach.
+    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError as `rounded`.
     """
     solver = BlockSolver(tol, bias=bias)
     return solver.solve(problem, solver.init(problem, alpha), max_rounds=max_rounds)
@@ -171,12 +184,19 @@ class BlockSolver:
         return BlockState(alpha, gradient)
 
     def is_solved(self, state: BlockState) -> bool:
-        return state.violation <= self.tol and not state.shrunk
+        return (state.violation <= self.tol or state.is_rounded) and not state.shrunk
 
     def out_of_rounds(self, state: BlockState, max_rounds: int) -> bool:
         if state.rounds < max_rounds:
             return False
         raise self.stuck(state)
+
+    def rounded(self, problem: DualQP, state: BlockState) -> BlockState:
+        """The end of what rounding keeps from tol. Raises ConfigError unless float32 kernel values led near to it."""
+        state = self.unshrunk(problem, state)
+        if state.violation > NEAR * self.tol:
+            raise self.stuck(state)
+        return replace(state, is_rounded=True)
 
     def stuck(self, state: BlockState) -> ConfigError:
         return ConfigError(
@@ -191,14 +211,14 @@ class BlockSolver:
         block = self._select(problem, state)
         new, moved = self.solve_block(problem, state, block)
         if not moved.any():
-            raise self.stuck(state)
+            return self.rounded(problem, state)
         alpha, gradient = state.alpha.copy(), state.gradient.copy()
         delta = new[moved] - alpha[block[moved]]
         alpha[block] = new
         active = slice(None) if state.active is None else state.active
         gradient[active] += problem.apply(block[moved], delta, state.active)
         if self.bias and delta @ (state.gradient + gradient)[block[moved]] >= 0:
-            raise self.stuck(state)  # twice what the objective gained: nothing, but for rounding
+            return self.rounded(problem, state)  # twice what the objective gained: nothing, but for rounding
         after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
         return self.measured(problem, self._moved(problem, state, after))
 
@@ -219,7 +239,7 @@ class BlockSolver:
         return after
 
     def measured(self, problem: Bounds, state: BlockState) -> BlockState:
-        rows = self._candidates(state)
+        state, rows = replace(state, is_rounded=False), self._candidates(state)
         if not self.bias:
             return replace(state, violation=float(row_violations(problem, state, rows).max()))
         found = levels(problem, state, rows)
@@ -378,23 +398,3 @@ def caught_up(
             gradient[group.ids] += product
     both = zip(states, gradients, strict=True)
     return [replace(state, gradient=g, active=None, shrunk=()) for state, g in both]
-
-
-def mixed(
-    kept: np.ndarray, v: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
-) -> np.ndarray:
-    """A working set: half of it the worst of kept ids, by v (n,), and from each side a quarter of its worst; rising.
-
-    sides: violations (n,), changed in place, and which rows are of the side.
-    """
-    kept = largest(kept, v, rows // 2)
-    quarter = (rows - len(kept)) // 2
-    for own, _ in sides:
-        own[kept] = 0.0
-    fresh = [largest(np.flatnonzero(members & (own > 0)), own, quarter) for own, members in sides]
-    return np.union1d(kept, np.concatenate(fresh))
-
-
-def largest(ids: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:
-    """The k of ids with the largest v."""
-    return ids if len(ids) <= k else ids[np.argpartition(-v[ids], k)[:k]]

@@ -129,7 +129,7 @@ class InTurn:
             bias=bias,
             margin=margin,
             running=None,
-            late=state.late or unsolved,
+            late=state.late or unsolved or running.is_rounded,
         )
 
     def _solver(self, dual: DualQP, state: InTurnState) -> blockws.BlockSolver:

@@ -17,14 +17,15 @@ from streamsvm.parallel.strips import strips
 from streamsvm.problems.dual import ColumnsQP
 from streamsvm.solvers.blockws import (
     MOST_ROUNDS,
+    NEAR,
     BlockSolver,
     BlockState,
     active_rows,
     caught_up,
-    mixed,
     shrunk,
 )
 from streamsvm.solvers.loop import run
+from streamsvm.solvers.working_set import mixed
 
 BLOCK = 3072  # rows of a working set: what several columns want; on ijcnn1 2048 takes longer, and 4096
 WHOLE = 8192  # rows whose Q is kept (256 MiB): on ijcnn1 6144 takes longer, and 12288
@@ -112,7 +113,7 @@ class Lockstep:
         return self._measured(problem, columns)
 
     def solve(self, problem: ColumnsQP, state: LockstepState) -> LockstepState:
-        """Steps from `state` until all columns are solved. Raises ConfigError if tol is out of reach."""
+        """Steps from `state` until all columns are solved. Raises ConfigError if tol is far out of reach."""
 
         def stop(state: LockstepState) -> bool:
             return self.is_solved(state) or self.solver.out_of_rounds(state.first, MOST_ROUNDS)
@@ -133,7 +134,7 @@ class Lockstep:
         deltas = self._deltas(problem, columns, todo, block)
         moved = np.flatnonzero(deltas.any(axis=0))
         if not len(moved):
-            raise self.solver.stuck(columns[todo[0]])
+            return self._rounded(problem, columns)
         active = columns[0].active
         products = problem.apply(block[moved], deltas[:, moved], active)
         for c, delta, product in zip(todo, deltas, products, strict=True):
@@ -143,6 +144,14 @@ class Lockstep:
             columns[c] = replace(columns[c], alpha=alpha, gradient=gradient)
         rounds = state.first.rounds + 1
         return self._measured(problem, [replace(c, block=block, rounds=rounds) for c in columns])
+
+    def _rounded(self, problem: ColumnsQP, columns: Sequence[BlockState]) -> LockstepState:
+        """As the block solver ends where rounding undoes every step."""
+        ended = self._measured(problem, caught_up(columns, problem.apply)).columns
+        worst = max(ended, key=lambda column: column.violation)
+        if worst.violation > NEAR * self.solver.tol:
+            raise self.solver.stuck(worst)
+        return LockstepState(tuple(replace(column, is_rounded=True) for column in ended))
 
     def _deltas(
         self, problem: ColumnsQP, columns: list[BlockState], todo: list[int], block: np.ndarray

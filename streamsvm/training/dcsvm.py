@@ -20,7 +20,7 @@ from streamsvm.progress.approach import Rounds
 from streamsvm.runs.part_log import PartFiles, PartLog
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, support_of
-from streamsvm.solvers.loop import run
+from streamsvm.solvers.loop import is_late, run
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.divided import DividedProblem, cuts_of
 from streamsvm.training.divided_growth import DividedGrowth, parts_levels
@@ -29,7 +29,7 @@ from streamsvm.training.duals import model_of_duals
 from streamsvm.training.early import EarlyParts, part_facts
 from streamsvm.training.memory_plan import COPIES, MemoryPlan, plan_memory
 from streamsvm.training.part_map import in_plane
-from streamsvm.training.parts import has_bias
+from streamsvm.training.parts import has_bias, rounded_at
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.spans import spans_of
 from streamsvm.training.subproblems import over_margins
@@ -129,7 +129,11 @@ class DCSVMFit(Fit):
             facts |= self.task.margin_facts(state.margin)
         numbers = (state.objective, state.gap, model.n_support)
         exact = self.solver.early is None
-        ended: dict[str, Any] = {"converged": not state.late, "late": state.late}
+        ended: dict[str, Any] = {
+            "converged": not state.late,
+            "late": state.late and is_late(self.until),
+            "advice": rounded_at(self.config.tol),
+        }
         return Solution(model, *numbers, exact, facts=facts, decided=decided, **ended)
 
     def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:

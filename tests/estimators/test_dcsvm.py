@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cases import labelled
 from making import ROUNDED
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -145,6 +146,17 @@ def test_a_kernel_that_is_0_at_the_origin_has_an_intercept(kernel, has_intercept
     model = DCSVC(random_state=0, **kernel).fit(*data(2, 300)).model_
     intercept = model.bias if isinstance(model, LocalModel) else model.intercept
     assert (intercept is not None and np.any(intercept)) == has_intercept
+
+
+@pytest.mark.parametrize(
+    "options", [{}, DIVIDED | {"early": True}, DIVIDED], ids=["whole", "early", "divided"]
+)
+def test_rounding_near_tol_is_a_warning(options):
+    X, y = data(2, 200)
+    svm = DCSVC(C=1e4, kernel="linear", fit_intercept=False, tol=1e-3, random_state=0, **options)
+    with pytest.warns(ConvergenceWarning, match="rounding ended the fit at a violation above tol, 0.001"):
+        svm.fit(X, y)
+    assert svm.score(X, y) > 0.5
 
 
 @pytest.mark.parametrize("k", [2, 3])

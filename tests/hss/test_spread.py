@@ -53,6 +53,11 @@ def several_subtrees(monkeypatch):
         monkeypatch.setattr(f"streamsvm.hss.{module}.STRIP_ROWS", 32)
 
 
+def close(found, expected):
+    """Products of other shapes may be rounded otherwise, as OpenBLAS's for Haswell are."""
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+
+
 def options(landmarks: int, *, single: bool = False, **wanted) -> HSSOptions:
     return HSSOptions(tolerances(1e-3, **wanted), 32, 32, landmarks, single=single)
 
@@ -76,11 +81,11 @@ def test_products_solves_and_facts_are_those_of_one_process(landmarks, single):
     inverses = [matrix.shifted(BETA, e) for matrix, e in ((here, ENGINE), (there, Elsewhere()))]
     assert inverses[0].nbytes == inverses[1].nbytes
     for V in (np.random.default_rng(0).normal(size=(300, 3)), np.ones(300)):
-        np.testing.assert_array_equal(there.product(V), here.product(V))
-        np.testing.assert_array_equal(inverses[1].solve(V), inverses[0].solve(V))
+        close(there.product(V), here.product(V))
+        close(inverses[1].solve(V), inverses[0].solve(V))
     of = rbf(2.0), cancer()
     found = [estimated_errors(*of, *made, 0, 2) for made in zip((here, there), inverses, strict=True)]
-    assert found[0] == found[1]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_leaves_that_are_subtrees(monkeypatch):
@@ -88,9 +93,9 @@ def test_leaves_that_are_subtrees(monkeypatch):
     here, there = both(rbf(1.0), cancer(100), options(0))
     assert there.tree.cut == there.tree.depth == 2
     V = np.random.default_rng(0).normal(size=100)
-    np.testing.assert_array_equal(there.product(V), here.product(V))
+    close(there.product(V), here.product(V))
     far = there.shifted(BETA, Elsewhere())
-    np.testing.assert_array_equal(far.solve(V), here.shifted(BETA, ENGINE).solve(V))
+    close(far.solve(V), here.shifted(BETA, ENGINE).solve(V))
 
 
 def test_where_trees_are_cut_hardly_matters(monkeypatch):

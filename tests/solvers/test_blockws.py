@@ -18,7 +18,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.problems.dual import KernelDual
 from streamsvm.solvers import blockws, loop
-from streamsvm.solvers.blockws import BlockSolver
+from streamsvm.solvers.blockws import BlockSolver, BlockState
 
 KERNELS = {
     "rbf": RBF(1.0),
@@ -228,6 +228,18 @@ def test_coefficients_too_large_for_float32_are_an_error_at_once():
     with pytest.raises(ConfigError, match=r"tol=0.001 was not reached in \d+ rounds .* smaller C"):
         blockws.solve(p, tol=1e-3, max_rounds=100)
     assert blockws.solve(p, tol=0.1, max_rounds=100).violation <= 0.1
+
+
+def test_near_its_tolerance_rounding_ends_a_solution():
+    p, tol = problem(n=60, kernel="linear", C=1e4), 1e-3
+    state = blockws.solve(p, tol=tol, max_rounds=100)
+    assert state.is_rounded
+    assert not state.shrunk
+    assert tol < state.violation < blockws.NEAR * tol
+    assert reference.kkt_violation(Q_of(p), state.alpha, p.upper) < 2 * blockws.NEAR * tol
+    assert blockws.duality_gap(p, state) < 1e-4 * abs(blockws.objective(p, state))
+    assert BlockState.from_arrays(state.to_arrays()).is_rounded
+    assert not blockws.solve(p, tol=10 * tol, max_rounds=100).is_rounded
 
 
 def libsvm_rows(path, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ import pytest
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.distance import RBF
+from streamsvm.kernels.inner import Linear
 from streamsvm.problems.dual import KernelColumns, KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.blockws import BlockSolver
@@ -16,12 +17,12 @@ from streamsvm.solvers.lockstep import Lockstep
 TOL = 1e-4
 
 
-def problem(n=400, folds=3, C=4.0):
+def problem(n=400, folds=3, C=4.0, kernel=None):
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 3)).astype(np.float32)
     y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     upper = np.where(np.arange(n) % folds == np.arange(folds)[:, None], 0.0, C)
-    return KernelColumns(RBF(0.7), Rows(X), y, upper, threads=2)
+    return KernelColumns(kernel or RBF(0.7), Rows(X), y, upper, threads=2)
 
 
 def alone(columns, c, bias):
@@ -121,6 +122,13 @@ def test_any_linear_term(bias):
         dual.linear = columns.linear[own]
         expected = blockws.objective(dual, blockws.solve(dual, tol=TOL, bias=bias))
         assert 0.5 * column.alpha @ (column.gradient + columns.linear) == pytest.approx(expected, rel=1e-5)
+
+
+def test_near_its_tolerance_rounding_ends_all_columns():
+    columns = problem(n=100, C=1e4, kernel=Linear())
+    solver = Lockstep(BlockSolver(1e-3))
+    state = solver.solve(columns, solver.init(columns))
+    assert all(column.is_rounded and column.violation < 1e-2 for column in state.columns)
 
 
 def test_a_tolerance_out_of_reach_is_an_error(monkeypatch):
