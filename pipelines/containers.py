@@ -139,7 +139,8 @@ class Container:
         lines += [f"printf %s {shlex.quote(hosts)} >{root}/etc/hosts", f"hostname {self.name}"]
         user = f"--userspec={self.service.user}"
         path = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/bin"
-        environment = {"PATH": path, "PYTHONPATH": IMAGE[-1]} | self.service.environment
+        alike = {key: value for key, value in os.environ.items() if key.startswith("OPENBLAS_")}  # rounding
+        environment = {"PATH": path, "PYTHONPATH": IMAGE[-1]} | alike | self.service.environment
         words = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
         run = shlex.join(["chroot", user, "--groups=", str(root), *words, *self.service.command, *more])
         forever = f"while true; do {run} || true; sleep 1; done"
