@@ -13,7 +13,7 @@ move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -39,20 +39,6 @@ class Shrunk:
 
     ids: np.ndarray
     alpha: np.ndarray
-
-
-_SAVED = (
-    "alpha",
-    "gradient",
-    "active",
-    "block",
-    "violation",
-    "rounds",
-    "bias",
-    "margin",
-    "given",
-    "is_rounded",
-)
 
 
 @dataclass(frozen=True)
@@ -90,6 +76,9 @@ class BlockState:
         found = {name: np.asarray(arrays[name]) for name in _SAVED if name in arrays}
         plain: dict[str, Any] = {name: v if v.ndim else v.item() for name, v in found.items()}
         return BlockState(**plain, shrunk=tuple(shrunk))
+
+
+_SAVED = tuple(each.name for each in fields(BlockState) if each.name != "shrunk")
 
 
 def objective(problem: DualQP, state: BlockState) -> float:

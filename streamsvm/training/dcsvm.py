@@ -18,6 +18,7 @@ from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, W
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.progress.approach import Rounds
 from streamsvm.runs.part_log import PartFiles, PartLog
+from streamsvm.solvers.blockws import NEAR
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, support_of
 from streamsvm.solvers.loop import is_late, run
@@ -29,7 +30,7 @@ from streamsvm.training.duals import model_of_duals
 from streamsvm.training.early import EarlyParts, part_facts
 from streamsvm.training.memory_plan import COPIES, MemoryPlan, plan_memory
 from streamsvm.training.part_map import in_plane
-from streamsvm.training.parts import has_bias, rounded_at
+from streamsvm.training.parts import has_bias
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.spans import spans_of
 from streamsvm.training.subproblems import over_margins
@@ -132,7 +133,7 @@ class DCSVMFit(Fit):
         ended: dict[str, Any] = {
             "converged": not state.late,
             "late": state.late and is_late(self.until),
-            "advice": rounded_at(self.config.tol),
+            "advice": _rounded_at(self.config.tol),
         }
         return Solution(model, *numbers, exact, facts=facts, decided=decided, **ended)
 
@@ -318,3 +319,11 @@ def require_graph(config: FitConfig, n: int) -> None:
         raise ConfigError(
             f"a graph has one level of partitions, found dcsvm.early_level {early} of {levels} levels"
         )
+
+
+def _rounded_at(tol: float) -> str:
+    """What to do about a fit that rounding ended near tol."""
+    return (
+        f"kernel values are float32, and rounding ended the fit at a violation above tol, {tol:g}, and below "
+        f"{NEAR * tol:g}; ask for a larger tol or a smaller C, or scale the features"
+    )

@@ -17,7 +17,6 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.progress import advance, share_of
 from streamsvm.progress.approach import Approaches
 from streamsvm.runs.part_log import PartFiles
-from streamsvm.solvers.blockws import NEAR
 from streamsvm.solvers.dcsvm import PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
 from streamsvm.solvers.loop import is_late, run
@@ -277,14 +276,6 @@ class SeveralParts:
             return found
         self.files.write(number, found.kept.to_arrays())
         return replace(found, kept=FiledPart.of(found.kept))
-
-
-def rounded_at(tol: float) -> str:
-    """What to do about a fit that rounding ended near tol."""
-    return (
-        f"kernel values are float32, and rounding ended the fit at a violation above tol, {tol:g}, and below "
-        f"{NEAR * tol:g}; ask for a larger tol or a smaller C, or scale the features"
-    )
 
 
 def has_bias(prepared: Prepared) -> bool:
