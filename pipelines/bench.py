@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from measure import Failed, Run, Spread, Worker, run, run_here
@@ -24,6 +24,9 @@ from tables import Bytes, Factor, Report, Seconds, Share, Table
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.solvers.catalogue import solver_row
+
+if TYPE_CHECKING:
+    from scoreboard_data import Problem
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -176,6 +179,13 @@ class Bench:
             options = [*(("--rows", rows) if rows else ()), *(("--like", like) if like else ())]
             self.prepare("arrays", store, out, CONFIGS / f"{config}.toml", *options)
         return out
+
+    def split(self, name: str, problem: Problem) -> tuple[Path, Path]:
+        """Stores of the training and the test rows of a table of the scoreboard."""
+        train, test = (self.work / f"{name}{part}.zarr" for part in ("", ".t"))
+        stored(train, problem.X, problem.y)
+        stored(test, problem.X_test, problem.y_test)
+        return train, test
 
     def two_classes(self, name: str) -> tuple[Any, ...]:
         """CSR rows, float32, and labels, -1 and +1, of NAME.bz2, and those to test on: of NAME.t.bz2, or a fifth."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import Bench, print_tables, stored
+from bench import Bench, print_tables
 from scoreboard_data import SETS, Problem
 from tables import Factor, Seconds, Share, Table
 
@@ -75,9 +75,7 @@ def sets(bench: Bench) -> list[Table]:
 
 def _bare(bench: Bench, name: str) -> dict[str, Any]:
     problem = SETS[name](bench.data)
-    train, test = (bench.work / f"choice.{name}{suffix}.zarr" for suffix in ("", ".t"))
-    stored(train, problem.X, problem.y)
-    stored(test, problem.X_test, problem.y_test)
+    train, test = bench.split(f"choice.{name}", problem)
     bare = _fitted(bench, train, test)
     has_plain = len(problem.y) <= PLAIN_ROWS
     plain = _fitted(bench, train, test, "--no-search") if has_plain else None
@@ -135,9 +133,7 @@ def budgets(bench: Bench) -> list[Table]:
     for number, budget in enumerate(np.sort(given).round(1).tolist()):
         name = list(names)[number % len(list(names))]
         problem = SETS[name](bench.data)
-        train, test = (bench.work / f"choice.{name}{suffix}.zarr" for suffix in ("", ".t"))
-        stored(train, problem.X, problem.y)
-        stored(test, problem.X_test, problem.y_test)
+        train, test = bench.split(f"choice.{name}", problem)
         found = _fitted(bench, train, test, "--time-budget", f"{budget}s")
         late = found["seconds"] - budget
         records.append(

@@ -355,10 +355,7 @@ def _taken(runs: Sequence[Run]) -> dict[str, Any]:
 def _small(bench: Bench, name: str) -> tuple[Path, Path]:
     """Stores of a table of the scoreboard, of at most `SMALL_ROWS` training rows."""
     problem = SETS[name](bench.data).capped(bench.sizes.train_rows or SMALL_ROWS)
-    train, test = (bench.work / f"small.{name}{part}.zarr" for part in ("", ".t"))
-    stored(train, problem.X, problem.y)
-    stored(test, problem.X_test, problem.y_test)
-    return train, test
+    return bench.split(f"small.{name}", problem)
 
 
 def _compile(bench: Bench, train: Path) -> None:
