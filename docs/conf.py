@@ -34,6 +34,7 @@ extensions = [
 ]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
+smartquotes_action = "qe"  # not the dashes of --early
 default_role = "py:obj"  # a link where the name is one of Python's, else code
 templates_path = ["templates"]
 exclude_patterns = [
@@ -92,6 +93,15 @@ GENERATED = {
 }
 
 
+# In a narrow cell of a table a unit stays with its number.
+UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|%|MiB|MB|GB|MB/s)(?: |$))")
+ROW = re.compile(r"^\|.*\|$", re.M)
+
+
+def unbroken(app, docname, source) -> None:
+    source[0] = ROW.sub(lambda row: UNIT.sub("\u00a0", row[0]), source[0])
+
+
 def fill(app, docname, source) -> None:
     for mark, make in GENERATED.items():
         if mark in source[0]:
@@ -107,3 +117,4 @@ def escape(app, what, name, obj, options, lines) -> None:
 def setup(app) -> None:
     app.connect("autodoc-process-docstring", escape, priority=600)  # after napoleon
     app.connect("source-read", fill)
+    app.connect("source-read", unbroken)

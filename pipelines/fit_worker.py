@@ -1,10 +1,10 @@
 """Fits one solver on arrays in memory as often as it is asked to: `fit` and `score` on stdin, JSON on stdout.
 
-    python fit_worker.py streamsvm|libsvm|intelex|liblinear|sgd|nystroem|lightgbm TRAIN.npz TEST.npz OPTIONS
+    python fit_worker.py streamsvm|libsvm|intelex|liquidsvm|liblinear|sgd|nystroem|lightgbm TRAIN.npz TEST.npz OPTIONS
 
-OPTIONS is a JSON object like a configuration file; for liblinear, sgd and lightgbm the parameters of LinearSVC,
-SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC. `rows` trains on so many, drawn at
-random. A peer may run in an interpreter without streamsvm.
+OPTIONS is a JSON object like a configuration file; for liquidsvm, liblinear, sgd and lightgbm the parameters of mcSVM,
+LinearSVC, SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC. `rows` trains on so
+many, drawn at random. A peer may run in an interpreter without streamsvm.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,24 @@ def _scikit(
     return fit
 
 
+def liquidsvm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    # It finds its library by a name that Python has under another key now.
+    sysconfig.get_config_vars()["SO"] = sysconfig.get_config_var("EXT_SUFFIX")
+    from liquidSVM import mcSVM
+
+    def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
+        model = mcSVM(X, y, threads=len(os.sched_getaffinity(0)), **options)
+        labels = np.unique(y)
+
+        def predict(rows: np.ndarray) -> np.ndarray:
+            # Its own `predict` passes labels of 0, which are refused where the training rows have none.
+            return model.test(rows, np.resize(labels, len(rows)))[0][:, model.predictCols]
+
+        return predict, {"n_support": None}
+
+    return fit
+
+
 def liblinear(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     from sklearn.svm import LinearSVC
 
@@ -101,7 +120,7 @@ def _plain(model: Any) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     return fit
 
 
-SOLVERS = {f.__name__: f for f in (streamsvm, libsvm, intelex, liblinear, sgd, nystroem, lightgbm)}
+SOLVERS = {f.__name__: f for f in (streamsvm, libsvm, intelex, liquidsvm, liblinear, sgd, nystroem, lightgbm)}
 
 
 def load(path: str) -> tuple[np.ndarray, np.ndarray]:

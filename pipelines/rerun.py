@@ -27,11 +27,13 @@ from typing import Any
 
 from bench import among
 from figures import FIGURES, PAGES, refresh
+from plots import redraw
 from tables import HERE, Malformed, Measured, Seconds, Table, read, write
 
 HOUR_S = 3_600.0
 PEERS = ("sklearnex", "lightgbm")  # modules that --peer-python has to have
-OWN = {"choice_sets": PEERS[1:], "covtype": PEERS}  # files whose recipe takes them from its own interpreter
+# files whose recipe takes them from its own interpreter
+OWN = {"choice_sets": PEERS[1:], "covtype": (*PEERS, "liquidSVM")}
 NAMESPACES = ("unshare", "nsenter", "ip", "mount", "chroot")
 
 
@@ -54,7 +56,7 @@ def lacking(name: str, run: Measured, peer_python: str) -> str | None:
     if "PYTHON" in run.command and not _imports(peer_python, PEERS):
         return f"needs --peer-python with {' and '.join(PEERS)}: pip install '.[bench]'"
     if not _imports(sys.executable, OWN.get(name, ())):
-        return f"needs {' and '.join(OWN[name])}: pip install '.[bench]'"
+        return f"needs {' and '.join(OWN[name])}; its --help says how to install them"
     return None
 
 
@@ -148,6 +150,7 @@ def measured_again(
         rows.append({"name": name, "seconds": Seconds(took), "outcome": outcome})
         try:
             refresh(PAGES)
+            redraw()
         except Malformed as error:  # a page expects a table that the recipe no longer makes
             rows[-1]["outcome"] = f"{outcome}; the pages show the old ones: {error}"
     return Table("Measured again", rows)

@@ -240,6 +240,9 @@ def test_the_site_builds_without_a_warning(tmp_path):
     execute(*map(str, command))
     index = (tmp_path / "site" / "reference" / "options.html").read_text(encoding="utf-8")
     assert "dcsvm.early_level" in index
+    measured = (tmp_path / "site" / "measured.html").read_text(encoding="utf-8")
+    assert "fit --early" in measured  # two dashes, as they are typed
+    assert not re.search(r"\d (?:s|%|MiB)</p></td>", measured)  # units stay with their numbers
     gallery = (tmp_path / "site" / "examples" / "index.html").read_text(encoding="utf-8")
     scripts = list((DOCS / "gallery").glob("plot_*.py"))
     assert gallery.count("_thumb.png") == len(scripts)

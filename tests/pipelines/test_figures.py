@@ -243,6 +243,7 @@ def few(tmp_path, monkeypatch):
 
     monkeypatch.setattr(rerun, "FIGURES", tmp_path)
     monkeypatch.setattr(rerun, "PAGES", ())
+    monkeypatch.setattr(rerun, "redraw", lambda: None)
     monkeypatch.setattr(rerun, "rerun", run)
     monkeypatch.setattr(rerun, "lacking", lambda name, run, python: None)
     return ran
