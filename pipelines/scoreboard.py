@@ -1,7 +1,7 @@
 """Kernel SVMs next to boosted trees, forests and others: every table, each library's own search in equal time. Linux.
 
-    python pipelines/scoreboard.py --data DIR --out DIR [--seconds 60] [--cores 2] [--sets a,b] [--peers a,b]
-                                   [--rows N] [--seed 0] [--resume] [--quick]
+    python pipelines/scoreboard.py --data DIR --out DIR|FILE.json [--work DIR] [--seconds 60] [--cores 2]
+        [--sets a,b] [--peers a,b] [--rows N] [--seed 0] [--resume] [--quick]
 
 Each peer has the same seconds on the same cores for search and last fit, in a separate process: random configurations
 (scoreboard_peers.py, scoreboard_ours.py: what they are drawn from) on few rows, the best third on four times as many;
@@ -21,7 +21,8 @@ of a peer that takes 1.5 times the seconds are ended, and it has no figures; the
 
 A peer whose library is not there is named and left out: `pip install lightgbm xgboost`, and xrfm, which needs torch
 (the build for CPUs will do). --out keeps results.jsonl as results come, from which --resume continues, scoreboard.md
-and scoreboard.csv. --data needs, of the sets that are asked for: covtype.csv.gz electricity.csv.gz magic04.csv.gz
+and scoreboard.csv; if it is a file of figures, as in docs/figures, --work keeps all but the tables, by default a folder
+of its name next to it. --data needs, of the sets that are asked for: covtype.csv.gz electricity.csv.gz magic04.csv.gz
 census.parquet census.t.parquet skin_nonskin.tsv.gz ijcnn1.bz2 ijcnn1.t.bz2 a9a.bz2 a9a.t.bz2 letter.bz2 letter.t.bz2
 phishing.bz2 abalone.bz2, and w8a.bz2 for the set w8a, which is run by name only. --quick: 300 rows, a second, and
 everything in this process: only to see that it runs. Run it on a machine that does nothing else.
@@ -44,7 +45,7 @@ from typing import Any
 
 from bench import among
 from scoreboard_data import ALL, SETS, Problem
-from scoreboard_ranks import rows_by_set, summary, with_ranks
+from scoreboard_ranks import rows_by_set, scores, summary, with_ranks
 from scoreboard_worker import EVERYONE, measure
 from tables import Report
 
@@ -142,29 +143,32 @@ def _measured(problem: Problem, path: Path, peer: str, args: argparse.Namespace)
 
 def kept_results(args: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Record]:
     """What --resume continues from; another file of results is not written over."""
-    path = args.out / "results.jsonl"
+    path = args.work / "results.jsonl"
     if not path.exists():
         return []
     if not args.resume:
-        parser.error(f"{path} is there: --resume continues from it, another --out starts again")
+        parser.error(f"{path} is there: --resume continues from it, another --out or --work starts again")
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     given = (args.seconds, args.cores, args.rows, args.seed)
     for record in records:
         before = tuple(record[name] for name in SETTINGS)
         if before != given:
             theirs = dict(zip(SETTINGS, before, strict=True))
-            parser.error(f"{path} has results of {theirs}, found {given} asked for: choose another --out")
+            parser.error(
+                f"{path} has results of {theirs}, found {given} asked for: choose another --out or --work"
+            )
     last = {(record["set"], record["peer"]): record for record in records}
     return [r for r in last.values() if not r["outcome"].startswith("failed")]
 
 
-def write(args: argparse.Namespace, records: list[Record], notes: list[str]) -> None:
+def write(args: argparse.Namespace, records: list[Record], report: Report, notes: list[str]) -> None:
     """The tables, and every record with its rank."""
     ranked = with_ranks(records)
     order = [name for name in ALL if name in {r["set"] for r in ranked}]
-    Report(args.out / "scoreboard.md").add([summary(ranked, notes), *(rows_by_set(ranked, n) for n in order)])
+    tables = [*scores(ranked), summary(ranked, notes), *(rows_by_set(ranked, n) for n in order)]
+    report.add(tables)
     columns = list(dict.fromkeys(name for record in ranked for name in record))
-    with (args.out / "scoreboard.csv").open("w", encoding="utf-8", newline="") as file:
+    with (args.work / "scoreboard.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, columns)
         table.writeheader()
         table.writerows(ranked)
@@ -176,7 +180,8 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     )
     data = WORKER.parent.parent.parent / "shared" / "data"
     parser.add_argument("--data", type=Path, default=data, metavar="DIR")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="results and tables")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR|FILE.json", help="results and tables")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="for results, where --out is a file")
     parser.add_argument("--sets", type=among(ALL), default=list(SETS), metavar="SET[,SET...]")
     parser.add_argument("--peers", type=among(EVERYONE), default=list(EVERYONE), metavar="PEER[,PEER...]")
     parser.add_argument("--seconds", type=float, help="for search and fit (default 60)")
@@ -188,19 +193,24 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     args = parser.parse_args(words)
     args.rows = args.rows or (QUICK_ROWS if args.quick else None)
     args.seconds = args.seconds or (QUICK_SECONDS if args.quick else 60.0)
+    is_file = args.out.suffix == ".json"
+    args.work = args.work if args.work and is_file else args.out.with_suffix("") if is_file else args.out
     return args, parser
 
 
 def main(words: list[str] | None = None) -> None:
     args, parser = arguments(words)
-    args.out.mkdir(parents=True, exist_ok=True)
+    args.work.mkdir(parents=True, exist_ok=True)
+    report = Report(
+        args.work / "scoreboard.md" if args.out == args.work else args.out
+    )  # knows the load as it is now
     missing = {name: why for name in args.peers if (why := EVERYONE[name].left_out())}
     notes = [f"{name}: {why}, left out" for name, why in missing.items()]
     print("\n".join([*notes, ""]), flush=True)
     args.peers = [name for name in args.peers if name not in missing]
     kept = kept_results(args, parser)
     records = []
-    with (args.out / "results.jsonl").open("a", encoding="utf-8") as file:
+    with (args.work / "results.jsonl").open("a", encoding="utf-8") as file:
         try:
             for record in results(args, kept):
                 records.append(record)
@@ -210,7 +220,7 @@ def main(words: list[str] | None = None) -> None:
                     print(_line(record), flush=True)
         except FileNotFoundError as absent:
             parser.error(f"--data {args.data}: {absent.filename} is not there; --sets chooses others")
-    write(args, records, notes)
+    write(args, records, report, notes)
 
 
 def _line(record: Record) -> str:

@@ -28,6 +28,31 @@ def with_ranks(records: Sequence[Record]) -> list[Record]:
     return ranked
 
 
+def scores(ranked: Sequence[Record]) -> list[Table]:
+    """A row for each set with the score of each peer: sets of classes, then of numbers."""
+    peers = list(dict.fromkeys(record["peer"] for record in ranked))
+    tables = {"accuracy": Table("Accuracy", []), "r2": Table("R2", [])}
+    for name in dict.fromkeys(record["set"] for record in ranked):
+        there = {record["peer"]: record for record in ranked if record["set"] == name}
+        best = max(map(score, there.values()))
+        kind = "r2" if any("r2" in record for record in there.values()) else "accuracy"
+        row: dict[str, Any] = {"set": name, "rows": next(iter(there.values()))["n"]}
+        for peer in peers:
+            record = there.get(peer, {})
+            row[peer] = _score(record)
+            if peer.startswith("streamsvm"):
+                row[f"{peer}, s"] = Seconds(record["seconds"]) if kind in record else None
+        row["first"] = ", ".join(peer for peer in peers if peer in there and score(there[peer]) == best)
+        tables[kind].rows.append(row)
+    return [table for table in tables.values() if table.rows]
+
+
+def _score(record: Record) -> Any:
+    if "accuracy" in record:
+        return Share(record["accuracy"])
+    return f"{record['r2']:.3f}" if "r2" in record else None
+
+
 def summary(ranked: Sequence[Record], notes: Sequence[str] = ()) -> Table:
     """A row for each peer, by mean rank over the sets that it was in."""
     rows = []

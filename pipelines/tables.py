@@ -28,7 +28,7 @@ PEERS = ("lightgbm", "scikit-learn-intelex")
 
 class Seconds(float):
     def __str__(self) -> str:
-        return f"{float(self):.{0 if self >= 100 else 1 if self >= 10 else 2}f} s"
+        return f"{float(self):,.{0 if self >= 100 else 1 if self >= 10 else 2}f} s"
 
 
 class Bytes(int):

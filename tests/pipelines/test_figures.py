@@ -123,7 +123,9 @@ def test_a_row_is_a_line_with_a_cell_for_each_column(rows):
 
 @given(st.lists(AMOUNTS, min_size=2, max_size=5))
 def test_of_several_runs_the_median_and_the_range_are_shown(values):
-    middle, low, high = (float(word) for word in NUMBER.findall(tables.text(Spread.of(values))))
+    middle, low, high = (
+        float(word.replace(",", "")) for word in NUMBER.findall(tables.text(Spread.of(values)))
+    )
     assert low <= middle <= high
     for shown, value in ((low, min(values)), (high, max(values))):
         assert shown == pytest.approx(value, rel=0.06, abs=0.006)

@@ -17,9 +17,10 @@ PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 sys.path.insert(0, str(PIPELINES))
 try:
     import scoreboard
+    import tables
     from scoreboard_data import SETS, problem
     from scoreboard_peers import PEERS, Peer, log
-    from scoreboard_ranks import summary, with_ranks
+    from scoreboard_ranks import scores, summary, with_ranks
     from scoreboard_search import Search, Trial, parts, rungs
 finally:
     sys.path.remove(str(PIPELINES))
@@ -38,6 +39,21 @@ BY_HAND = {  # HistGradientBoosting, LightGBM, streamsvm, SVC
     "c": (0.5, 0.6, 0.7, 0.7),
 }
 NAMES = ("HistGradientBoosting", "LightGBM", "streamsvm", "SVC")
+
+
+def test_scores_are_a_row_for_each_set_with_those_who_are_first():
+    known = {"n": 10, "seconds": 1.5}
+    numbers = [{"set": "d", "peer": "SVC", "r2": 0.5, "outcome": "done"} | known]
+    by_hand = [
+        record(name, peer, accuracy) | known
+        for name, found in BY_HAND.items()
+        for peer, accuracy in zip(NAMES, found, strict=True)
+    ]
+    accuracy, r2 = scores(with_ranks([*by_hand, *numbers]))
+    assert [row["first"] for row in accuracy.rows] == ["streamsvm", "LightGBM", "streamsvm, SVC"]
+    assert accuracy.rows[1]["SVC"] is None
+    assert accuracy.rows[1]["streamsvm, s"] == 1.5
+    assert (r2.title, r2.rows[0]["SVC"], r2.rows[0]["LightGBM"]) == ("R2", "0.500", None)
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +203,19 @@ def test_a_quick_run_writes_results_and_tables_and_goes_on_from_them(tmp_path, c
     assert "--resume continues from it" in capsys.readouterr().err
     monkeypatch.setattr(scoreboard, "measure", lambda *args, **options: pytest.fail("measured again"))
     quickly(tmp_path, "--sets", "breast_cancer", "--resume")
+    figures = ("--out", str(tmp_path / "board.json"), "--work", str(tmp_path / "out"))
+    quickly(tmp_path, "--sets", "breast_cancer", "--resume", *figures)
+    [run] = tables.read(tmp_path / "board.json")
+    assert [table.title for table in run.tables][:2] == ["Accuracy", "Mean ranks"]
+    assert run.tables[0].rows[0].keys() == {
+        "set",
+        "rows",
+        "streamsvm",
+        "streamsvm, s",
+        "LinearSVC",
+        "RandomForest",
+        "first",
+    }
     assert (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8") == kept
     assert "### Mean ranks" in capsys.readouterr().out
 
