@@ -14,6 +14,7 @@ compiles, and is not counted. Published points are of another machine. Needs cov
 
 from __future__ import annotations
 
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -115,11 +116,12 @@ def main() -> None:
     with from_arguments(__doc__, lambda parser: parser.add_argument("--only", **only)) as (bench, args):
         figures = args.out or FIGURES / "covtype.json"
         run, chosen = this_run(), tuple((args.only or "").split("|"))
+        start = time.monotonic()
         for curve in curves():
             if curve["name"].startswith(chosen):
                 for table in measured(bench, curve):
                     print(table.markdown(), flush=True)
-                    keep(figures, replace(run, tables=[table]))
+                    keep(figures, replace(run, tables=[table], seconds=round(time.monotonic() - start, 1)))
 
 
 if __name__ == "__main__":
