@@ -283,7 +283,7 @@ def test_recipes_run_from_the_cheapest_to_the_dearest(options, order, status, fe
         assert ended.value.code == status
     assert few == order
     said = capsys.readouterr().out
-    assert ("takes longer than 3600 s" in said) == (
+    assert ("takes longer than 3,600 s" in said) == (
         options in ([], ["--entered"], ["--skip", "quick"], ["--list"])
     )
 
