@@ -343,6 +343,17 @@ def among(there: Collection[str]) -> Callable[[str], list[str]]:
     return chosen
 
 
+def add_results(parser: argparse.ArgumentParser, out: str) -> None:
+    """The options of a recipe that keeps results as they come, `folder_of` where; out: what --out is for."""
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR|FILE.json", help=out)
+    parser.add_argument("--work", type=Path, metavar="DIR", help="for results, where --out is a file")
+
+
+def folder_of(args: argparse.Namespace) -> Path:
+    """--out, or --work where that is a file of figures: by default a folder of its name next to it."""
+    return (args.work or args.out.with_suffix("")) if args.out.suffix == ".json" else args.out
+
+
 def print_tables(doc: str | None, items: dict[str, Callable[[Bench], list[Table]]]) -> None:
     """The command of a recipe with several items: all of them, or those of --only."""
 

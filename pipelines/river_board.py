@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from bench import HERE, among
+from bench import HERE, add_results, among, folder_of
 from board_models import MODELS, OURS
 from board_page import page_of
 from board_ranks import Board, board_tables, models_table, streams_table, whole
@@ -166,10 +166,7 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     )
     data = HERE.parent.parent / "shared" / "data"
     parser.add_argument("--data", type=Path, default=data, metavar="DIR")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR|FILE.json", help="results, tables and a page"
-    )
-    parser.add_argument("--work", type=Path, metavar="DIR", help="for results, where --out is a file")
+    add_results(parser, "results, tables and a page")
     parser.add_argument("--events", type=_count, default=10_000, metavar="N", help="(default 10000)")
     parser.add_argument("--seeds", type=_count, default=3, metavar="K", help="(default 3)")
     parser.add_argument("--limit-s", type=float, default=300.0, metavar="S", help="(default 300)")
@@ -190,8 +187,7 @@ def _count(text: str) -> int:
 
 def main(words: list[str] | None = None) -> None:
     args, parser = arguments(words)
-    is_file = args.out.suffix == ".json"
-    folder = (args.work or args.out.with_suffix("")) if is_file else args.out
+    folder = folder_of(args)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     try:
@@ -201,7 +197,7 @@ def main(words: list[str] | None = None) -> None:
     there = {task_of(record) for record in kept if not record["outcome"].startswith("failed")}
     todo = [task for task in tasks(args.only, args.models, args.seeds) if task not in there]
     found = {task_of(record): record for record in kept}
-    figures = Report(args.out) if is_file else None  # knows the machine as it is now
+    figures = Report(args.out) if folder != args.out else None  # knows the machine as it is now
     write_line = JsonLines(path)
     try:
         options = {"data": args.data, "n": args.events, "limit_s": args.limit_s}

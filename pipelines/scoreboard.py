@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import among
+from bench import add_results, among, folder_of
 from scoreboard_data import ALL, SETS, Problem
 from scoreboard_ranks import rows_by_set, scores, summary, with_ranks
 from scoreboard_worker import EVERYONE, measure
@@ -180,8 +180,7 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     )
     data = WORKER.parent.parent.parent / "shared" / "data"
     parser.add_argument("--data", type=Path, default=data, metavar="DIR")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR|FILE.json", help="results and tables")
-    parser.add_argument("--work", type=Path, metavar="DIR", help="for results, where --out is a file")
+    add_results(parser, "results and tables")
     parser.add_argument("--sets", type=among(ALL), default=list(SETS), metavar="SET[,SET...]")
     parser.add_argument("--peers", type=among(EVERYONE), default=list(EVERYONE), metavar="PEER[,PEER...]")
     parser.add_argument("--seconds", type=float, help="for search and fit (default 60)")
@@ -193,17 +192,15 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     args = parser.parse_args(words)
     args.rows = args.rows or (QUICK_ROWS if args.quick else None)
     args.seconds = args.seconds or (QUICK_SECONDS if args.quick else 60.0)
-    is_file = args.out.suffix == ".json"
-    args.work = args.work if args.work and is_file else args.out.with_suffix("") if is_file else args.out
+    args.work = folder_of(args)
     return args, parser
 
 
 def main(words: list[str] | None = None) -> None:
     args, parser = arguments(words)
     args.work.mkdir(parents=True, exist_ok=True)
-    report = Report(
-        args.work / "scoreboard.md" if args.out == args.work else args.out
-    )  # knows the load as it is now
+    tables = args.work / "scoreboard.md" if args.out == args.work else args.out
+    report = Report(tables)  # knows the load as it is now
     missing = {name: why for name in args.peers if (why := EVERYONE[name].left_out())}
     notes = [f"{name}: {why}, left out" for name, why in missing.items()]
     print("\n".join([*notes, ""]), flush=True)

@@ -31,26 +31,24 @@ def with_ranks(records: Sequence[Record]) -> list[Record]:
 def scores(ranked: Sequence[Record]) -> list[Table]:
     """A row for each set with the score of each peer: sets of classes, then of numbers."""
     peers = list(dict.fromkeys(record["peer"] for record in ranked))
-    tables = {"accuracy": Table("Accuracy", []), "r2": Table("R2", [])}
+    of_classes, of_numbers = Table("Accuracy", []), Table("R2", [])
     for name in dict.fromkeys(record["set"] for record in ranked):
         there = {record["peer"]: record for record in ranked if record["set"] == name}
         best = max(map(score, there.values()))
-        kind = "r2" if any("r2" in record for record in there.values()) else "accuracy"
+        done = {peer for peer, record in there.items() if record["outcome"] == "done"}
         row: dict[str, Any] = {"set": name, "rows": next(iter(there.values()))["n"]}
         for peer in peers:
-            record = there.get(peer, {})
-            row[peer] = _score(record)
+            row[peer] = _score(there[peer]) if peer in done else None
             if peer.startswith("streamsvm"):
-                row[f"{peer}, s"] = Seconds(record["seconds"]) if kind in record else None
-        row["first"] = ", ".join(peer for peer in peers if peer in there and score(there[peer]) == best)
-        tables[kind].rows.append(row)
-    return [table for table in tables.values() if table.rows]
+                row[f"{peer}, s"] = Seconds(there[peer]["seconds"]) if peer in done else None
+        row["first"] = ", ".join(peer for peer in peers if peer in done and score(there[peer]) == best)
+        is_numbers = any("r2" in record for record in there.values())
+        (of_numbers if is_numbers else of_classes).rows.append(row)
+    return [table for table in (of_classes, of_numbers) if table.rows]
 
 
-def _score(record: Record) -> Any:
-    if "accuracy" in record:
-        return Share(record["accuracy"])
-    return f"{record['r2']:.3f}" if "r2" in record else None
+def _score(record: Record) -> Share | str:
+    return Share(record["accuracy"]) if "accuracy" in record else f"{record['r2']:.3f}"
 
 
 def summary(ranked: Sequence[Record], notes: Sequence[str] = ()) -> Table:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
+from svg import texts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -22,10 +22,7 @@ def recipes(monkeypatch):
 
 
 def words(picture):
-    """The text of a picture, which has to be XML."""
-    return " ".join(
-        "".join(text.itertext()) for text in ElementTree.parse(picture).iter() if "text" in text.tag
-    )
+    return " ".join(texts(picture))
 
 
 def test_every_curve_has_its_figures():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
+from svg import texts
 
 ROOT = Path(__file__).resolve().parents[2]
 with pytest.MonkeyPatch.context() as patch:
@@ -46,10 +46,7 @@ def kept(tmp_path, monkeypatch):
 
 
 def words(picture):
-    """The text of a picture, which has to be XML."""
-    return {
-        "".join(text.itertext()).strip() for text in ElementTree.parse(picture).iter() if "text" in text.tag
-    }
+    return {found.strip() for found in texts(picture)}
 
 
 @pytest.mark.parametrize("name", PLOTS)
