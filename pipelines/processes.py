@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -23,9 +24,10 @@ START_S = 60.0
 
 @dataclass
 class Cluster:
-    """One scheduler and two workers of one thread; files and the log are in `folder`."""
+    """One scheduler and two workers of one thread; files and the log are in `folder`, `settings` are variables of dask."""
 
     folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     address: str = ""
     port: int = 0  # of the scheduler; 0: any
@@ -84,7 +86,8 @@ class Cluster:
         with (self.folder / "cluster.log").open("ab") as log:
             quiet = ["--no-dashboard"] if what[0] == "worker" else ["--dashboard-address", "127.0.0.1:0"]
             command = [*self.around(), *command, *quiet]
-            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+            env = os.environ | self.settings
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=env))
 
     def around(self) -> list[str]:
         """The command that runs each of the processes, if any."""

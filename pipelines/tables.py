@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn", "river")
 BAR = re.compile(r"(?<!\\)\|")  # one that would begin a cell
 WIDTH = 200  # of a line in a file of figures
-PEERS = ("lightgbm", "scikit-learn-intelex")
+PEERS = ("lightgbm", "xgboost", "xrfm", "scikit-learn-intelex")
 
 
 class Seconds(float):
