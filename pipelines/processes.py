@@ -24,10 +24,10 @@ START_S = 60.0
 
 @dataclass
 class Cluster:
-    """One scheduler and two workers of one thread; files and the log are in `folder`, `settings` are variables of dask."""
+    """One scheduler and two workers of one thread; files and the log are in `folder`."""
 
     folder: Path
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)  # of dask, as variables of the environment
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     address: str = ""
     port: int = 0  # of the scheduler; 0: any
