@@ -7,8 +7,8 @@ solvers alternating, on rows of ijcnn1, use the cluster by --scheduler. Every 10
 itself (USS) is looked at: of scheduler, nannies, workers and stream; of each fit its peak (RSS). The samples are
 written to soak.csv in --work as they come. Exits 1 where a process was replaced or grew: the median of the last
 quarter over that of the second by more than 5 % and 8 MiB. The slope is Theil and Sen's, from the second quarter on,
-with its interval of 95 %. Dask keeps samples and events of the last hour, here only of the last half minute: what
-grows then is no log that still fills.
+with its interval of 95 %. Dask keeps samples and events of the last hour, here only of the last half minute, so
+that growth is not a log that still fills.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from streamsvm.parallel.engine import Engine, Later, Reduced, merged_by_level, n
 from streamsvm.parallel.heaps import in_worker
 from streamsvm.parallel.reads import with_reads
 from streamsvm.parallel.task_times import TaskTimes
+from streamsvm.private.distributed import in_one_span
 from streamsvm.progress import Meter
 from streamsvm.storage.paths import Place, URLPath
 
@@ -307,7 +308,8 @@ class ClusterEngine(Engine):
             for column in zip(*jobs, strict=True)
         ]
         keys = [f"{name_of(fn)}-{self._times.mark}-{uuid4().hex}" for _ in jobs]
-        return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
+        with in_one_span():
+            return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
 
     def _submitted_one(self, fn: Callable[..., Any], job: tuple[Any, ...]) -> Any:
         return self._submitted(fn, [job])[0]

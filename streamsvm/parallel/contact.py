@@ -18,7 +18,7 @@ from distributed import Client
 from streamsvm.errors import ClusterError
 from streamsvm.events import Events, Joined, Warned
 from streamsvm.parallel.sizes import aligned
-from streamsvm.private.distributed import gather, run, scatter, silent, wait
+from streamsvm.private.distributed import gather, in_one_span, run, scatter, silent, wait
 
 T = TypeVar("T")
 WAIT_S = 10.0  # for a result, before a look at the cluster
@@ -114,7 +114,8 @@ class Contact:
         """Waits for the first worker. A task waits too: a cluster that starts workers on demand starts one for it."""
         if self.workers():
             return
-        demand = self.ask(lambda client: client.submit(int, key=f"demand-{uuid4().hex}"))
+        with in_one_span():
+            demand = self.ask(lambda client: client.submit(int, key=f"demand-{uuid4().hex}"))
         with suppress(TimeoutError):
             self.ask(_a_worker)
             return

@@ -13,7 +13,7 @@ from distributed import Client, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from streamsvm.parallel.contact import REACH_S, Contact
-from streamsvm.private.distributed import run_on_scheduler
+from streamsvm.private.distributed import forget_groups, run_on_scheduler
 from streamsvm.progress import LEAST_S, Meter
 
 MOST = 100_000  # tasks that the scheduler remembers until it is asked
@@ -46,6 +46,7 @@ class Noted(SchedulerPlugin):
 
 
 def _begin(mark: str, client: str, dask_scheduler: Scheduler) -> None:
+    forget_groups(dask_scheduler)  # of earlier fits
     noted = Noted(mark, client)
     dask_scheduler.add_plugin(noted, name=noted.name)
 

@@ -1,14 +1,17 @@
-"""distributed: how a client waits for its scheduler, and how long for workers."""
+"""distributed: how a client waits for its scheduler, how long for workers, and what a scheduler keeps of tasks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from distributed import Client, Future, get_client
+import dask
+from distributed import Client, Future, Scheduler, get_client
 from distributed.comm import connect
+
+SPAN = "streamsvm"
 
 
 class BoundedClient(Client):
@@ -74,6 +77,26 @@ def run(client: Client, seconds: float, fn: Callable[..., Any], *args: Any, **op
 def run_on_scheduler(client: Client, seconds: float, fn: Callable[..., Any], *args: Any) -> Any:
     """`client.run_on_scheduler`, which waits for ever for a scheduler that is frozen. Raises TimeoutError."""
     return client.sync(client._run_on_scheduler, fn, *args, callback_timeout=seconds)
+
+
+def in_one_span() -> AbstractContextManager[Any]:
+    """Tasks that are sent inside belong to one span, that of the caller if there is one.
+
+    Else dask begins a span whenever it has nothing to do, and neither the scheduler nor the workers ever forget one.
+    """
+    span = {"name": (SPAN,), "ids": (SPAN,)}
+    return nullcontext() if "span" in dask.get_annotations() else dask.annotate(span=span)
+
+
+def forget_groups(scheduler: Scheduler) -> None:
+    """Drops what the span keeps of tasks that are gone, which dask would keep (dask/distributed#7977): all groups but
+    the last one, without which a span has no end, and a record of each message."""
+    extension = scheduler.extensions.get("spans")
+    span = extension.spans.get(SPAN) if extension else None
+    if span is not None:
+        gone = sorted(span.groups.difference(scheduler.task_groups.values()), key=lambda group: group.stop)
+        span.groups.difference_update(gone[:-1])
+        span.metadata["collections"].clear()
 
 
 def silent(client: Client, addresses: Iterable[str], seconds: float) -> set[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cases import SOLVERS, VARIANTS, WITHOUT_LABELS, config
 from dask.sizeof import sizeof
-from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker
+from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, span
 from making import samples, write
 
 from streamsvm.config import build_config
@@ -349,6 +349,34 @@ def test_workers_come_and_go_during_a_fit(store, tmp_path):
     here, there = (load_model(tmp_path / f"{name}.zarr") for name in ("here", "there"))
     rows = Rows(data()[0])
     np.testing.assert_allclose(there.decision_function(rows), here.decision_function(rows), atol=5e-3)
+
+
+def test_a_scheduler_keeps_no_more_of_many_fits_than_of_one(cluster):
+    """dask forgets no span (dask/distributed#7977)."""
+
+    def kept():
+        time.sleep(1)  # a heartbeat of the workers may name a span
+        spans = cluster.scheduler.extensions["spans"].spans
+        ours = spans["streamsvm"]
+        ended = ours.stop  # which a dashboard asks for
+        assert ended >= ours.start
+        return len(spans), len(ours.groups), len(ours.metadata["collections"])
+
+    found = []
+    for _ in range(4):
+        engine = open_engine(scheduler=cluster.scheduler_address)
+        assert list(engine.map(abs, range(3), events=Events([].append))) == [0, 1, 2]
+        engine.close()
+        found.append(kept())
+    assert found[1:] == [found[1]] * 3
+    assert found[1][1:] == (2, 1)
+
+
+def test_tasks_belong_to_the_span_of_the_caller(cluster, engine):
+    with span("mine") as own:
+        assert list(engine.map(abs, range(3))) == [0, 1, 2]
+    (group,) = cluster.scheduler.extensions["spans"].spans[own].groups
+    assert group.name == "abs"
 
 
 def test_parts_are_sized_for_the_smallest_worker(store, tmp_path):
