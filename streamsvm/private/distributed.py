@@ -89,14 +89,25 @@ def in_one_span() -> AbstractContextManager[Any]:
 
 
 def forget_groups(scheduler: Scheduler) -> None:
-    """Drops what the span keeps of tasks that are gone, which dask would keep (dask/distributed#7977): all groups but
-    the last one, without which a span has no end, and a record of each message."""
-    extension = scheduler.extensions.get("spans")
-    span = extension.spans.get(SPAN) if extension else None
-    if span is not None:
-        gone = sorted(span.groups.difference(scheduler.task_groups.values()), key=lambda group: group.stop)
-        span.groups.difference_update(gone[:-1])
-        span.metadata["collections"].clear()
+    """Drops what spans keep of tasks that are gone, which dask would keep (dask/distributed#7977).
+
+    Of the span above: all groups but the last one, without which a span has no end, and a record of each message. Of
+    those that dask begins for values that were sent: all, as nothing ran in them that workers could report.
+    """
+    spans = scheduler.extensions.get("spans")
+    if spans is None:
+        return
+    there = set(scheduler.task_groups.values())
+    if own := spans.spans.get(SPAN):
+        gone = sorted(own.groups - there, key=lambda group: group.stop)
+        own.groups.difference_update(gone[:-1])
+        own.metadata["collections"].clear()
+    unnamed = spans.spans_search_by_name[("default",)]
+    sent = {span for span in unnamed if not any(group.start or group in there for group in span.groups)}
+    for found in (spans.root_spans, unnamed, spans.spans_search_by_tag["default"]):
+        found[:] = [span for span in found if span not in sent]
+    for span in sent:
+        del spans.spans[span.id]
 
 
 def silent(client: Client, addresses: Iterable[str], seconds: float) -> set[str]:

@@ -365,7 +365,8 @@ def test_a_scheduler_keeps_no_more_of_many_fits_than_of_one(cluster):
     found = []
     for _ in range(4):
         engine = open_engine(scheduler=cluster.scheduler_address)
-        assert list(engine.map(abs, range(3), events=Events([].append))) == [0, 1, 2]
+        five = engine.share(5)
+        assert list(engine.map(pow, range(1, 4), shared=(five,), events=Events([].append)))
         engine.close()
         found.append(kept())
     assert found[1:] == [found[1]] * 3
