@@ -29,8 +29,8 @@ def size_of(value: Any) -> int:
         return value.nbytes
     if sparse.issparse(value):
         return size_of(vars(value))
-    if isinstance(value, Mapping):
-        return sum(map(size_of, value.values()))
+    if isinstance(value, Mapping):  # copied, as another thread may cache something in an object meanwhile
+        return sum(map(size_of, tuple(value.values())))
     if isinstance(value, tuple | list):
         return sum(map(size_of, value))
     return sys.getsizeof(value)

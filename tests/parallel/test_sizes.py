@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,16 @@ def test_arrays_are_aligned_where_they_arrive(name, offset):
     for own, expected in pairs:
         assert own.flags.aligned
         np.testing.assert_array_equal(own, expected)
+
+
+def test_an_object_may_change_while_it_is_weighed():
+    class Cached:
+        def __sizeof__(self):
+            vars(held)["later"] = A
+            return 100
+
+    held = Held(Cached())
+    assert sys.getsizeof(held) >= 100
 
 
 def test_what_is_aligned_stays_where_it_is():
