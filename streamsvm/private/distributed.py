@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -12,6 +13,7 @@ from distributed import Client, Future, Scheduler, get_client
 from distributed.comm import connect
 
 SPAN = "streamsvm"
+REPORTED_S = 60.0
 
 
 class BoundedClient(Client):
@@ -91,8 +93,9 @@ def in_one_span() -> AbstractContextManager[Any]:
 def forget_groups(scheduler: Scheduler) -> None:
     """Drops what spans keep of tasks that are gone, which dask would keep (dask/distributed#7977).
 
-    Of the span above: all groups but the last one, without which a span has no end, and a record of each message. Of
-    those that dask begins for values that were sent: all, as nothing ran in them that workers could report.
+    Of the span above: all groups but the last one, without which a span has no end, and a record of each message.
+    Spans that dask begins for values that were sent are dropped whole. Nothing ran in them, but in a new one something
+    may have failed, which workers still report.
     """
     spans = scheduler.extensions.get("spans")
     if spans is None:
@@ -103,7 +106,8 @@ def forget_groups(scheduler: Scheduler) -> None:
         own.groups.difference_update(gone[:-1])
         own.metadata["collections"].clear()
     unnamed = spans.spans_search_by_name[("default",)]
-    sent = {span for span in unnamed if not any(group.start or group in there for group in span.groups)}
+    old = [span for span in unnamed if time.time() - span.enqueued >= REPORTED_S]
+    sent = {span for span in old if not any(group.start or group in there for group in span.groups)}
     for found in (spans.root_spans, unnamed, spans.spans_search_by_tag["default"]):
         found[:] = [span for span in found if span not in sent]
     for span in sent:
