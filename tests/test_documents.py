@@ -30,7 +30,7 @@ SHOWN = ("text", "toml", "yaml", "json", "{toctree}", "{eval-rst}")
 VARIES = re.compile(r"^(seconds|peak memory|threads|stored|model|gap) .*", re.M)  # from machine to machine
 NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])")
 UNIT = re.compile(r"\b[KMG]iB\b")  # of memory
-STAGES = re.compile(r"(?<=\d s): start .*")  # those under a tenth of a second are not told
+BRIEF = re.compile(r"compile [\d.]+ s, |, fit [\d.]+ s")  # stages that may be too short to be told
 OF_DATA = re.compile(r"^(kernel|metric|prediction|scale) .*")
 FED = re.compile(r" < (\S+)$", re.M)
 WARNED = re.compile(r":\d+: \w*Warning: .*")  # as Python shows one
@@ -188,7 +188,7 @@ def recorded():
 
 def skeleton(text):
     """Names, and values without their numbers, where these are not the data's."""
-    lines = (" ".join(line.split()) for line in STAGES.sub("", text).splitlines())
+    lines = (" ".join(line.split()) for line in BRIEF.sub("", text).splitlines())
     return [OF_DATA.sub(r"\1", UNIT.sub("iB", NUMBER.sub("#", line))) for line in lines if line]
 
 

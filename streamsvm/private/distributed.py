@@ -13,7 +13,7 @@ from distributed import Client, Future, Scheduler, get_client
 from distributed.comm import connect
 
 SPAN = "streamsvm"
-REPORTED_S = 60.0
+REPORTED_S = 60.0  # by when workers have reported what ran or failed
 
 
 class BoundedClient(Client):
