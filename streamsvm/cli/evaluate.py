@@ -120,7 +120,7 @@ def evaluate(
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
     if not as_json and "intervals" in result:
         rows_of_scores = [row | {"score": heading(row["score"])} for row in result["intervals"]]
-        emit_table(f"Intervals, 19 times of 20, by {drawn(result)}", rows_of_scores)
+        emit_table(f"95 % intervals, by {drawn(result)}", rows_of_scores)
     for column, values in result.get("slices", {}).items():
         if not as_json:
             emit_table(f"By {column}", values)

@@ -61,7 +61,7 @@ FilesIn = Annotated[
     list[str] | None,
     typer.Argument(
         help=f"Rows in files, instead of a store: {FILES}.",
-        metavar="[FILE]...",
+        metavar="[FILE]",
         rich_help_panel=DATA,
         callback=plain_sources,
     ),
@@ -71,7 +71,7 @@ FilesToLearnIn = Annotated[
     typer.Argument(
         help=f"Rows in files, instead of a store: {FILES}. They are read into a store, next to them or at --store, "
         "which is used again until they change.",
-        metavar="[FILE]...",
+        metavar="[FILE]",
         rich_help_panel=DATA,
         callback=plain_sources,
     ),
@@ -80,7 +80,7 @@ RowsIn = Annotated[
     list[str] | None,
     typer.Argument(
         help=f"Path or URL of a store, or files: {FILES}.",
-        metavar="[STORE|FILE]...",
+        metavar="[STORE|FILE]",
         rich_help_panel=DATA,
         callback=plain_sources,
     ),

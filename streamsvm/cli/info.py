@@ -24,7 +24,7 @@ def info(
         str | None,
         typer.Option(
             "--against",
-            help="Like --duplicates, and also count the rows that are in this store.",
+            help="Like --duplicates, and also count the rows of this other store that are in the first one.",
             metavar="STORE|FILE",
         ),
     ] = None,

@@ -44,7 +44,11 @@ def report(
     ] = None,
     form: Annotated[
         Form | None,
-        typer.Option("--format", help="Of the page; else md if --out ends in .md.", show_default=False),
+        typer.Option(
+            "--format",
+            help="Format of the page (default: md if --out ends in .md, otherwise html).",
+            show_default=False,
+        ),
     ] = None,
     plots: Annotated[
         Path | None,

@@ -96,11 +96,22 @@ def serve(
     max_body: Annotated[
         Any,
         typer.Option(
-            "--max-body", parser=_size, help="Of a request.", metavar="SIZE", rich_help_panel=LIMITS
+            "--max-body",
+            parser=_size,
+            help="Maximum size of a request.",
+            metavar="SIZE",
+            rich_help_panel=LIMITS,
         ),
     ] = "8MiB",
     max_events: Annotated[
-        int, typer.Option("--max-events", help="In a request.", min=1, metavar="N", rich_help_panel=LIMITS)
+        int,
+        typer.Option(
+            "--max-events",
+            help="Maximum number of events in a request.",
+            min=1,
+            metavar="N",
+            rich_help_panel=LIMITS,
+        ),
     ] = 10_000,
     max_waiting: Annotated[
         int,
@@ -116,7 +127,7 @@ def serve(
         float | None,
         typer.Option(
             "--max-rate",
-            help="Requests a second; others get 429. Else any.",
+            help="Maximum number of requests a second; more get 429 (default: no limit).",
             min=0.001,
             metavar="N",
             rich_help_panel=LIMITS,

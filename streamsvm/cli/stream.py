@@ -87,7 +87,11 @@ def stream(
         float | None, typer.Option("--lam", help="lambda of a new stream. Default: tuned while training.")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", help="Maximum number of support vectors of a new stream (500).")
+        int | None,
+        typer.Option(
+            "--budget",
+            help="Maximum number of support vectors of each kernel expansion of a new stream (500).",
+        ),
     ] = None,
     merge: Annotated[
         int | None, typer.Option("--merge", help="Support vectors merged at a time, of a new stream (3).")

@@ -19,7 +19,11 @@ def ui(
     ],
     host: Annotated[
         str,
-        typer.Option("--host", help="Address to listen at; other than 127.0.0.1, others can read the runs."),
+        typer.Option(
+            "--host",
+            help="Address to listen at; other than 127.0.0.1, others can read the runs.",
+            metavar="HOST",
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0: a free one.", min=0, max=65535)] = 8321,
 ) -> None:

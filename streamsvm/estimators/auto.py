@@ -21,11 +21,11 @@ class AutoSVC(SetClassifier):
     ----------
     time_budget : float, str or None
         Time for the whole fit, in seconds, at least 5, or like "60s", "10m" or "2h". Larger: a more thorough search.
-        None: the search takes about as long as the fit, at least about ten seconds.
+        None: the search takes at most about ten seconds, or as long as the fit if that is longer, up to 30.
     class_weight : dict, "balanced" or None
     search_params : dict or None
-        Options of the search. "trials" is its maximum number of fits, and makes the choice reproducible. "sample" is
-        its number of rows (20,000). "scoring" is "accuracy" or "balanced_accuracy", which also tries class weights.
+        Options of the search. "trials" is its maximum number of steps. "sample" is its number of
+        rows (20,000). "scoring" is "accuracy" or "balanced_accuracy", which also tries class weights.
     random_state : int, RandomState or None
         Seed of the sample, its folds and the fit.
 

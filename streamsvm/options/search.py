@@ -42,12 +42,11 @@ class SearchConfig(Options):
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,
         Field(
-            description="Seconds for the whole command (default: the search takes as long as the fit, at least 10)"
+            description="Seconds for the whole command (default: no limit; the search takes about 10 at most, "
+            "or as long as the fit up to 30)"
         ),
     ] = None
-    trials: Annotated[
-        Count, Field(description="Maximum number of search steps, which then do not depend on time")
-    ] = None
+    trials: Annotated[Count, Field(description="Maximum number of search steps")] = None
     scoring: Annotated[
         Literal["accuracy", "balanced_accuracy"] | None,
         Field(

@@ -143,7 +143,7 @@ def _expected(model: Model) -> Row:
     score, low, high = (score_text(scoring, told[name]) for name in ("score", "low", "high"))
     by = "by the model itself" if told["model"] else "by fits of the search"
     return {
-        scoring: f"{score} on new rows ({low} to {high}, 19 times of 20), from {told['rows']:,} rows, {by}"
+        scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {told['rows']:,} rows, {by}"
     }
 
 

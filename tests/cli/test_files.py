@@ -222,7 +222,7 @@ def test_scores_of_a_file_are_by_groups_of_a_column_feature_or_not(
         assert of_file[name] == of_store[name]
     assert [row["score"] for row in of_file["intervals"]] == ["accuracy", "balanced_accuracy", "roc_auc"]
     assert run("evaluate", "--model", model, new, "--group", column) == 0
-    assert f"Intervals, 19 times of 20, by {groups} groups" in capsys.readouterr().out
+    assert f"95 % intervals, by {groups} groups" in capsys.readouterr().out
 
 
 def test_the_format_of_a_file_is_looked_at_once(model, new, tmp_path, capsys, monkeypatch):

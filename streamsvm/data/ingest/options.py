@@ -88,7 +88,8 @@ class IngestOptions(Options):
         str | None,
         Field(
             description="Label column of a table: name, `first`, `last`, position from 0, or `none`. `a,b,c`: columns "
-            "of 0 and 1, one for each label of multilabel rows (default: last, or the label column of like)"
+            "of 0 and 1, one for each label of multilabel rows (default: that of the model or `--like` store "
+            "if there is one, otherwise the last)"
         ),
     ] = None
     query: Annotated[
@@ -112,7 +113,8 @@ class IngestOptions(Options):
     group: Annotated[
         str | None,
         Field(
-            description="Column of a table, not a feature. Splits and folds keep rows with the same value together"
+            description="Column of a table with the group of each row, which fits do not learn from. Splits, folds "
+            "and standard errors keep groups whole"
         ),
     ] = None
     ignore: Annotated[
@@ -145,12 +147,13 @@ class IngestOptions(Options):
     )
     split: Annotated[
         Annotated[Real, AfterValidator(_fraction)] | None,
-        Field(description="Fraction of the rows for the store, at random. The others go to test_store"),
+        Field(description="Fraction of the rows for the store, at random. The others go to the test store"),
     ] = None
     split_by: Annotated[
         str | None,
         Field(
-            description="Column of times or numbers to split by: the last rows go to test_store, instead of random ones"
+            description="Column of times or numbers to split by: the last rows go to the test store, "
+            "instead of random ones"
         ),
     ] = None
     test_store: Annotated[Place, Field(description="Store for the other rows of split")] = None
