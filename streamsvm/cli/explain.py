@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import ROWS, FilesIn, given_rows, reads
+from streamsvm.cli.given import ROWS, FilesIn, given_rows, reads, require_other
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import AsJson, ModelIn, XName
 from streamsvm.cli.output import emit, print_table, progress
@@ -78,6 +78,7 @@ def explain(
         from streamsvm.explain.tables import importances_table, rows_tables
         from streamsvm.models.files import load_model
 
+    require_other(out, files)
     loaded = load_model(model)
     if not has_rows:
         result = {"model": str(model), **importances_table(loaded, None, of_label)}

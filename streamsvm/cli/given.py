@@ -20,6 +20,7 @@ from streamsvm.data.ingest.servers import is_server, without_password
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.storage.human import number_or_text
+from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
     from streamsvm.data.ingest.columns import KeptColumns
@@ -229,6 +230,16 @@ def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) 
     how = "using the store of an earlier read," if was_there else "read into the store"
     typer.echo(f"{files[0]}: {how} {found}", err=True)
     return found
+
+
+def require_other(out: Place | None, files: Sequence[str] | None) -> None:
+    """Raises ConfigError if the output of a command would replace a file of its rows."""
+    if out is None or not files:
+        return
+    from streamsvm.data.ingest.found import paths_of
+
+    if any(place_of(path).resolve() == out.resolve() for _, path in paths_of(files)):
+        raise ConfigError(f"--out {out}: found a file of the rows, which it would replace; take another name")
 
 
 def required_store(store: str | None, read: Read) -> str:

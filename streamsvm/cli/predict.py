@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import ROWS, FilesIn, file_options, given_rows, kept_columns, reads
+from streamsvm.cli.given import ROWS, FilesIn, file_options, given_rows, kept_columns, reads, require_other
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -81,6 +81,7 @@ def predict(
         from streamsvm.models.files import load_model
         from streamsvm.predict import Wanted, write_predictions
 
+    require_other(out, files)
     loaded = load_model(model)
     also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written

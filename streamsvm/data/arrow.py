@@ -30,7 +30,7 @@ def raw_rows(
             values = _plain(plain, where, feature.name, line, gaps=gaps)
             with np.errstate(over="ignore"):  # values that overflow to infinity are errors
                 kept = values.astype(raw.dtype, copy=False)
-            raw[:, j] = _finite(kept, where, feature.name, line, gaps=gaps)
+            raw[:, j] = _finite(kept, where, feature.name, line, gaps=gaps, given=values)
             if not schema.frozen and feature.kind == "number":
                 feature.see_lost(values, kept)
     return raw
@@ -58,7 +58,7 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
 def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> np.ndarray:
     if column.null_count and not gaps:
         at = column.is_null().to_pylist().index(True)
-        raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill it in or remove the row")
+        raise DataError(f"{path}:{line + at}: column {name!r} has no value; fill it in or remove the row")
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     if column.type not in (pa.float32(), pa.float64()):
@@ -69,12 +69,16 @@ def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> 
     return values
 
 
-def _finite(values: np.ndarray, path: str, name: str, line: int, *, gaps: bool) -> np.ndarray:
+def _finite(
+    values: np.ndarray, path: str, name: str, line: int, *, gaps: bool, given: np.ndarray | None = None
+) -> np.ndarray:
+    """values, which are `given` in a type of fewer bits."""
     bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
     if len(bad):
-        raise DataError(
-            f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number"
-        )
+        found = (values if given is None else given)[bad[0]]
+        most = f"{values.dtype} holds up to {np.finfo(values.dtype).max:.2g}; take --dtype float64"
+        expected = most if np.isfinite(found) else "expected a finite number"
+        raise DataError(f"{path}:{line + bad[0]}: column {name!r} is {found}; {expected}")
     return values
 
 

@@ -26,8 +26,8 @@ class Labels(list[Any]):
         """Raises DataError for labels that cannot be added."""
         new: list[Any] = []
         for y in labels:
-            if y != y:  # each NaN would be a separate class
-                raise DataError(f"found label {y!r}, expected one that is equal to itself")
+            if y is None or y != y:  # each NaN would be a separate class
+                raise DataError(f"found label {y!r}, which is missing; leave out events without a label")
             if y in self or y in new:
                 continue
             if self._closed:

@@ -52,6 +52,7 @@ class Checkpoints:
         self._events = events
         self._every = config.checkpoint_every
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
+        self._is_resumed = False  # a search before the fit
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds a checkpoint of an earlier run, which this run replaces"
             events(Warned(f"{message}; with --resume it would continue from it"))
@@ -69,6 +70,7 @@ class Checkpoints:
             found.run_dir = self.run_dir / name
             found.run_dir.mkdir(exist_ok=True)
             found.resume = self.resume and has_state(found.run_dir)
+            self._is_resumed |= found.resume
         return found
 
     def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
@@ -114,7 +116,8 @@ class Checkpoints:
                 continue
             require_own(numbered[number], str(state.pop("identity", "{}")), self.identity)
             return state
-        self._events(Warned(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch"))
+        if not self._is_resumed:
+            self._events(Warned(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch"))
         return None
 
 

@@ -79,7 +79,7 @@ def test_numbers_that_float32_cannot_tell_apart(tmp_path):
     [
         ({"split_by": "c"}, "column 'c' to split by holds text; expected times or numbers"),
         ({"split_by": "d"}, "has no column 'd' to split by; it has 'a', 'c', 'e', 'same', 'y'"),
-        ({"split_by": "e"}, r"a.csv:3: column 'e' is missing; fill it in or remove the row"),
+        ({"split_by": "e"}, r"a.csv:3: column 'e' has no value; fill it in or remove the row"),
         (
             {"split_by": "same"},
             "a split at 0.8 of rows that all have 1.0 in column 'same' leaves one store empty",

@@ -88,9 +88,11 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
     bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row, gaps=gaps)
     if bad is not None:
         row, column, _ = bad
-        raise DataError(
-            f"{where}: row {row + 1}, column {column + 1} is {X[row - first_row, column]}; expected finite"
+        found = X[row - first_row, column]
+        expected = (
+            f"{dtype} holds up to {np.finfo(dtype).max:.2g}" if np.isfinite(found) else "expected finite"
         )
+        raise DataError(f"{where}: row {row + 1}, column {column + 1} is {found}; {expected}")
     if dtype == np.uint8 and not np.array_equal(out, X):
         row, column = np.argwhere(out != X)[0]
         raise DataError(

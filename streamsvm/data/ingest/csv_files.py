@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from streamsvm.data.ingest.streams import Stream
 from streamsvm.data.ingest.table import Batches, require_different
 from streamsvm.data.schema import KINDS
 from streamsvm.errors import DataError
+
+_CONVERSION = re.compile(r"In CSV column #(\d+): (Row #\d+: )?CSV conversion error to (\S+): invalid value")
 
 
 class Csv:
@@ -40,6 +43,8 @@ class Csv:
         schemas = {point: self._reader(first, None, point).schema for point in points}
         self._point = decimal_point_of(schemas)
         self._schema = schemas[self._point]
+        if options.header:
+            self._require_names()
         require_different(path, self._schema.names)
 
     def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None, decimal_point: str) -> Any:
@@ -59,10 +64,26 @@ class Csv:
         return {name: kind if kind in KINDS else "text" for name, kind in kinds.items()}
 
     def row_numbers(self) -> set[str]:
-        return {""} if self._options.header and self._schema.names[0] == "" else set()
+        return {""} if self._options.header and "" in self._schema.names else set()
+
+    def _require_names(self) -> None:
+        """Raises DataError for values of a column without a name, unless it is the first: row numbers of pandas."""
+        for at, f in enumerate(self._schema):
+            if at and not f.name and not pa.types.is_null(f.type):
+                raise DataError(
+                    f"{self._path}:1: column {at + 1} has no name; give it one, or add --no-header if line 1 is a row"
+                )
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        yield from self._reader(self._block_bytes, types, self._point)
+        try:
+            yield from self._reader(self._block_bytes, types, self._point)
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(_CONVERSION.sub(self._expected, str(error))) from error
+
+    def _expected(self, m: re.Match[str]) -> str:
+        """Arrow's words on a value that is not of its column's type, in ours."""
+        kind = {"double": "a number", "bool": "true or false", "timestamp[ms]": "a time"}.get(m[3], m[3])
+        return f"{m[2] or ''}column {self._schema.names[int(m[1])]!r}: expected {kind}, found"
 
     def close(self) -> None:
         for stream in self._streams:

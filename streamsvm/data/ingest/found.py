@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from streamsvm.data.ingest.streams import is_data_name
 from streamsvm.data.ingest.table import Batches, Table
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.storage.paths import Place, URLPath, local_path, place_of
+from streamsvm.storage.place import found_at
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value in a folder name with which Hive and Spark write a gap
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
@@ -101,7 +102,11 @@ def _files_below(source: str) -> list[str] | None:
         place = URLPath(source.rstrip("/"))
         found = place.files() if is_one or place.is_dir() else None
     elif local.is_dir():
-        found = [os.path.join(folder, name) for folder, _, names in os.walk(local) for name in names]
+        if (kind := found_at(local)) in ("a store", "a model"):
+            raise ConfigError(f"{source}: found {kind}, expected files; give a store with --store")
+        found = [
+            os.path.join(folder, name) for folder, _, names in os.walk(local, onerror=_fail) for name in names
+        ]
     else:
         found = [p for p in glob(str(local), recursive=True) if os.path.isfile(p)] if is_one else None
     if found is None:
@@ -112,6 +117,10 @@ def _files_below(source: str) -> list[str] | None:
         what = "matches" if is_one else "of a format that ingest reads is in this folder"
         raise NotFoundError(f"{source}: no file {what}; expected at least one")
     return sorted(set(found))  # recursive patterns may find a file in two ways
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise error
 
 
 def _is_hidden(path: str, folder: str) -> bool:

@@ -65,8 +65,8 @@ def store_of(
         with _in_files(sources) as paths:
             ingest(paths, store, options, events)
         return store, False
-    url = str(beside(sources[0])) if store is None else store
     asked = _asked(sources, options)
+    url = str(beside(sources[0])) if store is None else store
     found = found_at(url)
     if found == "a store":
         made_of = Store.open(url).attrs.get(MADE_OF)

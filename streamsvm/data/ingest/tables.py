@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import not_
 from typing import Any
@@ -37,7 +37,7 @@ class TableReader:
 
     A missing number is NaN in the store. Text is one-hot encoded or hashed. Empty text becomes all zeros, and with
     `like`, so does new text unless there is a column of rare texts. A first CSV column without a name, and a pandas
-    index in parquet, are row numbers and are left out.
+    index in parquet, are row numbers and are left out, as are empty columns without a name.
     """
 
     dense_below = DENSE_FROM
@@ -193,6 +193,10 @@ class TableReader:
         if self._unused:
             found.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         assert self._schema is not None
+        if self._format in CSV and self._options.header:
+            names = [*(f.name for f in self._schema.features), *self._schema.label]
+            if are_values(names):
+                found.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
         return found if self._schema.frozen else found + self._schema.remarks(self._n)
 
     def attrs(self) -> dict[str, Any]:
@@ -201,6 +205,15 @@ class TableReader:
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
         given = {} if self._options.delimiter is None else {"delimiter": self._options.delimiter}
         return self._schema.to_attrs() | ignored | given | ({} if has_names else {"header": False})
+
+
+def are_values(names: Sequence[str]) -> bool:
+    """Whether the names of columns are numbers, as in a first row of values; 0, 1 and so on are names."""
+    try:
+        found = [float(name) for name in names]
+    except ValueError:
+        return False
+    return found != [*map(float, range(len(found)))]
 
 
 def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
