@@ -195,6 +195,8 @@ def fit(
         _print_plan(open_store(store, x, y), resolved, pilot, as_json)
         return
     model = model or model_beside(store)
+    if run_dir is not None and run_dir.resolve() == model.resolve():
+        raise ConfigError(f"--run-dir {run_dir}: found the place of --model, expected another one")
     rows = open_store(store, x, y)
     require_model_place(model, force=force, of=(rows, [resolved]) if resume else None)
     if graph is not None:

@@ -62,7 +62,10 @@ def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> 
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     if column.type not in (pa.float32(), pa.float64()):
-        column = column.cast(pa.float64(), safe=False)
+        try:
+            column = column.cast(pa.float64(), safe=False)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{path}: column {name!r}: expected numbers; {error}") from error
     values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
     if column.null_count:
         values = np.where(_buffer(column.is_null().cast(pa.uint8()), np.uint8), np.nan, values)

@@ -154,6 +154,8 @@ def _plain(values: Any, what: str) -> Any:
         values = values.to_numpy()
     elif type(values).__module__.startswith("pyarrow"):
         values = np.asarray(values)
+    elif isinstance(values, (list, tuple)) and None in values:
+        values = np.array(values, dtype=object)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "fO":
         is_float = values.dtype.kind == "f"
         missing = np.isnan(values) if is_float else np.fromiter(map(_is_missing, values), bool, len(values))

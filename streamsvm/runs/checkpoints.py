@@ -31,6 +31,7 @@ from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.leases import require_held
 from streamsvm.storage.locks import InUse, is_locked, locked, sync_folder
 from streamsvm.storage.paths import Place, URLPath, remove_tree
+from streamsvm.storage.place import found_at
 
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
@@ -252,6 +253,8 @@ def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
 
     Removes scratch files of a run that was killed in it.
     """
+    if (kind := found_at(path)) in ("a store", "a model"):
+        raise StorageError(f"{path}: found {kind}, expected the folder of a run; take another --run-dir")
     with ExitStack() as held:
         with storage_errors(str(path)):
             path.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from streamsvm.config import FitConfig, KernelConfig
 from streamsvm.data.metric import Metric
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError
-from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
 from streamsvm.runs.checkpoints import digest
 from streamsvm.solvers.catalogue import fit_class, made_for
@@ -22,8 +22,9 @@ from streamsvm.solvers.loop import run
 from streamsvm.solvers.metric import MetricSearch, MetricState, chosen, factor_width, facts
 from streamsvm.solvers.tracks import Fitted, Track, Trial
 from streamsvm.tasks.base import Task
+from streamsvm.training.advice import advice
 from streamsvm.training.base import Context
-from streamsvm.training.drawn import MOST_HELD, class_weights, drawn
+from streamsvm.training.drawn import LEAST_ROWS, MOST_HELD, class_weights, drawn
 from streamsvm.training.expected import gain_of_rows, of_candidates
 from streamsvm.training.pace import Clock, has_time_for_regions, in_time, rows_in_time, with_sample
 from streamsvm.training.prepare import Prepared
@@ -61,7 +62,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     base, starts = starts_of(prepared, context.engine)
     samples = drawn(prepared, base, context.engine)
     if isinstance(samples, str):
-        return replace(prepared, learned={"kind": "none", "reason": samples})
+        return _unchosen(prepared, samples, context)
     rank = config.metric.rank if config.metric.kind == "full" else None
     learner = Learner(config.kernel, rank, samples[0].rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared)
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
@@ -93,6 +94,18 @@ def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials:
         steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
     gain = gain_of_rows(steps, trials.n, prepared.store.n)
     return replace(prepared, expected=of_candidates(prepared.scoring, pool, gain, prepared.config.seed))
+
+
+def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:
+    """The data under the options as they were given, and advice about these, as without a search."""
+    config, store, kernel = prepared.config, prepared.store, prepared.kernel
+    if isinstance(kernel, Stationary):
+        first = store.read(0, min(store.n, LEAST_ROWS))
+        if message := advice(kernel, prepared.scaling, first, store.feature_names):
+            context.events.advise(message)
+    metric = config.metric.model_copy(update={"kind": "none"})
+    learned = {"kind": "none", "reason": reason}
+    return replace(prepared, config=config.model_copy(update={"metric": metric}), learned=learned)
 
 
 def _search(

@@ -10,7 +10,7 @@ from streamsvm.errors import DataError
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
     """The schema for columns of these names and kinds. Raises DataError."""
-    label = find_label(path, [*kinds], options.label or "last")
+    label = find_label(path, [*kinds], "last" if options.label is None else options.label)
     left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
     if not left:
         raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
