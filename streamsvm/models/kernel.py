@@ -12,7 +12,7 @@ import numpy as np
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.models.base import Header, Model
 from streamsvm.models.shapes import Compact, Expansion
-from streamsvm.tasks.pairs import pair_coefficients
+from streamsvm.tasks.pairs import MANY, pair_coefficients, pair_decisions
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,8 +47,14 @@ class KernelModel(Model):
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
-        rows = self.header.scaling.apply(rows)
-        return self.header.kernel.apply(rows, self.support, self.coefficients) + self.intercept
+        rows, kernel, k = self.header.scaling.apply(rows), self.header.kernel, len(self.classes)
+        if k < MANY or rows.is_sparse:  # of which each class would cost a pass over the entries
+            return kernel.apply(rows, self.support, self.coefficients) + self.intercept
+
+        def said(ids: np.ndarray, coef: np.ndarray) -> np.ndarray:
+            return kernel.apply(rows, self.support.take(ids), coef)
+
+        return pair_decisions(said, len(rows), self.alpha, self.codes, k) + self.intercept
 
     def as_expansion(self) -> Expansion:
         own = self.header.kernel, self.header.scaling

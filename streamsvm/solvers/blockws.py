@@ -27,6 +27,7 @@ from streamsvm.solvers.loop import run
 from streamsvm.solvers.working_set import mixed
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
+FEW = 64  # rows that are one block
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
 MOST_SUBBLOCKS = 1000  # of a block
@@ -268,6 +269,8 @@ class BlockSolver:
         If the problem knows partitions of rows far from each other, only the partitions that need it most take part,
         and their free support vectors fill the block up: neighbours move against each other.
         """
+        if self._is_one_block(state):
+            return np.arange(len(state.alpha))
         active = slice(None) if state.active is None else state.active
         v = np.zeros(len(state.alpha))
         v[active] = row_violations(problem, state, active)
@@ -283,6 +286,11 @@ class BlockSolver:
         block = mixed(kept, v, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
+
+    def _is_one_block(self, state: BlockState) -> bool:
+        """Whether all rows are so few that they move together: of hundreds of classes, rounds of pairs would take
+        longer."""
+        return len(state.alpha) <= FEW and state.active is None and not self.bias
 
     def _neediest(self, parts: np.ndarray, v: np.ndarray, free: np.ndarray) -> np.ndarray:
         """(n,) bool: rows of the partitions with most violation that hold a block of free or violating rows."""
@@ -300,7 +308,7 @@ class BlockSolver:
         a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block
-        worst = row_violations(problem, state, block).max()
+        worst = 0.0 if self._is_one_block(state) else row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         descend = signs_descent if self.apart else block_descent
         descend(

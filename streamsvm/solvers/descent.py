@@ -50,6 +50,58 @@ def signs_descent(Q, g, a, upper, y, tol, size):
     _block_descent(Q, g, a, upper, y, y, (tol, size[0], size[1]))
 
 
+@nb.njit(nogil=True, cache=True, error_model="numpy")
+def pairs_descent(K, begins, a, upper, ridge, tol, size):
+    """All pairs of classes that have rows, each as one block, in place; of hundreds, calls would take longer.
+
+    K (n, n): of rows in the order of their classes, which begin at begins (k + 1,). a (n, k - 1): compact, see
+    `tasks.pairs`. upper, ridge (n,): of each pair; the ridge is added to the diagonal.
+    """
+    for j in range(1, len(begins) - 1):
+        for i in range(j):
+            _one_pair(
+                K,
+                (begins[i], begins[i + 1]),
+                (begins[j], begins[j + 1]),
+                a[:, j - 1],
+                a[:, i],
+                upper,
+                ridge,
+                tol,
+                size,
+            )
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _one_pair(K, first, second, a_first, a_second, upper, ridge, tol, size):
+    """first, second: where the rows of each class begin and end; a_first, a_second (n,): theirs in this pair."""
+    n_first = first[1] - first[0]
+    q = n_first + second[1] - second[0]
+    if n_first == 0 or n_first == q:
+        return
+    ids = np.empty(q, np.int64)
+    for k in range(q):
+        ids[k] = first[0] + k if k < n_first else second[0] + k - n_first
+    Q, g, a = np.empty((q, q), np.float32), np.full(q, np.float32(-1)), np.empty(q, np.float32)
+    bound = _taken(upper, ids)
+    for k in range(q):
+        a[k] = min(np.float32(a_first[ids[k]] if k < n_first else a_second[ids[k]]), bound[k])
+        row = K[ids[k]]
+        for j in range(q):
+            Q[k, j] = row[ids[j]] if (k < n_first) == (j < n_first) else -row[ids[j]]
+        Q[k, k] += ridge[ids[k]]
+    for k in range(q):
+        if a[k] != 0:
+            for j in range(q):
+                g[j] += a[k] * Q[k, j]
+    _block_descent(Q, g, a, bound, None, None, (tol, min(size[0], q), size[1]))
+    for k in range(q):
+        if k < n_first:
+            a_first[ids[k]] = a[k]
+        else:
+            a_second[ids[k]] = a[k]
+
+
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def _block_descent(Q, g, a, upper, y, apart, limits):
     """apart: y where the signs are, and None elsewhere: what is of them is not compiled then."""

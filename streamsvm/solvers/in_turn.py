@@ -41,7 +41,7 @@ class InTurnState:
     """start (m, columns): starting coefficients of subproblems. solved, bias and margin (count,): of finished ones, how
     many; and the one at hand. thresholds: where biases begin, if they are given at first.
 
-    solved is filled in place: with hundreds of pairs of classes copies would take longer than the smallest ones.
+    These three are filled in place: with hundreds of pairs of classes copies would take longer than the smallest ones.
     """
 
     start: np.ndarray
@@ -70,8 +70,8 @@ class InTurnState:
         return cls(
             start,
             unpacked("solved", arrays, start.shape),
-            np.asarray(arrays["bias"]),
-            np.asarray(arrays.get("margin", np.zeros_like(arrays["bias"]))),
+            np.array(arrays["bias"]),
+            np.array(arrays.get("margin", np.zeros_like(arrays["bias"]))),
             int(arrays["done"]),
             float(arrays["objective"]),
             float(arrays["gap"]),
@@ -119,15 +119,13 @@ class InTurn:
             running = solver.unshrunk(dual, running)
         running = replace(running, bias=best_bias(dual, running))
         state.solved[places] = running.alpha
-        bias, margin = state.bias.copy(), state.margin.copy()
-        bias[number := problem.which(state.done)], margin[number] = running.bias, running.margin
+        number = problem.which(state.done)
+        state.bias[number], state.margin[number] = running.bias, running.margin
         return replace(
             state,
             done=state.done + 1,
             objective=state.objective + blockws.objective(dual, running),
             gap=state.gap + blockws.duality_gap(dual, running),
-            bias=bias,
-            margin=margin,
             running=None,
             late=state.late or unsolved or running.is_rounded,
         )

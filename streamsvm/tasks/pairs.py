@@ -7,12 +7,15 @@ The pair (i, j), i < j, decides for j where it is positive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
 import numpy as np
 
 from streamsvm.tasks.base import Subproblem
+
+MANY = 20  # classes, whose pairs are many times as many
+Said = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def n_pairs(k: int) -> int:
@@ -31,11 +34,13 @@ def pairs(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -
     nu: those of nu-SVC.
     """
     linear = -1.0 if nu is None else 0.0
+    members = [np.flatnonzero(codes == c) for c in range(k)]
     for number, (i, j) in enumerate(combinations(range(k), 2)):
-        first, second = codes == i, codes == j
-        if (first.any() and second.any()) or (single and (first.any() or second.any())):
-            ids = np.flatnonzero(first | second)
-            is_second = second[ids]
+        first, second = members[i], members[j]
+        if (len(first) and len(second)) or (single and (len(first) or len(second))):
+            ids = np.concatenate([first, second])
+            order = np.argsort(ids, kind="stable")
+            ids, is_second = ids[order], order >= len(first)
             y, columns = np.where(is_second, 1.0, -1.0), np.where(is_second, i, j - 1)
             yield Subproblem(ids, y, columns, linear, number, nu, nu is not None)
 
@@ -52,12 +57,35 @@ def signs(codes: np.ndarray, k: int) -> np.ndarray:
 
 def pair_coefficients(alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
     """(n, n_pairs) float32 y_i alpha_i of every pair, from compact alpha (n, k - 1)."""
-    out = np.zeros((len(alpha), n_pairs(k)), np.float32)
-    for p, (i, j) in enumerate(combinations(range(k), 2)):
-        first, second = codes == i, codes == j
-        out[first, p] = -alpha[first, j - 1]
-        out[second, p] = alpha[second, i]
+    out, number = np.zeros((len(alpha), n_pairs(k)), np.float32), _numbers(k)
+    for c in range(k):
+        rows = np.flatnonzero(codes == c)
+        out[rows[:, None], number[c, c + 1 :]] = -alpha[rows, c:]
+        out[rows[:, None], number[:c, c]] = alpha[rows, :c]
     return out
+
+
+def pair_decisions(said: Said, m: int, alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
+    """(m, n_pairs) what the support rows of compact alpha (s, k - 1) decide for m rows, without the intercepts.
+
+    said(ids, coef): K(rows, support[ids]) @ coef, (m, columns). It is asked class by class: a support row is of k - 1
+    pairs only, so of many classes nearly all `pair_coefficients` are 0.
+    """
+    out, number = np.zeros((m, n_pairs(k))), _numbers(k)
+    for c in range(k):
+        ids = np.flatnonzero(codes == c)
+        if len(ids):
+            own = said(ids, alpha[ids].astype(np.float32))
+            out[:, number[c, c + 1 :]] -= own[:, c:]
+            out[:, number[:c, c]] += own[:, :c]
+    return out
+
+
+def _numbers(k: int) -> np.ndarray:
+    """(k, k): the number of pair (i, j), i < j."""
+    number = np.zeros((k, k), np.intp)
+    number[classes_of_pairs(k)] = np.arange(n_pairs(k))
+    return number
 
 
 def against_rest(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -> Iterator[Subproblem]:
@@ -94,10 +122,12 @@ def vote(decisions: np.ndarray, k: int) -> np.ndarray:
     A decision of exactly 0 is nobody's vote. The same scores as scikit-learn's one-vs-rest view of one-vs-one.
     """
     votes, confidence = np.zeros((len(decisions), k)), np.zeros((len(decisions), k))
-    for p, (i, j) in enumerate(combinations(range(k), 2)):
-        value = decisions[:, p]
-        votes[:, i] += value < 0
-        votes[:, j] += value > 0
-        confidence[:, i] -= value
-        confidence[:, j] += value
+    begin = 0
+    for i in range(k):  # not pair by pair: a hundred classes have 4,950
+        later = slice(i + 1, k)
+        own = decisions[:, begin : (begin := begin + k - 1 - i)]
+        votes[:, i] += np.count_nonzero(own < 0, axis=1)
+        votes[:, later] += own > 0
+        confidence[:, i] -= own.sum(axis=1, dtype=np.float64)
+        confidence[:, later] += own
     return votes + confidence / (3 * (np.abs(confidence) + 1))

@@ -117,7 +117,10 @@ def _search(
     sq_norm = float(first.rows.take(slice(TYPICAL_ROWS)).sq_norms.mean())
     usual = [start for start in starts.values() if start.scaling is base] or [starts["given"]]
     tracks = []
-    for trial in _trials(config, sq_norm):
+    trials = _trials(config, sq_norm)
+    if first.rows.d > MOST_GRADIENTS:  # of texts a linear kernel is good, and a time budget may end after one
+        trials.sort(key=lambda trial: not kernel_row(trial.kernel).is_linear)
+    for trial in trials:
         is_linear = kernel_row(trial.kernel).is_linear  # which a metric would only scale
         has_metric = learns and not is_linear
         for start in usual if is_linear else starts.values():

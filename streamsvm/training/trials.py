@@ -22,9 +22,9 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.problems.squared import ridged, squared_terms
 from streamsvm.solvers import blockws
-from streamsvm.solvers.descent import block_descent
+from streamsvm.solvers.descent import block_descent, pairs_descent
 from streamsvm.solvers.tracks import Found, Trial
-from streamsvm.tasks.pairs import joined, pair_coefficients
+from streamsvm.tasks.pairs import MANY, joined, pair_coefficients, pair_decisions
 from streamsvm.tasks.weights import balancing
 from streamsvm.training.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
 
@@ -228,6 +228,8 @@ def solution(
         _ByClass(kernel, rows, asked, squared),
         with_loss(in_memory(kernel, rows, 1, 0), squared=squared),
     )
+    if in_pairs and small.are_many:
+        return small.all_solved(alpha), bias
     for part in asked.task.subproblems(asked.targets):
         places = part.places
         if in_pairs and len(part.ids) <= blockws.BLOCK:
@@ -260,6 +262,29 @@ class _ByClass:
         rows = self._rows.take(self._by_class)
         return self._kernel.block(rows, rows)
 
+    @property
+    def are_many(self) -> bool:
+        """Whether the pairs are many, and each is one block."""
+        counts = np.bincount(self._codes)
+        return (
+            len(counts) >= MANY and len(self._rows) <= WHOLE and np.sort(counts)[-2:].sum() <= blockws.BLOCK
+        )
+
+    def all_solved(self, alpha: np.ndarray) -> np.ndarray:
+        """As `solved`, for all pairs at once, from alpha (n, k - 1)."""
+        assert self._K is not None
+        begins = np.searchsorted(self._codes[self._by_class], np.arange(alpha.shape[1] + 2))
+        firsts = begins[:-1][np.diff(begins) > 0]
+        _require_finite(self._K[firsts])
+        bound = self._upper[self._by_class]
+        bound, ridge = squared_terms(bound) if self._squared else (bound, np.zeros(len(bound)))
+        a = alpha[self._by_class]
+        limits = bound.astype(np.float32), ridge.astype(np.float32), np.float32(TOL)
+        pairs_descent(self._K, begins, a, *limits, (blockws.SUBBLOCK, MOST_SUBBLOCKS))
+        found = np.empty_like(alpha)
+        found[self._by_class] = np.clip(a, 0.0, bound[:, None])
+        return found
+
     def order(self, ids: np.ndarray) -> np.ndarray:
         """What makes numbers of rows those of one class, then of the other."""
         return np.argsort(self._place[ids])
@@ -267,8 +292,7 @@ class _ByClass:
     def solved(self, ids: np.ndarray, a: np.ndarray) -> np.ndarray:
         """min over a of 1/2 a'Qa - e'a, 0 <= a <= upper, from a, over rows in `order`. Raises ConfigError."""
         Q = self._signed(ids, int(np.count_nonzero(self._codes[ids] == self._codes[ids[0]])))
-        if not np.isfinite(Q[0]).all():
-            raise ConfigError("kernel values are beyond float32")
+        _require_finite(Q[0])
         bound = self._upper[ids]
         if self._squared:
             bound, ridge = squared_terms(bound)
@@ -297,6 +321,11 @@ class _ByClass:
         return Q
 
 
+def _require_finite(values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise ConfigError("kernel values are beyond float32")
+
+
 def _range(places: np.ndarray) -> slice:
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
 
@@ -305,7 +334,7 @@ def losses(
     kernel: Kernel,
     rows: Rows,
     asked: Asked,
-    found: tuple[np.ndarray, np.ndarray],
+    solved: tuple[np.ndarray, np.ndarray],
     held: Rows,
     of_held: Asked,
 ) -> np.ndarray:
@@ -314,16 +343,16 @@ def losses(
 
     They are weighted as rows are; 1 less their mean is the accuracy, or R2.
     """
-    alpha, bias = found
+    alpha, bias = solved
     task, k = asked.task, len(asked.targets.classes)
     if task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))
-        coef = pair_coefficients(alpha[support], asked.targets.codes[support], k)
+        found = _decisions(kernel, held, rows.take(support), alpha[support], asked.targets.codes[support], k)
     else:
         sums = sums_of(task, asked.targets, alpha)
         support = np.flatnonzero(sums.any(axis=1))
-        coef = sums[support]
-    values = joined(kernel.apply(held, rows.take(support), coef) + bias, k, pairwise=task.in_pairs)
+        found = kernel.apply(held, rows.take(support), sums[support])
+    values = joined(found + bias, k, pairwise=task.in_pairs)
     if task.has_classes:
         wrong = task.codes(values, np.empty(0)) != task.truth(of_held.targets)
         cost = of_held.upper[:, None] * of_held.targets.weights
@@ -332,6 +361,20 @@ def losses(
     mean = float(np.average(t, weights=weights))
     spread = float(np.average((t - mean) ** 2, weights=weights))
     return weights * (t - values) ** 2 / max(spread, np.finfo(np.float64).tiny)
+
+
+def _decisions(
+    kernel: Kernel, held: Rows, support: Rows, alpha: np.ndarray, codes: np.ndarray, k: int
+) -> np.ndarray:
+    """(h, n_pairs) what the pairs of classes decide, without biases."""
+    if k < MANY:
+        return kernel.apply(held, support, pair_coefficients(alpha, codes, k))
+    if len(held) * len(support) > WHOLE**2:
+        return pair_decisions(
+            lambda ids, coef: kernel.apply(held, support.take(ids), coef), len(held), alpha, codes, k
+        )
+    K = kernel.block(held, support)
+    return pair_decisions(lambda ids, coef: K[:, ids] @ coef, len(held), alpha, codes, k)
 
 
 def _numbers(asked: Asked) -> np.ndarray:
