@@ -288,8 +288,7 @@ class BlockSolver:
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
     def _is_one_block(self, state: BlockState) -> bool:
-        """Whether all rows are so few that they move together: of hundreds of classes, rounds of pairs would take
-        longer."""
+        """Whether all rows move together, as they are few: each of thousands of pairs would take several rounds."""
         return len(state.alpha) <= FEW and state.active is None and not self.bias
 
     def _neediest(self, parts: np.ndarray, v: np.ndarray, free: np.ndarray) -> np.ndarray:

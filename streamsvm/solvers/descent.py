@@ -57,31 +57,24 @@ def pairs_descent(K, begins, a, upper, ridge, tol, size):
     K (n, n): of rows in the order of their classes, which begin at begins (k + 1,). a (n, k - 1): compact, see
     `tasks.pairs`. upper, ridge (n,): of each pair; the ridge is added to the diagonal.
     """
+    limits = upper, ridge, tol
     for j in range(1, len(begins) - 1):
         for i in range(j):
-            _one_pair(
-                K,
-                (begins[i], begins[i + 1]),
-                (begins[j], begins[j + 1]),
-                a[:, j - 1],
-                a[:, i],
-                upper,
-                ridge,
-                tol,
-                size,
-            )
+            ends = begins[i], begins[i + 1], begins[j], begins[j + 1]
+            _one_pair(K, ends, a[:, j - 1], a[:, i], limits, size)
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _one_pair(K, first, second, a_first, a_second, upper, ridge, tol, size):
-    """first, second: where the rows of each class begin and end; a_first, a_second (n,): theirs in this pair."""
-    n_first = first[1] - first[0]
-    q = n_first + second[1] - second[0]
+def _one_pair(K, ends, a_first, a_second, limits, size):
+    """ends: where the rows of each class begin and end. a_first, a_second (n,): theirs in this pair."""
+    upper, ridge, tol = limits
+    n_first = ends[1] - ends[0]
+    q = n_first + ends[3] - ends[2]
     if n_first == 0 or n_first == q:
         return
     ids = np.empty(q, np.int64)
     for k in range(q):
-        ids[k] = first[0] + k if k < n_first else second[0] + k - n_first
+        ids[k] = ends[0] + k if k < n_first else ends[2] + k - n_first
     Q, g, a = np.empty((q, q), np.float32), np.full(q, np.float32(-1)), np.empty(q, np.float32)
     bound = _taken(upper, ids)
     for k in range(q):

@@ -298,6 +298,25 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
             "-: rows from stdin have no path for their store; give one with --store",
         ),
         (["fit", "no.csv", "--label", "y"], "no.csv does not exist; expected a data file"),
+        (["fit", "no*.csv", "--label", "y"], "no*.csv: no file matches; expected at least one"),
+        (["fit", "sales.csv", "--label", ""], "sales.csv has no column '' for the label"),
+        (["fit", "sales.zarr"], "sales.zarr: found a store, expected files; give a store with --store"),
+        (
+            ["fit", "--store", "sales.zarr", "--model", "m", "--run-dir", "m"],
+            "--run-dir m: found the place of --model, expected another one",
+        ),
+        (
+            ["fit", "--store", "sales.zarr", "--model", "m", "--run-dir", "sales.zarr"],
+            "sales.zarr: found a store, expected the folder of a run; take another --run-dir",
+        ),
+        (
+            ["predict", "--model", "sales.model.zarr", "new.csv", "--out", "./new.csv"],
+            "--out new.csv: found a file of the rows, which it would replace; take another name",
+        ),
+        (
+            ["explain", "--model", "sales.model.zarr", "new.csv", "--out", "new.csv"],
+            "--out new.csv: found a file of the rows, which it would replace; take another name",
+        ),
         (["fit", "sales.csv", "--label", "nope"], "sales.csv has no column 'nope' for the label"),
         (
             ["fit", "sales.csv", "--ignore", "nope"],

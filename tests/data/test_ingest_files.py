@@ -23,6 +23,7 @@ from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.events import Events, Warned
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -172,6 +173,19 @@ def test_table_without_header_and_with_row_numbers(tmp_path):
     numbered = load(put(tmp_path / "b.csv", ",x,q,y\n0,5,1,1\n1,6,1,0\n"), qid="q")
     np.testing.assert_array_equal(whole(numbered), [[5], [6]])
     np.testing.assert_array_equal(numbered.qid, [1, 1])
+    trailing = load(put(tmp_path / "c.csv", "x,y,\n5,1,\n6,0,\n"))
+    np.testing.assert_array_equal((whole(trailing)[:, 0], trailing.y), [[5, 6], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("header", "is_told"),
+    [("1.5,2,0", True), ("0,1,0.5", True), ("0,1,2", False), ("a,b,c", False), ("0,1,label", False)],
+)
+def test_names_that_are_numbers_are_told(tmp_path, header, is_told):
+    told: list = []
+    ingest([put(tmp_path / "a.csv", f"{header}\n1,2,0\n3,4,1\n")], tmp_path / "s", events=Events(told.append))
+    warned = [record.event.message for record in told if isinstance(record.event, Warned)]
+    assert any(message.endswith("if it is a row, add --no-header") for message in warned) == is_told
 
 
 def test_text_columns_are_one_hot_encoded_and_kept(tmp_path):
@@ -201,8 +215,16 @@ def test_many_categories_make_a_sparse_store(tmp_path):
         ("a,b,y\n1,2,0\n1,2\n", "a.csv:3: .*Expected 3 columns, got 2"),
         ("a,b,y\n" + "1,2,0\n" * 300_000 + "1,x,0\n", "a.csv:300002: .*invalid value 'x'"),
         ("a,b,y\n1,2,0\n1,-inf,0\n", "a.csv:3: column 'b' is -inf"),
-        ("a,b,y\n1,2,0\n1,1e300,0\n", "a.csv:3: column 'b' is inf"),
-        ("a,b,y\n1,2,0\n1,2,\n", "a.csv:3: column 'y' is missing"),
+        (
+            "a,b,y\n1,2,0\n1,1e300,0\n",
+            "a.csv:3: column 'b' is 1e\\+300; float32 holds up to 3.4e\\+38; take --dtype float64",
+        ),
+        ("a,b,y\n1,2,0\n1,2,\n", "a.csv:3: column 'y' has no value; fill it in"),
+        (
+            "a,b,y,\n1,2,0,4\n",
+            "a.csv:1: column 4 has no name; give it one, or add --no-header if line 1 is a row",
+        ),
+        ("a,b,y\n1,2,0\n" * 2, "a.csv:3: column 'a': expected a number, found 'a'"),
         ("a,b,y\n1,2,u\n1,2,\n", "a.csv:3: the label .column 'y'. is missing"),
         ("a,a,y\n1,2,0\n", "two columns named 'a'"),
         ("a,b,y\n", "no samples"),
@@ -394,6 +416,10 @@ def test_sources_and_targets(tmp_path):
     with pytest.raises(StorageError, match="found a file, expected nothing or a store"):
         ingest([a], tmp_path / "taken")
     assert (tmp_path / "taken").read_text() == "x"
+    both = IngestOptions(split=0.5, test_store=f"{tmp_path}/./s")
+    with pytest.raises(ConfigError, match="found the place of --store, expected another one"):
+        ingest([a], tmp_path / "s", both)
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(

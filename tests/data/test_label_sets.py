@@ -124,7 +124,7 @@ def test_a_column_of_text(tmp_path):
             {"label": "a,b"},
             "t.csv: column 'a' holds text; expected 1 if the row has this label",
         ),
-        ("x,a,b\n1,,1\n2,1,1\n", {"label": "a,b"}, "t.csv:2: column 'a' is missing"),
+        ("x,a,b\n1,,1\n2,1,1\n", {"label": "a,b"}, "t.csv:2: column 'a' has no value"),
         (COLUMNS, {"label": "a,d"}, "t.csv has no column 'd' for the label; it has 'x', 'a', 'b', 'c'"),
         (COLUMNS, {"label": "a,"}, "t.csv has no column '' for the label"),
         (

@@ -52,6 +52,7 @@ def test_they_are_those_of_numpy(name, table):
         pl.Series(["x", None, *TEXTS[2:]]),
         pa.array(["x", None, *TEXTS[2:]]),
         np.array(["x", None, *TEXTS[2:]], dtype=object),
+        ["x", None, *TEXTS[2:]],
     ],
     ids=lambda y: f"{type(y).__module__} {getattr(y, 'dtype', '')}",
 )

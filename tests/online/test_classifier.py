@@ -203,6 +203,11 @@ BAD = {
     "none": ({"a": None}, 1, "feature 'a': found None, .*; leave it out of the event"),
     "label": ({"a": 1.0}, 9, "found label 9, expected one of 0, 1"),
     "label that is no number": ({"a": 1.0}, math.nan, "found label nan"),
+    "label that is missing": (
+        {"a": 1.0},
+        None,
+        "found label None, which is missing; leave out events without",
+    ),
     "beyond float32": ({"a": 1e30}, 1, "feature 'a': found 1e[+]30, expected a finite number below 1e[+]18"),
     "beyond floats": ({"a": 10**400}, 1, f"feature 'a': found 1{'0' * 39}, expected"),
 }

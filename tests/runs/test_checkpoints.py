@@ -137,6 +137,14 @@ class TestLoading:
         assert of(tmp_path, resume=True, said=said).load() is None
         assert "holds no whole checkpoint" in said[0].event.message
 
+    def test_after_a_search_it_does_not(self, tmp_path):
+        of(tmp_path).inside("search").offer(lambda: {"number": 1})
+        said: list = []
+        resumed = of(tmp_path, resume=True, said=said)
+        assert resumed.inside("search").load()["number"] == 1
+        assert resumed.load() is None
+        assert not said
+
     @pytest.mark.parametrize(
         ("change", "named"),
         [({"C": 2.0}, "C was 1.0, is 2.0"), ({"dcsvm": {"early": True}}, "dcsvm.early was False, is True")],

@@ -434,3 +434,11 @@ def test_gradients_do_not_drift(bias):
     support = np.flatnonzero(state.alpha)
     again = p.apply(support, state.alpha[support]) + p.linear
     np.testing.assert_allclose(state.gradient, again, atol=1e-9 * state.alpha.sum())
+
+
+@pytest.mark.parametrize("n", [10, blockws.FEW])
+def test_few_rows_take_one_round(n):
+    p = problem(n)
+    state = solve(p)
+    check(p, state)
+    assert state.rounds == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from private_sklearn import ovr_decision_function
 
-from streamsvm.tasks.pairs import classes_of_pairs, n_pairs, pair_coefficients, pairs, vote
+from streamsvm.tasks.pairs import classes_of_pairs, n_pairs, pair_coefficients, pair_decisions, pairs, vote
 
 
 @pytest.mark.parametrize("k", [3, 4, 7])
@@ -45,6 +45,17 @@ def test_coefficients_go_back_to_where_pairs_took_them(k):
         signed = np.zeros(60)
         signed[pair.ids] = pair.coefficients(alpha[pair.places])
         np.testing.assert_allclose(table[:, p], signed, rtol=1e-6)
+
+
+def test_classes_decide_as_pairs_do():
+    rng, k = np.random.default_rng(0), 25
+    codes, alpha, K = (
+        rng.integers(0, k - 1, 90),
+        rng.random((90, k - 1)),
+        rng.random((7, 90)),
+    )  # one class is absent
+    found = pair_decisions(lambda ids, coef: K[:, ids] @ coef, 7, alpha, codes, k)
+    np.testing.assert_allclose(found, K @ pair_coefficients(alpha, codes, k), rtol=1e-6, atol=1e-6)
 
 
 def test_every_coefficient_belongs_to_one_pair():

@@ -27,6 +27,7 @@ from streamsvm.search.folds_together import can_share
 from streamsvm.solvers.tracks import Trial
 from streamsvm.tasks import task_of
 from streamsvm.train import is_made_by, train, train_in_memory
+from streamsvm.training import trials
 from streamsvm.training.prepare import prepare
 from streamsvm.training.regions import regions
 from streamsvm.training.subproblems import Asked
@@ -344,6 +345,30 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     [factor] = trials.refitted(120, np.ones((1, D)), Trial("rbf", math.nan, 3.0), found[0])
     np.testing.assert_allclose(factor**2 / np.sum(factor**2), squares / squares.sum(), rtol=1e-3)
     assert number == k * (k - 1) // 2
+
+
+@pytest.mark.parametrize("loss", ["linear", "squared"])
+def test_pairs_of_many_classes_are_solved_as_each_alone(loss, monkeypatch):
+    rng, k = np.random.default_rng(0), 24
+    y = np.concatenate([np.arange(k), rng.integers(0, k - 1, 150)])  # a class of one row
+    X = (rng.normal(size=(k, D))[y] + 0.5 * rng.normal(size=(len(y), D))).astype(np.float32)
+    config = build_config(("t", {"C": 3.0, "kernel": {"gamma": 0.2}}))
+    data = prepare(Store.from_arrays(X, y, sample_weight=np.linspace(0.5, 2, len(y))), config, Engine(1))
+    asked = Asked(task_of("classify"), data.targets, data.upper, np.zeros(len(y), np.int8))
+    first, held = asked.take(slice(150)), asked.take(slice(150, None))
+    rows, unseen = Rows(X[:150]), Rows(X[150:])
+    start = None
+    for _ in range(2):  # from zero, and from a solution
+        made = []
+        for many in (trials.MANY, k + 1):
+            monkeypatch.setattr(trials, "MANY", many)
+            found = solution(data.kernel, rows, first, start, squared=loss == "squared")
+            made.append((found[0], losses(data.kernel, rows, first, found, unseen, held)))
+            monkeypatch.undo()
+        (alpha, lost), (alone, lost_alone) = made
+        np.testing.assert_allclose(alpha, alone, atol=1e-3)
+        np.testing.assert_array_equal(lost, lost_alone)
+        start = 0.5 * alone
 
 
 def test_trials_that_have_no_end_lose():

@@ -42,6 +42,8 @@ def beside(source: str) -> Place:
         raise ConfigError(f"{source}: rows of a server have no path for their store; give one with --store")
     path = place_of(root_of(source) if is_pattern(source) else source)
     if path.name in ("", "..") or str(path).endswith(f"://{path.name}"):
+        if local_path(source) is not None:
+            paths_of([source])  # raises if there is no file either
         raise ConfigError(
             f"{source}: found no folder name for the store of its rows; give a path with --store"
         )
@@ -65,8 +67,8 @@ def store_of(
         with _in_files(sources) as paths:
             ingest(paths, store, options, events)
         return store, False
-    asked = _asked(sources, options)
     url = str(beside(sources[0])) if store is None else store
+    asked = _asked(sources, options)
     found = found_at(url)
     if found == "a store":
         made_of = Store.open(url).attrs.get(MADE_OF)
