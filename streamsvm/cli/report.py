@@ -75,6 +75,8 @@ def report(
     if not read:
         raise ConfigError("found no run, expected a RUN_DIR, or --model MODEL for the card of a model")
     shown = contents(read)
+    if form is None and out.suffix not in ("", ".html", ".htm", ".md"):
+        raise ConfigError(f"--out {out}: expected a name ending in .html or .md, or --format")
     if (form or (Form.md if out.suffix == ".md" else Form.html)) is Form.md:
         text = markdown_page(title(read), lead(read), shown, None if plots is None else _from(out, plots))
     else:

@@ -105,6 +105,7 @@ def test_names_stay_in_their_cells():
     ("words", "message"),
     [
         (["--out", "r.html"], "found no run, expected a RUN_DIR, or --model MODEL for the card of a model"),
+        (["run", "--out", "r.pdf"], "--out r.pdf: expected a name ending in .html or .md, or --format"),
         (["--model", "m.zarr", "--out", "r.html"], "r.html: expected a name ending in .md"),
         (["run", "run", "--model", "m.zarr", "--out", "r.md"], "found 2 runs, expected the run that made"),
         (
