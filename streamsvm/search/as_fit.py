@@ -17,6 +17,7 @@ from streamsvm.runs.phases import Phases, searched_s, usage_so_far, used_s
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import is_searched
 from streamsvm.train import Run, end_of, planned, run_facts, train, with_task
+from streamsvm.training.starts import FREE
 
 PARAMS = ("scale", "kernel.name", "kernel.gamma", "C", "metric.kind", "dcsvm.early")
 
@@ -74,6 +75,7 @@ def _found(config: FitConfig, chose: dict[str, Any]) -> dict[str, Any]:
 def _record(step: dict[str, Any], rank: int) -> dict[str, Any]:
     """gamma is in units of the one at which half of all kernel values are above 1/e."""
     return {
+        "scale": "none" if step["scale"] in FREE else step["scale"],
         "kernel.name": step["kernel"],
         "gamma_of_median": step["gamma"],
         "C": step["C"],

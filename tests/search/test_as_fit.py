@@ -42,7 +42,8 @@ def test_the_best_is_what_the_fit_uses(tmp_path):
 def test_what_leaves_nothing_to_choose_is_said():
     with pytest.raises(ConfigError, match="nothing is left out: give fewer options, or a table"):
         tune_as_fit(store(), completed([], searches=False))
-    with pytest.raises(ConfigError, match="nothing can be chosen: 20 rows are too few"):
+    few = pytest.raises(ConfigError, match="nothing can be chosen: 20 rows are too few")
+    with few, pytest.warns(UserWarning, match="Scale the features"):  # as without a search
         tune_as_fit(store(20), completed([FEW]))
 
 
