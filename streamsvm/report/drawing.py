@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -156,10 +157,34 @@ def number_text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def uncrowd(figure: Figure) -> None:
+    """Takes ticks from axes of numbers whose labels would meet, as those of a short span far from 0 do."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        locator = axes.xaxis.get_major_locator()
+        if isinstance(locator, MaxNLocator) and _meet(axes):
+            for bins in (4, 3, 2):
+                locator.set_params(nbins=bins)
+                figure.draw_without_rendering()
+                if not _meet(axes):
+                    break
+
+
+def _meet(axes: Axes) -> bool:
+    """Whether some of its labels below the ticks are nearer than a letter to each other."""
+    low, high = sorted(axes.get_xlim())
+    shown = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+    boxes = [label.get_window_extent() for label in shown if label.get_visible() and label.get_text()]
+    return any(one.x1 + 0.5 * one.height > other.x0 for one, other in pairwise(boxes))
+
+
 def to_svg(figure: Figure) -> str:
     """The figure as an SVG element without its header, on nothing."""
     out = io.StringIO()
     with look():
+        uncrowd(figure)
         figure.savefig(
             out,
             format="svg",
@@ -205,4 +230,5 @@ def write_plot(figure: Figure, path: str | Path) -> None:
     """Writes the figure, dark on light, in the format of the name's ending, whole or not at all."""
     path = Path(path)
     with look(), whole_file(path) as file:
+        uncrowd(figure)
         figure.savefig(file, format=path.suffix[1:], dpi=200)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import told
 
-from streamsvm.report import part_plots, plots
+from streamsvm.report import drawing, part_plots, plots
 from streamsvm.report.html import contents, page
 from streamsvm.report.parts import Facts, Plot, Table
 from streamsvm.report.read import read_run
@@ -271,3 +272,17 @@ def test_names_of_a_digit_stand_upright(tmp_path):
     folder = told.write_run(tmp_path, evaluation=json.loads(json.dumps(evaluation)))
     [axes] = plot("confusion", folder).figure.axes
     assert {label.get_rotation() for label in axes.get_xticklabels()} == {0}
+
+
+@pytest.mark.parametrize("low", [0.0, 0.99401, 86_399.12])
+def test_labels_of_a_short_span_do_not_meet(low):
+    with drawing.look():
+        figure, axes = drawing.new(xlabel="seconds")
+        axes.plot(low + np.linspace(0, 0.0012, 4), np.arange(4))
+        drawing.uncrowd(figure)
+        figure.draw_without_rendering()
+        low, high = axes.get_xlim()
+        shown = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+        boxes = [label.get_window_extent() for label in shown]
+    assert len(boxes) >= 2
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
