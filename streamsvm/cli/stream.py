@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from streamsvm.cli.app import FAILED
 from streamsvm.cli.flags import class_weights
 from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress
@@ -212,6 +213,8 @@ def stream(
     if state.waiting is not None and (gone := state.waiting.gone):
         _warn(gone)
     typer.echo(json.dumps(state.summary()), err=True)
+    if not status and state.events and state.bad == state.events:
+        status = FAILED
     if status:
         raise typer.Exit(status)
 

@@ -92,8 +92,9 @@ def _plain(value: Any) -> Any:
 def _title(report: Report) -> str:
     rows = max(step["rows"] for step in report["metric"]["rungs"])
     expected = report.get("expected") or {}
-    held = "" if expected.get("model", True) else f"{expected['rows']:,} "
-    return f"Chosen by fits on up to {rows:,} of {report['n']:,} rows, compared on {held}held-out rows"
+    held = 0 if expected.get("model", True) else expected["rows"]
+    n = max(report["n"], held)  # the time left may have been enough for some of them only
+    return f"Chosen by fits on up to {rows:,} of {n:,} rows, compared on {f'{held:,} ' if held else ''}held-out rows"
 
 
 def choices(report: Report, config: FitConfig) -> dict[str, str]:

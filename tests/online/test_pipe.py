@@ -244,6 +244,9 @@ def test_bad_lines_are_skipped_or_end_the_stream(tmp_path):
     assert "error: line 21: broken JSON" in said
     assert len(answers) == 21
     assert load_model(tmp_path / "n").stream["counts"]["events"] == 21
+    status, answers, said = command(tmp_path / "o", "a,b\n1,2\n")
+    assert (status, len(answers)) == (2, 2)
+    assert "nothing was learned, and no model was written" in said
 
 
 @pytest.mark.slow  # commands, and streams from their beginning

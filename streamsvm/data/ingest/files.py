@@ -160,7 +160,7 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
     formats = {options.format or detect_format(p) for p in paths}
     if len(formats) > 1:
         raise ConfigError(
-            f"the sources have different formats ({', '.join(sorted(formats))}); ingest one at a time"
+            f"the sources have different formats ({', '.join(sorted(formats))}); give those of one format at a time"
         )
     format_ = formats.pop()
     table = format_ in TABLES
