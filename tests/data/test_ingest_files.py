@@ -179,7 +179,14 @@ def test_table_without_header_and_with_row_numbers(tmp_path):
 
 @pytest.mark.parametrize(
     ("header", "is_told"),
-    [("1.5,2,0", True), ("0,1,0.5", True), ("0,1,2", False), ("a,b,c", False), ("0,1,label", False)],
+    [
+        ("1.5,2,0", True),
+        ("28.8,16,g", True),
+        ("5,1,0", True),
+        ("0,1,y", False),
+        ("1990,2000,y", False),
+        ("a,2.5,c", False),
+    ],
 )
 def test_names_that_are_numbers_are_told(tmp_path, header, is_told):
     told: list = []

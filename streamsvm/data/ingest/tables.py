@@ -194,7 +194,7 @@ class TableReader:
             found.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         assert self._schema is not None
         if self._format in CSV and self._options.header:
-            names = [*(f.name for f in self._schema.features), *self._schema.label]
+            names = [f.name for f in self._schema.features if f.kind == "number"]
             if are_values(names):
                 found.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
         return found if self._schema.frozen else found + self._schema.remarks(self._n)
@@ -208,12 +208,13 @@ class TableReader:
 
 
 def are_values(names: Sequence[str]) -> bool:
-    """Whether the names of columns are numbers, as in a first row of values; 0, 1 and so on are names."""
+    """Whether the names of columns are numbers, as in a first row of values; rising whole numbers may be names."""
     try:
-        found = [float(name) for name in names]
+        found = np.array(names, dtype=np.float64)
     except ValueError:
         return False
-    return found != [*map(float, range(len(found)))]
+    are_rising = (found == np.rint(found)).all() and (np.diff(found) > 0).all()
+    return len(found) > 0 and not are_rising
 
 
 def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
