@@ -154,7 +154,7 @@ def _plain(values: Any, what: str) -> Any:
         values = values.to_numpy()
     elif type(values).__module__.startswith("pyarrow"):
         values = np.asarray(values)
-    elif isinstance(values, (list, tuple)) and None in values:
+    elif isinstance(values, (list, tuple)) and any(value is None for value in values):
         values = np.array(values, dtype=object)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "fO":
         is_float = values.dtype.kind == "f"

@@ -103,9 +103,10 @@ def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:
         first = store.read(0, min(store.n, LEAST_ROWS))
         if message := advice(kernel, prepared.scaling, first, store.feature_names):
             context.events.advise(message)
-    metric = config.metric.model_copy(update={"kind": "none"})
-    learned = {"kind": "none", "reason": reason}
-    return replace(prepared, config=config.model_copy(update={"metric": metric}), learned=learned)
+    if config.metric.is_learned:
+        metric = config.metric.model_copy(update={"kind": "none"})
+        prepared = replace(prepared, config=config.model_copy(update={"metric": metric}))
+    return replace(prepared, learned={"kind": "none", "reason": reason})
 
 
 def _search(
