@@ -229,8 +229,20 @@ def write_answers(
         return {**kept, task.answer: says(values, p), **wanted}
 
     names = {"probability": model.classes} | ({"decision": model.classes} if task.in_sets else {})
-    writers[suffix](out, n, (block(*own) for own in answers), names)
+    writers[suffix](out, n, (block(*own) for own in _some(answers)), names)
     return written
+
+
+def _some(
+    answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """The same, of at least one row. Raises DataError."""
+    n = 0
+    for values, p in answers:
+        n += len(values)
+        yield values, p
+    if not n:
+        raise DataError("found no row to predict, expected at least one")
 
 
 @described

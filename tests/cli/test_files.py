@@ -298,7 +298,7 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
             "-: rows from stdin have no path for their store; give one with --store",
         ),
         (["fit", "no.csv", "--label", "y"], "no.csv does not exist; expected a data file"),
-        (["fit", "no*.csv", "--label", "y"], "no*.csv: no file matches; expected at least one"),
+        (["fit", "gone*.csv", "--label", "y"], "gone*.csv: no file matches; expected at least one"),
         (["fit", "sales.csv", "--label", ""], "sales.csv has no column '' for the label"),
         (["fit", "sales.zarr"], "sales.zarr: found a store, expected files; give a store with --store"),
         (
@@ -376,11 +376,16 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
             ["evaluate", "--model", "sales.model.zarr", "new.csv", "--slice", "nope"],
             "new.csv has no column 'nope' to slice by; it has 'id', 'colour', 'size', 'returned'",
         ),
+        (
+            ["predict", "--model", "sales.model.zarr", "none.csv", "--out", "o.csv"],
+            "found no row to predict, expected at least one",
+        ),
         (["evaluate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
     ],
 )
 def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, capsys, monkeypatch):
     write(tmp_path / "few.csv", [[1]], ("size",))
+    write(tmp_path / "none.csv", [], ("id", "colour", "size"))
     write(tmp_path / "huge.csv", [[1, "a"], ["inf", "b"]], ("size", "y"))
     monkeypatch.chdir(tmp_path)
     before = {*os.listdir()}
