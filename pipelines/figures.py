@@ -13,8 +13,7 @@ Or it has single figures, each the median in the column of a row that has a cell
 
     <!-- figure: NAME/TITLE/ROW/COLUMN -->9.2 s<!-- end -->
 
-Recipes write the files (`--out docs/figures/NAME.json`), and rerun.py runs them again. A run that is marked `entered`
-was typed once, with its own text and with repetitions in ascending order; the next run replaces all of it.
+Recipes write the files (`--out docs/figures/NAME.json`), and rerun.py runs them again.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ BLOCK = re.compile(
 )
 
 
-CELL = re.compile(r"(<!-- figure: (\S+?)/(.*?)/(.*?)/(.*?) -->)(.*?)(<!-- end -->)")
+CELL = re.compile(r"(<!-- figure: (\S+?)/(.*?)/(.*?)/(.*?) -->).*?(<!-- end -->)")
 
 
 def refreshed(page: str, folder: Path = FIGURES, link: str = "figures") -> str:
@@ -50,7 +49,7 @@ def refreshed(page: str, folder: Path = FIGURES, link: str = "figures") -> str:
         return f"{m['begins']}\n\n{made}\n\n{m['ends']}"
 
     def looked_up(m: re.Match[str]) -> str:
-        return f"{m[1]}{cell(folder / f'{m[2]}.json', m[3], m[4], m[5]) or m[6]}{m[7]}"
+        return f"{m[1]}{cell(folder / f'{m[2]}.json', m[3], m[4], m[5])}{m[6]}"
 
     return CELL.sub(looked_up, BLOCK.sub(filled, page))
 
@@ -83,17 +82,13 @@ def block(path: Path, column: str | None = None, title: str = "", link: str = "f
         parts = [in_one([table for run in runs for table in run.tables], column).markdown()]
     else:
         parts = [table.markdown("**{}**") for run in runs for table in run.tables]
-    if measured := [run for run in runs if not run.entered]:
-        parts.append(caption(f"{link}/{path.name}", measured))
+    parts.append(caption(f"{link}/{path.name}", runs))
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
-def cell(path: Path, title: str, row: str, column: str) -> str | None:
-    """A figure of a table, as text shows it; None if the file was entered. Raises Malformed."""
-    runs = read(path)
-    if any(run.entered for run in runs):
-        return None
-    for table in (table for run in runs for table in _titled(run.tables, title)):
+def cell(path: Path, title: str, row: str, column: str) -> str:
+    """A figure of a table, as text shows it. Raises Malformed."""
+    for table in (table for run in read(path) for table in _titled(run.tables, title)):
         for found in table.rows:
             if column in found and any(f"{text(value)} ".startswith(f"{row} ") for value in found.values()):
                 value = found[column]
@@ -106,7 +101,7 @@ def _titled(tables: Sequence[Table], begins: str) -> list[Table]:
 
 
 def caption(file: str, runs: Sequence[Measured]) -> str:
-    """Command, machine and date of runs; what was entered says that in its own text."""
+    """Command, machine and date of runs."""
     commands = list(dict.fromkeys(run.command for run in runs))
     by = f"By `{commands[0]}`" if len(commands) == 1 else f"By {len(commands)} commands"
     places = "; ".join(dict.fromkeys(_place(run) for run in runs))
@@ -130,7 +125,7 @@ def in_one(tables: Sequence[Table], column: str) -> Table:
     ]
     notes = list(dict.fromkeys(note for table in tables for note in table.notes))
     checks = [check for table in tables for check in table.checks]
-    return Table("", rows, notes, checks, [line for table in tables for line in table.text])
+    return Table("", rows, notes, checks)
 
 
 def main(pages: Sequence[str]) -> None:

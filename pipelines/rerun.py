@@ -1,12 +1,12 @@
 """Measures again what takes less than an hour, and puts it into the pages of the documentation.
 
-    python pipelines/rerun.py --data DIR [--list] [--entered] [--only NAME[,NAME...]] [--skip NAME[,NAME...]]
+    python pipelines/rerun.py --data DIR [--list] [--only NAME[,NAME...]] [--skip NAME[,NAME...]]
 
 Each file of docs/figures names the command that made it. That command runs, and its figures replace those of the file
 when it has ended well. If it fails, or takes longer than --limit-s, the file stays as it is, and the next one follows.
-The cheapest come first, by the seconds that each took the last time, or should take. --entered runs only files that
-were typed once. --list shows all and runs nothing. Some are left to you, and run only if --only names them: what takes
-longer than the limit, and what needs programs or rights that are missing here. Other commands than recipes never run.
+The cheapest come first, by the seconds that each took the last time, or should take. --list shows all and runs
+nothing. Some are left to you, and run only if --only names them: what takes longer than the limit, and what needs
+programs or rights that are missing here. Other commands than recipes never run.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def listed(recipes: dict[str, Measured], reasons: dict[str, str | None]) -> Tabl
         {
             "name": name,
             "seconds": None if run.seconds is None else Seconds(run.seconds),
-            "figures": "entered" if run.entered else run.date,
+            "figures": run.date,
             "left to you": reasons[name],
             "command": f"`{run.command}`",
         }
@@ -171,7 +171,6 @@ def _arguments(recipes: dict[str, Measured]) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data", metavar="DIR")
     parser.add_argument("--only", **names, help="these, however long they take")
     parser.add_argument("--skip", **names, help="all but these")
-    parser.add_argument("--entered", action="store_true", help="only files that were typed once")
     parser.add_argument("--list", action="store_true", help="print seconds and command of each")
     parser.add_argument("--peer-python", default=sys.executable, metavar="PYTHON", help="has the peers")
     parser.add_argument(
@@ -187,9 +186,7 @@ def main() -> None:
         sys.exit(f"rerun.py: {error}")
     args = _arguments(recipes)
     chosen = {
-        name: run
-        for name, run in recipes.items()
-        if name in (args.only or recipes) and name not in args.skip and (run.entered or not args.entered)
+        name: run for name, run in recipes.items() if name in (args.only or recipes) and name not in args.skip
     }
     reasons = {name: left(name, run, args.limit_s, args.peer_python) for name, run in chosen.items()}
     if args.list:

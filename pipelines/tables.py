@@ -76,9 +76,6 @@ class Table:
     rows: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
     checks: list[tuple[str, bool]] = field(default_factory=list)
-    text: list[str] = field(
-        default_factory=list
-    )  # lines of Markdown above the rows, of tables entered by hand
 
     def markdown(self, heading: str = "### {}") -> str:
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
@@ -86,7 +83,7 @@ class Table:
         lines += [_line([text(row.get(name)) for name in columns]) for row in self.rows]
         listed = [*self.notes, *(f"{'met' if met else '**not met**'}: {what}" for what, met in self.checks)]
         title = heading.format(self.title) if self.title else ""
-        parts = ["\n".join(self.text), title, "\n".join(lines), "\n".join(f"- {line}" for line in listed)]
+        parts = [title, "\n".join(lines), "\n".join(f"- {line}" for line in listed)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -124,7 +121,6 @@ class Measured:
     versions: dict[str, str] = field(default_factory=dict)
     commit: str | None = None
     seconds: float | None = None  # that all of it took
-    entered: bool = False  # taken from the text of a page, which stands until the command runs again
 
     def about(self) -> str:
         """A line."""

@@ -50,7 +50,8 @@ def a_run(rows, **facts):
     about = {
         "command": "python pipelines/covtype.py",
         "date": "2026-11-25",
-        "machine": {"cpu": "X", "cores": 2},
+        "machine": {"cpu": "X", "cores": 2, "memory": "1 GiB", "load": "0.1"},
+        "versions": {"python": "3", "streamsvm": "1"},
     }
     return tables.Measured(**about | facts, tables=[tables.Table("one", rows)])
 
@@ -65,15 +66,9 @@ def test_files_say_what_was_measured_by_which_command_where_and_when(path):
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", run.date)
         assert {"cpu", "cores"} <= set(run.machine)
         assert "/" not in run.command.replace("pipelines/", "") or run.command.startswith("by hand: ")
-        assert (
-            run.entered
-            or {"memory", "load"} <= set(run.machine)
-            and {"python", "streamsvm"} <= set(run.versions)
-        )
-        assert all(table.rows or table.text for table in run.tables)
-        assert run.entered or not any(table.text for table in run.tables)
-        for table in run.tables:
-            assert all(row.keys() == table.rows[0].keys() for row in table.rows) or not run.entered
+        assert {"memory", "load"} <= set(run.machine)
+        assert {"python", "streamsvm"} <= set(run.versions)
+        assert all(table.rows for table in run.tables)
 
 
 def test_the_pages_are_what_the_files_say():
@@ -155,7 +150,7 @@ def test_a_block_without_a_file_is_named(tmp_path):
 
 
 def test_a_block_shows_the_tables_that_it_names(tmp_path):
-    run = a_run([{"n": 1}], entered=True)
+    run = a_run([{"n": 1}])
     tables.write(tmp_path / "one.json", [replace(run, tables=[*run.tables, tables.Table("two", [{"n": 2}])])])
     page = "<!-- figures: one only tw -->\n<!-- end of figures -->\n"
     assert "**two**" in figures.refreshed(page, tmp_path)
@@ -164,28 +159,22 @@ def test_a_block_shows_the_tables_that_it_names(tmp_path):
         figures.refreshed(page.replace("tw", "three"), tmp_path)
 
 
-def test_single_figures_follow_their_file_once_it_was_measured(tmp_path):
+def test_single_figures_follow_their_file(tmp_path):
     seconds = {"solver": "ours (new)", "seconds": Spread.of([1.0, 2.0, 30.0])}
     run = a_run([{"solver": "other", "seconds": Spread.of([5.0])}, seconds])
     page = "<!-- figure: one/on/ours/seconds -->9 s<!-- end -->"
-    for entered, shown in ((True, "9 s"), (False, "2.00 s")):
-        tables.write(tmp_path / "one.json", [replace(run, entered=entered)])
-        assert figures.refreshed(page, tmp_path) == page.replace("9 s", shown)
+    tables.write(tmp_path / "one.json", [run])
+    assert figures.refreshed(page, tmp_path) == page.replace("9 s", "2.00 s")
     with pytest.raises(tables.Malformed, match=r"one.json: no 'bytes' of 'ours' in a table 'on'"):
         figures.refreshed(page.replace("seconds", "bytes"), tmp_path)
 
 
-def test_a_run_has_a_caption_where_it_was_not_entered(tmp_path):
-    about = {"machine": {"cpu": "X", "cores": 2, "memory": "1 GiB", "load": "0.1"}, "commit": "abc"}
-    measured = a_run([{"n": 1}], versions={"python": "3", "streamsvm": "1"}, **about)
-    tables.write(tmp_path / "one.json", [measured])
-    assert (
-        figures.block(tmp_path / "one.json")
-        .splitlines()[-1]
-        .startswith("By `python pipelines/covtype.py`: 2026-11-25")
+def test_a_run_has_a_caption(tmp_path):
+    tables.write(tmp_path / "one.json", [a_run([{"n": 1}])])
+    last = figures.block(tmp_path / "one.json").splitlines()[-1]
+    assert last.startswith(
+        "By `python pipelines/covtype.py`: 2026-11-25, 2 cores of X, 1 GiB, load: 0.1, Python 3"
     )
-    tables.write(tmp_path / "one.json", [replace(measured, entered=True)])
-    assert figures.block(tmp_path / "one.json").splitlines()[-1] == "| 1 |"
 
 
 def test_the_commands_of_files_are_those_of_this_machine():
@@ -214,13 +203,12 @@ def test_figures_are_replaced_when_their_command_has_ended_well(program, outcome
     new.tables[0].checks = [("fast", False), ("small", True)]
     tables.write(path, [new])
     made = json.loads(path.read_text(encoding="utf-8"))
-    tables.write(path, [a_run([{"n": 1}], entered=True)])
+    tables.write(path, [a_run([{"n": 1}])])
     argv = [sys.executable, "-c", program.replace("NEW", repr(made))]
     took, found = rerun.rerun(path, argv, 0.3 if "sleep" in program else 20)
     assert re.fullmatch(outcome, found)
     [run] = tables.read(path)
     assert run.tables[0].rows == [{"n": value}]
-    assert run.entered == (value == 1)
     assert (run.seconds or 0) == (took if value == 2 or found.startswith("stopped") else 0)
     assert [*tmp_path.iterdir()] == [path]
 
@@ -228,11 +216,9 @@ def test_figures_are_replaced_when_their_command_has_ended_well(program, outcome
 @pytest.fixture
 def few(tmp_path, monkeypatch):
     """Three files of figures: quick, slow, and longer than an hour. What is run, by its file's name."""
-    for name, seconds, entered in (("slow", 50.0, True), ("quick", 5.0, False), ("long", 4000.0, True)):
+    for name, seconds in (("slow", 50.0), ("quick", 5.0), ("long", 4000.0)):
         command = f"python pipelines/netns.py --rows {seconds:.0f}"
-        tables.write(
-            tmp_path / f"{name}.json", [a_run([], seconds=seconds, entered=entered, command=command)]
-        )
+        tables.write(tmp_path / f"{name}.json", [a_run([], seconds=seconds, command=command)])
     tables.write(tmp_path / "typed.json", [a_run([], command="by hand: fit")])
     ran = []
 
@@ -255,7 +241,7 @@ def test_a_page_that_misses_its_figures_stops_nothing(few, tmp_path, monkeypatch
     page = tmp_path / "page.md"
     page.write_text("<!-- figures: gone -->\n<!-- end of figures -->\n", encoding="utf-8")
     monkeypatch.setattr(rerun, "PAGES", (page,))
-    monkeypatch.setattr(sys, "argv", ["rerun.py", "--data", ".", "--entered"])
+    monkeypatch.setattr(sys, "argv", ["rerun.py", "--data", ".", "--only", "slow"])
     with pytest.raises(SystemExit) as ended:
         rerun.main()
     assert (few, ended.value.code) == (["slow"], 1)
@@ -266,7 +252,6 @@ def test_a_page_that_misses_its_figures_stops_nothing(few, tmp_path, monkeypatch
     ("options", "order", "status"),
     [
         ([], ["quick", "slow"], 1),
-        (["--entered"], ["slow"], 0),
         (["--skip", "quick"], ["slow"], 0),
         (["--only", "long,quick"], ["quick", "long"], 1),
         (["--limit-s", "5000"], ["quick", "slow", "long"], 1),
@@ -283,9 +268,7 @@ def test_recipes_run_from_the_cheapest_to_the_dearest(options, order, status, fe
         assert ended.value.code == status
     assert few == order
     said = capsys.readouterr().out
-    assert ("takes longer than 3,600 s" in said) == (
-        options in ([], ["--entered"], ["--skip", "quick"], ["--list"])
-    )
+    assert ("takes longer than 3,600 s" in said) == (options in ([], ["--skip", "quick"], ["--list"]))
 
 
 @pytest.mark.parametrize(
