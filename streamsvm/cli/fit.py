@@ -179,7 +179,9 @@ def fit(
     force: ForceModel = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model. Options that you leave out are chosen from the data. The defaults below hold with --no-search.
+    """Train a model. Options that you leave out are chosen from the data.
+
+    The defaults below hold with --no-search.
 
     \b
     streamsvm fit sales.csv --label returned

@@ -269,8 +269,8 @@ class BlockSolver:
         If the problem knows partitions of rows far from each other, only the partitions that need it most take part,
         and their free support vectors fill the block up: neighbours move against each other.
         """
-        if self._is_one_block(state):
-            return np.arange(len(state.alpha))
+        if self._is_one_block(problem, state):
+            return np.flatnonzero(problem.upper > 0)
         active = slice(None) if state.active is None else state.active
         v = np.zeros(len(state.alpha))
         v[active] = row_violations(problem, state, active)
@@ -287,9 +287,10 @@ class BlockSolver:
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
-    def _is_one_block(self, state: BlockState) -> bool:
-        """Whether all rows move together, as they are few: each of thousands of pairs would take several rounds."""
-        return len(state.alpha) <= FEW and state.active is None and not self.bias
+    def _is_one_block(self, problem: Bounds, state: BlockState) -> bool:
+        """Whether all rows that may move do so together, as they are few: each of thousands of pairs would take several
+        rounds."""
+        return not self.bias and state.active is None and int(np.count_nonzero(problem.upper > 0)) <= FEW
 
     def _neediest(self, parts: np.ndarray, v: np.ndarray, free: np.ndarray) -> np.ndarray:
         """(n,) bool: rows of the partitions with most violation that hold a block of free or violating rows."""
@@ -307,7 +308,7 @@ class BlockSolver:
         a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block
-        worst = 0.0 if self._is_one_block(state) else row_violations(problem, state, block).max()
+        worst = 0.0 if self._is_one_block(problem, state) else row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         descend = signs_descent if self.apart else block_descent
         descend(
