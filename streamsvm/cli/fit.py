@@ -48,6 +48,7 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.bare import completed
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.place import is_same
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -197,7 +198,7 @@ def fit(
         _print_plan(open_store(store, x, y), resolved, pilot, as_json)
         return
     model = model or model_beside(store)
-    if run_dir is not None and run_dir.resolve() == model.resolve():
+    if run_dir is not None and is_same(run_dir, model):
         raise ConfigError(f"--run-dir {run_dir}: found the place of --model, expected another one")
     rows = open_store(store, x, y)
     require_model_place(model, force=force, of=(rows, [resolved]) if resume else None)

@@ -20,7 +20,8 @@ from streamsvm.data.ingest.servers import is_server, without_password
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.storage.human import number_or_text
-from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.paths import Place
+from streamsvm.storage.place import is_same
 
 if TYPE_CHECKING:
     from streamsvm.data.ingest.columns import KeptColumns
@@ -238,7 +239,7 @@ def require_other(out: Place | None, files: Sequence[str] | None) -> None:
         return
     from streamsvm.data.ingest.found import paths_of
 
-    if any(place_of(path).resolve() == out.resolve() for _, path in paths_of(files)):
+    if any(is_same(path, out) for _, path in paths_of(files)):
         raise ConfigError(f"--out {out}: found a file of the rows, which it would replace; take another name")
 
 

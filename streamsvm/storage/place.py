@@ -35,6 +35,11 @@ def found_at(url: str | os.PathLike[str]) -> str | None:
     return "a file" if path.exists() else "a link that leads nowhere"
 
 
+def is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether both are one place, however they are written."""
+    return place_of(one).resolve() == place_of(other).resolve()
+
+
 def require_place(option: str, url: str | os.PathLike[str], kind: str, *, force: bool = False) -> None:
     """Raises StorageError unless `kind`, `a model` or `a store`, can go there.
 

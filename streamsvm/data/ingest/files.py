@@ -31,8 +31,8 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.atomic import storage_errors
-from streamsvm.storage.paths import local_path, place_of
-from streamsvm.storage.place import require_place
+from streamsvm.storage.paths import local_path
+from streamsvm.storage.place import is_same, require_place
 from streamsvm.texts.documented import described
 
 # options
@@ -84,7 +84,7 @@ def ingest(
     files = files_of([os.fspath(s) for s in sources])
     attrs = {"sources": [PurePath(s).name for s in sources], **(attrs or {})}
     options, like = _with_like(options or IngestOptions(), like)
-    if options.test_store is not None and _is_same(store_url, options.test_store):
+    if options.test_store is not None and is_same(store_url, options.test_store):
         raise ConfigError(
             f"--test-store {options.test_store}: found the place of --store, expected another one"
         )
@@ -97,10 +97,6 @@ def ingest(
     except Unsettled:
         summary = work(guesses=False)
     return summary | {"seconds": round(time.perf_counter() - start, 3)}
-
-
-def _is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    return place_of(one).resolve() == place_of(other).resolve()
 
 
 def _ingested(
