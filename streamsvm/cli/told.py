@@ -106,7 +106,7 @@ def choices(report: Report, config: FitConfig) -> dict[str, str]:
         "C": f"{metric['C']:.4g}",
         "scale": "none" if metric["scale"] == "centre" else metric["scale"],
         "metric": _weighed(metric, report["d"]),
-        "class_weight": metric.get("class_weight", ""),
+        "class_weight": _class_weight(metric),
     }
     given = {
         heading(name): text if name in searched else f"{text} (not searched)"
@@ -114,6 +114,12 @@ def choices(report: Report, config: FitConfig) -> dict[str, str]:
         if text
     }
     return given | ({"prediction": _way(report)} if "early" in searched else {})
+
+
+def _class_weight(metric: Report) -> str:
+    """The weights that a search tried because its score counts classes alike."""
+    name = str(metric.get("class_weight", ""))
+    return f"{name}: as {heading(metric['scoring'])} counts classes alike" if name == "balanced" else name
 
 
 def _weighed(metric: Report, d: int) -> str:

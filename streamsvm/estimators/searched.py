@@ -45,7 +45,10 @@ def with_search(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 def chosen(model: Any) -> dict[str, Any]:
     """What a search chose for a model, under the names of parameters; of a kernel also its `kernel_params`."""
     config, kernel = model.header.config, as_arguments(model.header.kernel)
-    found = {name: _at(config, _home(name, config["solver"])) for name in config["search"]["options"]}
+    options = config["search"]["options"]
+    # of a solver that was chosen, too, the options are those of the solver that began
+    solver = DEFAULT_SOLVER if "solver" in options else config["solver"]
+    found = {name: _at(config, _home(name, solver)) for name in options}
     found |= {name: value for name, value in kernel.items() if name in found}
     further = kernel["kernel_params"] if "kernel" in found else None
     return found | ({"kernel_params": further} if further else {})

@@ -16,6 +16,7 @@ from streamsvm.report.read import Run
 from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.phases import searched_s
 from streamsvm.runs.records import number
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.human import heading, human, score_text
 from streamsvm.training.expected import gain_of_rows
 
@@ -49,7 +50,9 @@ def facts(run: Run) -> Row:
     found: Row = {name: told[name] for name in CHOICES if is_single(told.get(name))}
     if is_single(told.get("kind")):
         found["metric"] = told["kind"]
-    if isinstance(exact := run.result.get("exact"), bool):
+    if (solver := run.result.get("solver", DEFAULT_SOLVER)) != DEFAULT_SOLVER:
+        found["prediction"] = solver
+    elif isinstance(exact := run.result.get("exact"), bool):
         found["prediction"] = "exact" if exact else "early"
     return found | _scores(run) | _seconds(run)
 

@@ -77,7 +77,7 @@ def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:
     h = len(losses)
     if not np.all((losses == 0) | (losses == 1)):
         error = Z * float(losses.std()) / h**0.5
-        return mean - error, mean + error
+        return max(0.0, mean - error), mean + error
     a = Z**2 / h
     centre, factor = mean + a / 4 * (1 - mean), 1 + a / 4
     error = (centre**2 - factor * (mean**2 - a / 4 * mean * (2 - mean))) ** 0.5
