@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-import boto3
 import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
-from s3fs import S3FileSystem
 
 from streamsvm.private.zarr import sync
+
+boto3 = pytest.importorskip("boto3", reason="needs a local S3 server: streamsvm[dev]")
+moto_server = pytest.importorskip("moto.server", reason="needs a local S3 server: streamsvm[dev]")
+s3fs = pytest.importorskip("s3fs", reason="needs the extra s3")
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "nobody",
@@ -23,7 +24,7 @@ ENVIRONMENT = {
 @contextmanager
 def bucket():
     """A server of one bucket, named bucket."""
-    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
     with pytest.MonkeyPatch.context() as patched:
@@ -37,7 +38,7 @@ def bucket():
 
 def forget_clients() -> None:
     """Their sessions are closed in the event loop in which each was used: fsspec's, or zarr's."""
-    for fs in S3FileSystem._cache.values():
+    for fs in s3fs.S3FileSystem._cache.values():
         if fs._s3 is not None:
             sync(fs._s3.close()) if fs.asynchronous else fsspec.asyn.sync(fs.loop, fs._s3.close)
-    S3FileSystem.clear_instance_cache()
+    s3fs.S3FileSystem.clear_instance_cache()

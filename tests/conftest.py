@@ -30,6 +30,20 @@ TOGETHER = {  # files that compile the same, for half a minute
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--skipped-to",
+        type=Path,
+        help="write the ids of skipped tests to this file, one a line, for `pytest @FILE` in another environment",
+    )
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.option.skipped_to:
+        ids = sorted({report.nodeid for report in terminalreporter.stats.get("skipped", [])})
+        config.option.skipped_to.write_text("".join(f"{one}\n" for one in ids), encoding="utf-8")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
 

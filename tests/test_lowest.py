@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
-TOOLS = {"bench", "dev", "docs", "recipes"}  # extras that are not for use
+TOOLS = {"bench", "dev", "docs", "libsvm", "recipes", "test"}  # extras that are not for use
 
 
 def lowest() -> str:

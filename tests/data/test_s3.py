@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-import boto3
 import numpy as np
 import pytest
-from buckets import bucket, forget_clients
+from buckets import boto3, bucket, forget_clients
 from cases import config
 from making import samples, write
 

@@ -125,7 +125,7 @@ def test_a_model_comes_back(tmp_path_factory, case, is_sparse):
 @pytest.mark.parametrize("kind", ["kernel", "linear", "regress"])
 @pytest.mark.parametrize("k", [2, 3])
 def test_libsvm_itself_loads_the_file(kind, k, tmp_path):
-    svmutil = pytest.importorskip("libsvm.svmutil", reason="needs LIBSVM: pip install libsvm-official")
+    svmutil = pytest.importorskip("libsvm.svmutil", reason="needs LIBSVM itself: streamsvm[libsvm]")
     model, rows = model_of(kind, "rbf", k, labels="float"), raw_rows()
     loaded = svmutil.svm_load_model(str(exported(model, tmp_path)[0]))
     labels, _, values = svmutil.svm_predict([], rows.X.astype(float).tolist(), loaded, "-q")

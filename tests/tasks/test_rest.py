@@ -161,7 +161,7 @@ def test_parameters_that_are_none():
 
 def test_libsvm_decides_the_same_by_pairs(tmp_path):
     """Exactly, as differences of two columns: the largest column wins all its pairs."""
-    libsvm = pytest.importorskip("libsvm.svmutil")
+    libsvm = pytest.importorskip("libsvm.svmutil", reason="needs LIBSVM itself: streamsvm[libsvm]")
     X, y = digits()
     model = ALFPGMSVC(**OPTIONS, multi_class="ovr").fit(X, np.unique(y, return_inverse=True)[1]).model_
     write_libsvm(model, tmp_path / "m.svm")
