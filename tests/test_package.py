@@ -23,7 +23,15 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 HOOK = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]
 CONDA_NAMES = {"dask": "dask-core", "matplotlib": "matplotlib-base"}  # those without what else they bring
-TOOLS = {"bench", "deploy", "dev", "docs", "libsvm", "recipes", "test"}  # extras that nobody distributes with it
+TOOLS = {
+    "bench",
+    "deploy",
+    "dev",
+    "docs",
+    "libsvm",
+    "recipes",
+    "test",
+}  # extras that nobody distributes with it
 COPYLEFT = re.compile(
     r"(?<![\w-])A?GPL|(?<!Lesser )General Public License(?! \(LGPL\))|SSPL|non-?commercial", re.I
 )
