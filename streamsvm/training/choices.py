@@ -14,6 +14,7 @@ from streamsvm.config import FitConfig, KernelConfig
 from streamsvm.data.metric import Metric
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError
+from streamsvm.events import ignore
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
 from streamsvm.runs.checkpoints import digest
@@ -27,7 +28,7 @@ from streamsvm.training.base import Context
 from streamsvm.training.drawn import LEAST_ROWS, MOST_HELD, class_weights, drawn
 from streamsvm.training.expected import gain_of_rows, of_candidates
 from streamsvm.training.pace import Clock, has_time_for_regions, in_time, rows_in_time, with_sample
-from streamsvm.training.prepare import Prepared
+from streamsvm.training.prepare import Prepared, first_rows, measured
 from streamsvm.training.regions import regions
 from streamsvm.training.starts import FREE, Start, starts_of
 from streamsvm.training.trials import Learner, Sample, SampleTrials
@@ -63,8 +64,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     samples = drawn(prepared, base, context.engine)
     if isinstance(samples, str):
         return _unchosen(prepared, samples, context)
-    rank = config.metric.rank if config.metric.kind == "full" else None
-    learner = Learner(config.kernel, rank, samples[0].rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared)
+    learner = _learner(prepared, starts["given"], samples[0])
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
     search = _search(config, base, starts, samples)
     if is_dense:  # regions improve a metric more than further steps do here
@@ -84,6 +84,14 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
             best, told = chosen(dense), told | {"regions": facts(dense)}
     prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
     return prepared if prepared.kept_out is not None else _with_expected(prepared, state, best, trials)
+
+
+def _learner(prepared: Prepared, given: Start, sample: Sample) -> Learner:
+    """What trials mean. Of rows as they were given, the kernel as given is the one that all rows have made."""
+    config = prepared.config
+    rank = config.metric.rank if config.metric.kind == "full" else None
+    own = (Metric(given.factor), prepared.kernel) if given.scaling is prepared.scaling else None
+    return Learner(config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, own)
 
 
 def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Prepared:
@@ -230,16 +238,12 @@ def _under(
     config, C, along = prepared.config, best.trial.C, prepared.config.search.chosen
     if best.learned:
         metric = Metric(np.sqrt(np.mean(best.factor**2, axis=0)) if best.factor.ndim == 2 else best.factor[0])
-        scaling = base.under(metric)
+        scaling = base
     else:
         metric = Metric(best.factor[0])
         start = next(start for start in starts.values() if np.array_equal(start.factor, best.factor[0]))
         scaling = start.scaling
-    is_given = math.isnan(best.trial.gamma) and best.trial.kernel == config.kernel.name
-    if is_given and scaling is prepared.scaling:
-        kernel = prepared.kernel  # whose gamma was computed from all rows
-    else:
-        kernel = learner.kernel(best.trial, metric)
+    kernel = learner.kernel(best.trial, metric)
     kind = "none" if scaling.kind in FREE else scaling.kind
     options: dict[str, Any] = {
         "C": C,
@@ -252,14 +256,16 @@ def _under(
         answers = answers.times(class_weights(prepared).tried)
     if "solver" in along and kernel.is_linear and (len(prepared.classes) == 2 or prepared.task.in_sets):
         options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
-    if "metric" in along:
+    if "metric" in along or best.learned:
         factor = _tuples(metric.factor) if best.learned else None
         update = {"kind": config.metric.kind if best.learned else "none", "factor": factor}
         options["metric"] = config.metric.model_copy(update=update)
+    trained, first = config.model_copy(update=options), first_rows(prepared.store)
+    scaling, kernel = measured(prepared.store, trained, scaling, first, prepared.moments, ignore)
     chose = _chose(prepared, best, kernel, scaling)
     return replace(
         prepared,
-        config=config.model_copy(update=options),
+        config=trained,
         scaling=scaling,
         kernel=kernel,
         answers=answers,

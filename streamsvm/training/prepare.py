@@ -42,6 +42,7 @@ from streamsvm.training.subproblems import Asked
 from streamsvm.training.target import encoded
 
 BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows to compute them from
+MOST_ROUNDING = 1e-3  # of a kernel's values, that a shift of the rows would avoid
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
@@ -187,7 +188,7 @@ def prepare(
     with (phase or Phases())("scale"):
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments, engine)
-        scaling, kernel = _measured(store, config, scaling, first, moments, events)
+        scaling, kernel = measured(store, config, scaling, first, moments, events)
     found = Prepared(
         store, config, task, answers, class_rows, scaling, kernel, moments, kept_out=kept, whole=whole
     )
@@ -230,7 +231,7 @@ def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, 
     return from_quartiles(some, from_moments("standard", moments))
 
 
-def _measured(
+def measured(
     store: Store,
     config: FitConfig,
     scaling: Scaling,
@@ -238,8 +239,13 @@ def _measured(
     moments: Moments | None,
     events: Events,
 ) -> tuple[Scaling, Kernel]:
-    """The scaling under the given metric, and the kernel with its gamma as a number."""
+    """What a configuration makes of a scaling of its kind: the scaling under its metric, moved to where float32 suits
+    the kernel, and the kernel with its gamma as a number.
+
+    All fits get both from here, with options that were given or chosen. Raises ConfigError.
+    """
     factor = None if config.metric.kind == "none" else config.metric.factor
+    scaling = replace(scaling, metric=None)
     total = None
     if moments is not None:
         own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments.n)
@@ -248,7 +254,7 @@ def _measured(
         scaling, total = scaling.under(_given(factor, scaling.width, config)), None
     kernel = kernel_of(config.kernel, len(scaling.offset), total)
     if isinstance(kernel, Stationary):
-        scaling = _centred(scaling, kernel, first)
+        scaling = _centred(scaling, kernel, first, moments)
         is_final = not config.search.chosen
         if is_final and (message := advice(kernel, scaling, first, store.feature_names)):
             events.advise(message)
@@ -302,15 +308,34 @@ def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | N
     return (rows.take(np.arange(own)) if own > 0 else None), moments_of(rows)
 
 
-def _centred(scaling: Scaling, kernel: Stationary, first: Rows) -> Scaling:
+def _centred(scaling: Scaling, kernel: Stationary, first: Rows, moments: Moments | None) -> Scaling:
     """A shift to the origin if unscaled rows have squared norms so large that float32 would cancel."""
     if scaling.kind != "none" or first.is_sparse:
         return scaling
-    rows = scaling.completed(first).astype(np.float64)
-    mean = rows.dense().mean(axis=0)
-    before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
-    cancels = kernel.rounding(before) > 1e-3 and after < before / 4
-    return replace(scaling, kind="centre", offset=mean) if cancels else scaling
+    offset = origin(kernel, scaling.completed(first), moments)
+    return scaling if offset is None else replace(scaling, kind="centre", offset=offset)
+
+
+def origin(kernel: Kernel, rows: Rows, moments: Moments | None = None) -> np.ndarray | None:
+    """The point (d,) that dense rows are to be moved to for float32 values of the kernel; None if they may stay.
+
+    The mean of the rows, or the median, where a few broken ones are so far away that they hide how far the others are,
+    or the mean of all rows, where these first ones are unlike them. moments: of all rows, if they are known.
+    """
+    if kernel.rounding(float(rows.sq_norms.max())) > MOST_ROUNDING:
+        X = rows.dense().astype(np.float64)
+        for centre, typical in ((X.mean(axis=0), np.max), (np.median(X, axis=0), np.median)):
+            if _cancels(kernel, typical(Rows(X).sq_norms), typical(Rows(X - centre).sq_norms)):
+                return np.asarray(centre)
+    if moments is None:
+        return None
+    spread = float(np.sum(moments.m2 / moments.n))
+    return moments.mean if _cancels(kernel, spread + float(moments.mean @ moments.mean), spread) else None
+
+
+def _cancels(kernel: Kernel, before: float, after: float) -> bool:
+    """Whether a shift spares rows with these squared norms before and after it a loss of digits."""
+    return kernel.rounding(before) > MOST_ROUNDING and after < before / 4
 
 
 def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:

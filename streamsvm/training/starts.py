@@ -35,7 +35,10 @@ def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, St
     given, config, moments = prepared.scaling, prepared.config, prepared.moments
     same = np.ones(given.width)
     asks = "scale" in config.search.chosen
-    if given.kind not in FREE or not (asks or config.metric.is_learned):
+    is_settled = (
+        given.kind not in FREE or given.metric is not None
+    )  # a given metric is one of the rows as they are
+    if is_settled or not (asks or config.metric.is_learned):
         return given, {"given": Start(given, same)}
     assert moments is not None  # a search makes the pass
     if np.array_equal(moments.low, moments.high):

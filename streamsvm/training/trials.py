@@ -26,6 +26,7 @@ from streamsvm.solvers.descent import block_descent, pairs_descent
 from streamsvm.solvers.tracks import Found, Trial
 from streamsvm.tasks.pairs import MANY, joined, pair_coefficients, pair_decisions
 from streamsvm.tasks.weights import balancing
+from streamsvm.training.prepare import origin
 from streamsvm.training.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
@@ -90,12 +91,14 @@ class ClassWeights:
 @dataclass(frozen=True)
 class Learner:
     """What a trial means. options: of the kernel that was given. rank: of a full metric; None: diagonal. typical: rows
-    of all kinds, whose distances are the unit of gamma. squared: losses are."""
+    of all kinds, whose distances are the unit of gamma. squared: losses are. given: the kernel whose gamma all rows
+    have made, as the options say, and the metric under which it is of these rows."""
 
     options: KernelConfig
     rank: int | None
     typical: Rows
     squared: bool = False
+    given: tuple[Metric, Kernel] | None = None
 
     def kernels(self, trials: Sequence[Trial], metric: Metric) -> list[Kernel]:
         """The kernels of trials, of rows under a metric."""
@@ -103,7 +106,7 @@ class Learner:
         total = float(rows.d * variance(moments_of(rows), np.zeros(rows.d), np.ones(rows.d)))
         units = {name: self._unit(name, rows, total) for name in {trial.kernel for trial in trials}}
         return [
-            kernel_of(self._options(trial.kernel), rows.d, total)
+            self._as_given(trial, metric) or kernel_of(self._options(trial.kernel), rows.d, total)
             if math.isnan(trial.gamma)
             else replace(units[trial.kernel], gamma=trial.gamma * units[trial.kernel].gamma)
             for trial in trials
@@ -112,6 +115,13 @@ class Learner:
     def kernel(self, trial: Trial, metric: Metric) -> Kernel:
         """A trial's kernel of rows under a metric."""
         return self.kernels([trial], metric)[0]
+
+    def _as_given(self, trial: Trial, metric: Metric) -> Kernel | None:
+        """The given kernel, where a trial is of it; None where its gamma is yet to be computed."""
+        if self.given is None or trial.kernel != self.options.name:
+            return None
+        under, kernel = self.given
+        return kernel if np.array_equal(metric.factor, under.factor) else None
 
     def _options(self, name: str) -> KernelConfig:
         same = name == self.options.name
@@ -190,11 +200,13 @@ def _tried(
     if trial.class_weight:
         asked = asked.times(sample.by_class)
     began = time.perf_counter()
+    held = metric.of_rows(sample.held)
+    if not rows.is_sparse and (centre := origin(kernel, rows.take(slice(MEDIAN_ROWS)))) is not None:
+        rows, held = (Rows((own.X - centre).astype(np.float32)) for own in (rows, held))
     try:
         begin = None if start is None else start * trial.C
         found = solution(kernel, rows, asked, begin, squared=squared)
-        own = metric.of_rows(sample.held), sample.of_held
-        lost = losses(kernel, rows, asked, found, *own)
+        lost = losses(kernel, rows, asked, found, held, sample.of_held)
         return Found(lost, found[0], time.perf_counter() - began)
     except ConfigError:  # values beyond float32, or a tolerance out of reach: not what is looked for
         return Found(np.ones(len(sample.held)), np.zeros(asked.shape))

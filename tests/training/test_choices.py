@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,21 @@ from clusters import inside
 from making import write
 
 from streamsvm import DCSVC
+from streamsvm.config import KernelConfig, build_config
+from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Event, Events, Progress, Record
+from streamsvm.events import Event, Events, Progress, Record, ignore
+from streamsvm.kernels.distance import RBF
 from streamsvm.options.layers import read_layer
+from streamsvm.parallel.engine import Engine
 from streamsvm.search.bare import completed
+from streamsvm.solvers.tracks import Trial
 from streamsvm.train import train, train_in_memory
 from streamsvm.training.pace import Speed
+from streamsvm.training.prepare import prepare
+from streamsvm.training.trials import Learner
 
 FEW: dict[str, Any] = {"threads": 2, "metric": {"kind": "none"}}
 LINEAR: dict[str, Any] = FEW | {"search": {"options": ["solver", "kernel", "C"]}}
@@ -140,3 +149,77 @@ def test_a_fit_of_passes_takes_as_long_as_they_do(options, most_s):
     speed = Speed([{"rows": 10_000, "support": 4000, "seconds": 2.0}], 1)
     config = completed([("t", options)])
     assert most_s / 10 < speed.least_fit_s(1_000_000, config, pass_s=0.1) < most_s
+
+
+def far(n: int, *, broken: int = 0, rises: bool = False, seed: int = 0) -> np.ndarray:
+    """Rows in six clumps whose columns lie at 4,000 to 4,600, with a spread of 30.
+
+    broken: values in the hundred thousands. rises: the first half of the rows lies at 0.
+    """
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(6, 5))[np.arange(n) % 6] + 0.4 * rng.normal(size=(n, 5))
+    X = np.linspace(4000, 4600, 5) * (np.arange(n)[:, None] >= n // 2 if rises else 1) + 30 * Z
+    X[rng.choice(n, broken, replace=False), rng.integers(0, 5, broken)] = rng.uniform(1e5, 7e5, broken)
+    return X
+
+
+PLAIN, BROKEN, HALVES = far(600), far(600, broken=4), np.arange(600) % 6 % 2
+GAPS = np.where(np.arange(3000).reshape(600, 5) % 97, PLAIN, np.nan)
+FAR_TABLES: dict[str, tuple[np.ndarray, np.ndarray, dict[str, Any]]] = {
+    "plain": (PLAIN, HALVES, {}),
+    "unscaled": (PLAIN, HALVES, {"scale": "none"}),
+    "broken and unscaled": (BROKEN, np.arange(600) % 3, {"scale": "none", "kernel": {"name": "rbf"}}),
+    "rising": (far(600, rises=True), HALVES, {"kernel": {"name": "rbf"}}),
+    "filled": (GAPS, HALVES, {"gaps": "median", "kernel": {"name": "matern"}}),
+    "marked": (GAPS, HALVES, {"mark_gaps": True, "kernel": {"name": "rbf"}}),
+    "quantiles": (BROKEN, HALVES, {"scale": "quantile", "kernel": {"name": "rbf"}}),
+    "metric": (
+        PLAIN,
+        HALVES,
+        {"metric": {"kind": "diagonal", "factor": [0.01, 0.02, 0.01, 0.03, 0.02]}, "kernel": {"gamma": 1.0}},
+    ),
+    "learned": (BROKEN, HALVES, {"metric": {"kind": "diagonal"}, "kernel": {"name": "rbf"}}),
+    "polynomial": (
+        PLAIN,
+        HALVES,
+        {
+            "kernel": {"name": "poly", "degree": 2},
+            "scale": "minmax",
+            "search": {"trials": 2, "options": ["C"]},
+        },
+    ),
+    "numbers": (BROKEN, PLAIN[:, 0] / 30 - PLAIN[:, 1] / 30, {"task": "regress", "kernel": {"name": "rbf"}}),
+}
+
+
+@pytest.mark.parametrize("name", FAR_TABLES)
+def test_what_was_chosen_is_what_is_trained(name):
+    """As where the same options are given: preparing does not depend on who chose them."""
+    X, y, options = FAR_TABLES[name]
+    store = Store.from_arrays(X, y)
+    config = completed([("t", FEW | {"search": {"trials": 4}} | options)])
+    model, report = train_in_memory(store, config, ignore)
+    chosen = build_config(("t", model.header.config | {"search": {"options": []}}))
+    anew = prepare(store, chosen, Engine(1))
+    assert anew.kernel == model.header.kernel
+    for given, trained in zip(
+        *(s.to_arrays().items() for s in (anew.scaling, model.header.scaling)), strict=True
+    ):
+        assert given[0] == trained[0]
+        np.testing.assert_array_equal(given[1], trained[1])
+    rows = Rows(X)
+    if name == "numbers":
+        score = 1 - np.mean((model.predict(rows) - y) ** 2) / y.var()
+    else:
+        score = np.mean(model.predict(rows) == y)
+    assert score >= report["expected"]["low"]
+
+
+def test_gamma_as_given_is_tried_as_all_rows_have_made_it():
+    """A sample may lack the broken values that make it small."""
+    typical, ones = Rows(PLAIN.astype(np.float32)), np.ones(5)
+    learner = Learner(KernelConfig(name="rbf"), None, typical, given=(Metric(ones), RBF(gamma=1e-8)))
+    given = Trial("rbf", math.nan, 1.0)
+    assert learner.kernel(given, Metric(ones)).gamma == 1e-8
+    assert learner.kernel(given, Metric(ones * 2)).gamma > 1e-7
+    assert learner.kernel(replace(given, gamma=1.0), Metric(ones)).gamma > 1e-7
