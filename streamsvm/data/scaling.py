@@ -237,6 +237,7 @@ def from_moments(kind: str, stats: Moments) -> Scaling:
     if kind == "standard":
         # Rounding leaves a constant feature with a variance of about (eps * mean)^2: still constant.
         constant = stats.m2 <= stats.n * (np.finfo(np.float64).eps * 10 * np.abs(stats.mean)) ** 2
+        constant |= stats.low == stats.high  # however far the mean of many rows is rounded
         scale = np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n)))
         return replace(found, offset=stats.mean, scale=scale)
     return replace(found, scale=_inverse(np.maximum(np.abs(stats.low), np.abs(stats.high))))

@@ -195,30 +195,44 @@ class _Plan:
 
 
 class Spread:
-    """The sum of the columns' variances over the rows seen, from running sums about the first row."""
+    """The sum of the columns' variances over the rows seen (Chan, Golub and LeVeque 1979).
 
-    def __init__(self, n: int = 0, squares: float = 0.0, origin: Any = (), sums: Any = ()) -> None:
-        self.n, self.squares = n, squares
-        self.origin, self.sums = np.array(origin, np.float64), np.array(sums, np.float64)
+    means (d,): of the columns. squares: the sum of squared deviations from them, over all columns.
+    """
+
+    def __init__(self, n: int = 0, squares: float = 0.0, means: Any = ()) -> None:
+        self.n, self.squares, self.means = n, squares, np.array(means, np.float64)
 
     def see(self, rows: np.ndarray) -> None:
         """Rows (m, d); d may have grown, with zeros before."""
-        if self.n == 0:
-            self.origin, self.sums = rows[0].astype(np.float64), np.zeros(rows.shape[1])
-        grown = rows.shape[1] - len(self.sums)
+        m, grown = len(rows), rows.shape[1] - len(self.means)
         if grown:
-            self.origin, self.sums = np.pad(self.origin, (0, grown)), np.pad(self.sums, (0, grown))
-        apart = rows - self.origin
-        self.n += len(rows)
-        self.squares += float(np.vdot(apart, apart))
-        self.sums += apart.sum(axis=0)
+            self.means = np.pad(self.means, (0, grown))
+        if m == 1:
+            delta = rows[0] - self.means
+        else:
+            mean = rows.mean(axis=0, dtype=np.float64)
+            inside, delta = rows - mean, mean - self.means
+            self.squares += float(np.vdot(inside, inside))
+        share = m / (self.n + m)
+        self.squares += float(delta @ delta) * self.n * share
+        self.means += delta * share
+        self.n += m
 
     def variance(self) -> float:
-        return max(self.squares / self.n - float(self.sums @ self.sums) / self.n**2, 0.0)
+        return self.squares / self.n
 
     def to_state(self) -> dict[str, Any]:
-        sums = {"origin": self.origin.tolist(), "sums": self.sums.tolist()}
-        return {"n": self.n, "squares": self.squares} | sums
+        return {"n": self.n, "squares": self.squares, "means": self.means.tolist()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Spread:
+        """Also of a state of version 0.2, whose sums are about the first row, the origin."""
+        if "origin" not in state:
+            return cls(**state)
+        n, shift = state["n"], np.array(state["sums"], np.float64) / max(state["n"], 1)
+        squares = max(state["squares"] - n * float(shift @ shift), 0.0)
+        return cls(n, squares, np.array(state["origin"], np.float64) + shift)
 
 
 def _times(name: Any, value: date) -> dict[str, float]:

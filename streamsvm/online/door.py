@@ -220,7 +220,7 @@ class BudgetDoor:
         learner._columns = learner._no_columns(stream["features"], model.d)
         learner._learner = model.learner()
         if learner._spread is not None:
-            learner._spread = Spread(**stream["spread"])
+            learner._spread = Spread.from_state(stream["spread"])
         return learner, stream
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, Any]:

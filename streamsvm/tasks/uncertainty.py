@@ -221,21 +221,25 @@ class NumberErrors:
 
     def __init__(self, store: Store) -> None:
         self._units = Units(store, MOST_SUMS)
-        self._sums = np.zeros((5, self._units.count))  # rows, y - first, its square, |error|, error^2
-        self._first: float | None = None
+        self._sums = np.zeros((3, self._units.count))  # rows, |error|, error^2
+        self._means, self._inside = np.zeros((2, self._units.count))  # of y, and its squared deviations from them
 
     def add(self, start: int, y: np.ndarray, values: np.ndarray) -> None:
         """Rows from `start` on, at least one: numbers y (m,), and predicted ones."""
-        self._first = float(y[0]) if self._first is None else self._first
-        error, z = values - y, y - self._first
-        units = self._units.of_rows(start, start + len(y))
-        _gather(self._sums, units, (np.ones(len(y)), z, z**2, np.abs(error), error**2))
+        error = values - y
+        units, places = np.unique(self._units.of_rows(start, start + len(y)), return_inverse=True)
+        rows = np.bincount(places)
+        mean = np.bincount(places, y) / rows
+        delta, share = mean - self._means[units], rows / (self._sums[0, units] + rows)
+        between = delta**2 * self._sums[0, units] * share  # two means to one: Chan, Golub and LeVeque 1979
+        self._inside[units] += np.bincount(places, (y - mean[places]) ** 2) + between
+        self._means[units] += delta * share
+        self._sums[:, units] += rows, np.bincount(places, np.abs(error)), np.bincount(places, error**2)
 
     def facts(self, scores: dict[str, float | None]) -> dict[str, Any]:
         """See `Units.facts`."""
-        rows, z, z_squared, absolute, squares = self._sums
-        mean = z.sum() / rows.sum()
-        spread = z_squared - 2 * mean * z + mean**2 * rows  # about the mean of y
+        rows, absolute, squares = self._sums
+        spread = self._inside + rows * (self._means - np.average(self._means, weights=rows)) ** 2
         root = scores["root_mean_squared_error"] or np.inf
         moved = {"mean_squared_error": shift(squares, rows)}
         moved["root_mean_squared_error"] = moved["mean_squared_error"] / (2 * root)

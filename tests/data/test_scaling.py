@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from streamsvm.config import FitConfig
-from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.moments import merge, moments_of, variance
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import NORMAL, Scaling, from_moments, from_quartiles, require_zeros_kept
 from streamsvm.data.store import Store
@@ -179,3 +179,22 @@ def test_robust_comes_from_a_sample_of_a_store_and_not_from_sparse_rows():
     rows = samples(40, 6, is_sparse=True)
     with pytest.raises(ConfigError, match="robust scaling would fill a sparse store; use maxabs"):
         prepare(Store.from_arrays(rows.X, np.arange(40) % 2), FitConfig(scale="robust"), Engine(1))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e8, -1e9, 1e11])
+@pytest.mark.parametrize("layout", ["dense", "gaps", "sparse"])
+def test_variance_is_that_of_numpy_however_far_from_zero(offset, layout):
+    X = offset + values(3, d=2) / 100
+    if layout == "gaps":
+        X[::9, 1] = np.nan
+    rows = sparse.csr_array(X) if layout == "sparse" else X
+    found = reduce(merge, [moments_of(Rows(rows[lo : lo + 7])) for lo in range(0, len(X), 7)])
+    means = np.nanmean(X, axis=0)
+    X = np.where(np.isnan(X), means, X)
+    assert variance(found.filled(means)) == pytest.approx(X.var(), rel=1e-4)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e8 + 0.1])
+def test_a_constant_column_of_many_rows_becomes_0(value):
+    X = np.column_stack([np.arange(20_000.0), np.full(20_000, value)])  # its mean is rounded
+    assert fit(X, "standard", max_rows=20_000).scale[1] == 0

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.errors import DataError
-from streamsvm.online.columns import LARGEST, Columns
+from streamsvm.online.columns import LARGEST, Columns, Spread
 
 VALUES = st.one_of(
     st.floats(-1e17, 1e17),
@@ -76,3 +76,36 @@ def test_events_with_other_features_are_as_before():
 def test_a_plan_is_made_again_where_it_was_sent():
     columns = pickle.loads(pickle.dumps(planned()))
     np.testing.assert_array_equal(columns.row({"a": 4, "b": True, "c": 6.0}, grow=False)[:3], [4, 1, 6])
+
+
+@pytest.mark.parametrize("first", [0.0, 1e8, -1e12])
+def test_the_spread_of_columns_is_right_far_from_zero_and_from_the_first_row(first):
+    X = 1e8 + np.random.default_rng(0).normal(size=(200, 2))
+    X[0] = first
+    X[:50, 1] = 0.0  # before the column was there
+    for size in (1, 37):
+        spread = Spread()
+        for lo in range(0, 50, size):
+            spread.see(X[lo : min(lo + size, 50), :1])
+        for lo in range(50, 200, size):
+            spread.see(X[lo : lo + size])
+        assert spread.variance() == pytest.approx(X.var(axis=0).sum(), rel=1e-9)
+    rest = Spread.from_state({**spread.to_state(), "n": 0, "squares": 0.0, "means": [0.0, 0.0]})
+    rest.see(X[50:])
+    assert rest.variance() == pytest.approx(X[50:].var(axis=0).sum(), rel=1e-6)
+
+
+def test_spreads_of_earlier_versions_go_on():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) + 5
+    apart = X[:40] - X[0]
+    state = {
+        "n": 40,
+        "squares": np.vdot(apart, apart),
+        "origin": X[0].tolist(),
+        "sums": apart.sum(axis=0).tolist(),
+    }
+    spread = Spread.from_state(state)
+    assert spread.variance() == pytest.approx(X[:40].var(axis=0).sum())
+    spread.see(X[40:])
+    assert spread.variance() == pytest.approx(X.var(axis=0).sum())

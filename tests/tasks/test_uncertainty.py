@@ -129,6 +129,22 @@ def test_many_rows_of_a_regression_are_told_by_few_sums(monkeypatch):
     assert found != exact
 
 
+@pytest.mark.parametrize("first", [0.0, -1e9])
+@pytest.mark.parametrize("group", [None, np.arange(250) % 60])
+def test_errors_of_r2_do_not_depend_on_where_labels_are(first, group):
+    y, values = numbers()
+    at_zero = scored("regress", judge(0), y[1:], values[1:], group=None if group is None else group[1:])
+    far = scored(
+        "regress", judge(0), y[1:] + 1e8, values[1:] + 1e8, group=None if group is None else group[1:]
+    )
+    assert errors(far)["r2"] == pytest.approx(errors(at_zero)["r2"], rel=1e-6)
+    y, values = (np.append(first, column) for column in (y[1:], values[1:]))  # one far label comes first
+    plain = scored("regress", judge(0), y[::-1], values[::-1], group=None if group is None else group[::-1])
+    assert errors(scored("regress", judge(0), y, values, group=group))["r2"] == pytest.approx(
+        errors(plain)["r2"]
+    )
+
+
 def queries(n=40):
     """Rows of `n` queries, one to nine each."""
     rng = np.random.default_rng(3)
