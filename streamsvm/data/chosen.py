@@ -36,8 +36,8 @@ class View(Weighed):
     def origin(self, row: int) -> tuple[Store, int]:
         return self.store.origin(row)
 
-    def original_ids(self, ids: np.ndarray) -> np.ndarray:
-        return self.store.original_ids(ids)
+    def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
+        return self.store.ids_in(whole, ids)
 
 
 class Chosen(View):
@@ -62,5 +62,5 @@ class Chosen(View):
     def origin(self, row: int) -> tuple[Store, int]:
         return self.store.origin(int(self._ids[row]))
 
-    def original_ids(self, ids: np.ndarray) -> np.ndarray:
-        return self.store.original_ids(self._ids[ids])
+    def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
+        return self.store.ids_in(whole, self._ids[ids])

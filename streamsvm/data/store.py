@@ -216,9 +216,10 @@ class Store(Shown, Weighed):
         """The store that a row is read from, and its id there."""
         return self._source.origin(row) if isinstance(self._source, View) else (self, row)
 
-    def original_ids(self, ids: np.ndarray) -> np.ndarray:
-        """The ids of rows (m,) in the store that they are read from."""
-        return self._source.original_ids(ids) if isinstance(self._source, View) else ids
+    def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
+        """The ids of rows (m,) of this store in `whole`, the store that its rows were chosen from."""
+        is_chosen = self is not whole and isinstance(self._source, View)
+        return self._source.ids_in(whole, ids) if is_chosen else ids
 
     def to_dask(self) -> tuple[Any, Any]:
         """(X, y) as lazy Dask arrays, chunk for chunk. Only labels are read at once. Without labels, y is None.

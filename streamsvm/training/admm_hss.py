@@ -327,7 +327,8 @@ class ADMMHSSFit(PathFit):
         units = self.prepared.no_targets.units
         coef = (units.scale * solved.coef[kept]).astype(np.float32)
         bias = units.labels(solved.bias)
-        model = ExpansionModel(header, rows.take(kept), coef, bias, order[kept], self.task.name)
+        ids = self.prepared.original_ids(order[kept])
+        model = ExpansionModel(header, rows.take(kept), coef, bias, ids, self.task.name)
         return Solution(
             model,
             solved.objective,

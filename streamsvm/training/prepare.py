@@ -141,7 +141,7 @@ class Prepared(Weighed):
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
         """Ids in the whole store of rows (m,) of this one, if it is a sample."""
-        return ids if self.whole is None else self.store.original_ids(ids)
+        return ids if self.whole is None else self.store.ids_in(self.whole, ids)
 
     def fingerprint(self) -> str:
         """Of the store, all labels of which are read for it, once."""

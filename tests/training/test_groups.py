@@ -50,7 +50,7 @@ def test_holdout(rows):
 def test_rows_that_tell_of_intervals():
     store = grouped()
     found = prepare(store, config("alfpgm", task="regress", interval=0.9), Engine(1))
-    ids = found.store.original_ids(np.arange(found.store.n))
+    ids = found.original_ids(np.arange(found.store.n))
     require_apart(store.group, ids, np.setdiff1d(np.arange(N), ids))
     assert len(found.kept_out.rows) == N - len(ids)
 
@@ -117,7 +117,7 @@ def test_probabilities_are_of_models_that_know_no_row_of_the_group():
     store, learned = grouped(), []
 
     def learn(rows, folder, fits):
-        learned.append(rows.original_ids(np.arange(rows.n)))
+        learned.append(rows.ids_in(store, np.arange(rows.n)))
         return [train_in_memory(rows, config("dcsvm"), ignore)[0]]
 
     options = config("dcsvm", probability={"method": "sigmoid", "folds": 3})

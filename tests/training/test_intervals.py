@@ -140,11 +140,14 @@ def test_workers_tell_the_same_intervals(name, tmp_path):
     np.testing.assert_array_equal(found.predict(store), expected.predict(store))
 
 
-def test_support_vectors_are_numbered_among_all_rows():
+@pytest.mark.parametrize("name", ["dcsvm", "alfpgm", "admm-hss"])
+@pytest.mark.parametrize("more", [{}, {"rows": 150}, {"interval": None, "rows": 150}])
+def test_support_vectors_are_numbered_among_all_rows(name, more):
     X, t = numbers()
-    for more in ({}, {"rows": 300}):
-        model, _ = train_in_memory(Store.from_arrays(X, t), options(scale="none", **more), ignore)
-        np.testing.assert_array_equal(model.support.X, X[model.ids])
+    whole = Store.from_arrays(X, t)
+    for store in (whole, whole.subset(np.arange(100, N))):  # a part of another store has numbers, too
+        model, _ = train_in_memory(store, options(name, scale="none", **more), ignore)
+        np.testing.assert_array_equal(model.support.X, store.take(model.ids).X)
 
 
 @pytest.mark.parametrize("more", [{"interval": 0.9}, {"interval": None, "holdout": 90}])
