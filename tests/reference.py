@@ -242,7 +242,8 @@ class BSGD:
     def __init__(self, kernel, columns, lam, budget, merge, strategy, *, bias=False):
         self.kernel, self.lam, self.budget, self.merge, self.strategy = kernel, lam, budget, merge, strategy
         self.S, self.A, self.mean = np.empty((0, 0)), np.zeros((0, columns)), np.zeros((0, columns))
-        self.b, self.use_bias, self.t, self.lost = np.zeros(columns), bias, 0, 0.0
+        self.b, self.mean_b, self.use_bias = np.zeros(columns), np.zeros(columns), bias
+        self.t, self.lost = 0, 0.0
         self.epsilon, self.nu, self.first, self.loss = 0.0, 0.0, 0.0, "hinge"
         self.used = np.zeros(0, int)  # of the strategy "lru"
 
@@ -269,7 +270,9 @@ class BSGD:
             self.used = np.append(self.used, self.t - 1)
             if len(self.S) > self.budget:
                 self._maintain()
-        self.mean = self.mean + (self.A - self.mean) * 2 * t / (self.t * (self.t + 1 + 2 * self.first))
+        share = 2 * t / (self.t * (self.t + 1 + 2 * self.first))
+        self.mean = self.mean + (self.A - self.mean) * share
+        self.mean_b = self.mean_b + (self.b - self.mean_b) * share
         return f
 
     def _hinge(self, x, y, f, eta) -> np.ndarray:

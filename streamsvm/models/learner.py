@@ -79,7 +79,7 @@ class BudgetLearner:
         self.born = np.zeros(slots, np.int64)
         self._room = np.empty(slots * self.block_rows, np.float32)  # for values of a block, each in its turn
         self.A = np.zeros((slots, columns))
-        self.U = np.zeros((slots, columns if options.average else 0))
+        self.U = np.zeros((slots + 1, columns if options.average else 0))  # the last row is of the bias
         self.bias = np.zeros(columns)
         self.counts = np.zeros(5, np.int64)
         self.sums = np.zeros(2)
@@ -175,10 +175,10 @@ class BudgetLearner:
         n, t, (origin, unit) = self.n_support, self.t, self.units
         if t == 0:
             return self.A[:n].copy(), self.bias + origin
-        bias = origin + unit * self.bias / self._step
         if self.options.average:
-            return unit * (self.A[:n] * t - self.U[:n]) * 2 / (self._sum * t), bias
-        return unit * self.A[:n] / self._step, bias
+            factor = 2 * unit / (self._sum * t)
+            return (self.A[:n] * t - self.U[:n]) * factor, origin + (self.bias * t - self.U[-1]) * factor
+        return unit * self.A[:n] / self._step, origin + unit * self.bias / self._step
 
     @property
     def _step(self) -> float:
@@ -189,6 +189,10 @@ class BudgetLearner:
     def _sum(self) -> float:
         """2 / t of the sum of lambda t over all steps, t counted from `first`."""
         return self.options.lam * (self.t + 1 + 2 * self.options.first)
+
+    def _always(self, bias: np.ndarray) -> np.ndarray:
+        """The entries of U of a bias (columns,), times lambda t, that was the same after every step so far."""
+        return bias * (self.t * (self.t - 1) / (2 * max(self.t + self.options.first, 1)))
 
     def supports(self) -> Rows:
         return Rows(self.X[: self.n_support].copy())
@@ -249,10 +253,13 @@ class BudgetLearner:
         before, old = self.units
         factor = old / unit
         self.A[: self.n_support] *= factor
-        self.U[: self.n_support] *= factor
+        self.U *= factor
         self.bias *= factor
         if self.options.bias:
-            self.bias += (before - origin) / unit * self._step
+            shift = np.full(len(self.bias), (before - origin) / unit * self._step)
+            self.bias += shift
+            if self.options.average:
+                self.U[-1] += self._always(shift)
         self.units[:] = origin, unit
 
     def nearest(self) -> np.ndarray:
@@ -279,9 +286,12 @@ class BudgetLearner:
 
     def add_alone(self) -> None:
         """One more column, so far the constant -1, next to all others."""
+        bias = np.array([-self.options.lam * self.t])
         self.A = np.hstack([self.A, np.zeros((len(self.A), 1))])
-        self.U = np.hstack([self.U, np.zeros((len(self.U), 1 if self.options.average else 0))])
-        self.bias = np.append(self.bias, -self.options.lam * self.t)
+        self.bias = np.append(self.bias, bias)
+        if self.options.average:
+            self.U = np.hstack([self.U, np.zeros((len(self.U), 1))])
+            self.U[-1, -1:] = self._always(bias)
 
     def _learn_block(
         self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
@@ -382,6 +392,7 @@ class BudgetLearner:
         n = self.n_support
         state = {name: getattr(self, name)[:n] for name in self._of_supports}
         state |= {name: getattr(self, name) for name in self.ARRAYS}
+        state |= {"U_bias": self.U[-1]} if self.options.average else {}
         return state if self._is_narrow else state | {"values": self._values_now()}
 
     def _values_now(self) -> np.ndarray:
@@ -395,6 +406,8 @@ class BudgetLearner:
             getattr(self, name)[:n] = np.asarray(state[name])
         for name in state.keys() & self.ARRAYS:  # models of earlier versions have no units
             getattr(self, name)[:] = np.asarray(state[name])
+        if self.options.average:  # earlier versions decided by the last bias
+            self.U[-1] = state["U_bias"] if "U_bias" in state else self._always(self.bias)
         self._lay_out()
         if not self._is_narrow and "values" in state:
             self.values[:n, :n] = np.asarray(state["values"])

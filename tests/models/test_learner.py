@@ -78,7 +78,8 @@ def test_steps_are_those_of_the_twin(strategy, layout, merge, columns, monkeypat
     np.testing.assert_allclose(found, expected, atol=5e-3 * scale)
     assert ours.n_support == len(twin.S)
     mean = reference.kernel_matrix(WIDE, rows.X, twin.S) @ twin.mean
-    A, _ = ours.coefficients()
+    A, bias = ours.coefficients()
+    np.testing.assert_allclose(bias, twin.mean_b, atol=5e-3 * scale)
     np.testing.assert_allclose(
         WIDE.apply(rows, ours.supports(), A), mean, atol=5e-3 * max(scale, np.abs(mean).max())
     )
@@ -88,8 +89,11 @@ def test_steps_are_those_of_the_twin(strategy, layout, merge, columns, monkeypat
 LOSSES = {
     "epsilon": {"epsilon": 0.1},
     "epsilon, steps bounded": {"epsilon": 0.1, "longest": 2.0, "average": True},
+    "epsilon, a bias, steps bounded": {"epsilon": 0.1, "longest": 2.0, "average": True, "bias": True},
     "support": {"nu": 0.3},
+    "support, averaged": {"nu": 0.3, "average": True},
     "logistic": {"bias": True},
+    "logistic, averaged": {"bias": True, "average": True},
     "logistic, three columns": {"average": True},
 }
 
@@ -113,7 +117,8 @@ def test_steps_of_other_losses_are_those_of_the_twin(loss, strategy):
     np.testing.assert_allclose(ours.learn(rows, Y, weight), expected, atol=5e-3 * scale)
     assert ours.n_support == len(twin.S) >= 18
     A, bias = ours.coefficients()
-    np.testing.assert_allclose(bias, twin.b, atol=5e-3 * scale)
+    expected = twin.mean_b if ours.options.average else twin.b
+    np.testing.assert_allclose(bias, expected, atol=5e-3 * scale)
     if ours.options.average:
         K = reference.kernel_matrix(WIDE, rows.X, twin.S)
         np.testing.assert_allclose(WIDE.apply(rows, ours.supports(), A), K @ twin.mean, atol=5e-3 * scale)
@@ -218,6 +223,33 @@ def test_values_stay_those_of_the_vectors(seed, merge, strategy, several):
     np.testing.assert_allclose(ours.to_state()["values"], expected, atol=2e-5)
     np.testing.assert_allclose(ours.norms[:n], (ours.X[:n] ** 2).sum(axis=1), rtol=1e-5)
     assert n <= 12
+
+
+def test_a_mean_bias_goes_with_new_columns_other_units_and_states_of_before():
+    rows, Y = stream(200)
+    means = []  # of each step: its bias, in units of the targets
+    ours = learner(bias=True, average=True, strategy="remove", loss="epsilon", budget=500)
+    for i in range(200):
+        if i == 120:
+            ours.set_units(0.3, 2.0)
+        ours.learn(rows.take(slice(i, i + 1)), Y[i : i + 1])
+        means.append(ours.units[0] + ours.units[1] * ours.bias / ours._step)
+    np.testing.assert_allclose(ours.coefficients()[1], np.average(means, axis=0, weights=np.arange(1, 201)))
+
+    ours, means = learner(bias=True, average=True, strategy="remove", budget=500), []
+    for i in range(200):
+        if i == 90:  # a third class: the constant -1 so far
+            ours.add_column()
+            means = [np.append([-bias, bias], -1.0) for [bias] in means]
+        own = Y[i] if i < 90 else np.append([-Y[i], Y[i]], -1.0)
+        ours.learn(rows.take(slice(i, i + 1)), own[None])
+        means.append(ours.bias / ours._step)
+    np.testing.assert_allclose(ours.coefficients()[1], np.average(means, axis=0, weights=np.arange(1, 201)))
+
+    old = {name: array for name, array in ours.to_state().items() if name != "U_bias"}
+    again = learner(3, bias=True, average=True, strategy="remove", budget=500)
+    again.restore(old)
+    np.testing.assert_allclose(again.coefficients()[1], ours.bias / ours._step)  # as version 0.2 decided
 
 
 @pytest.mark.parametrize("average", [False, True])

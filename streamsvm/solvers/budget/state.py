@@ -27,7 +27,7 @@ class Supports(NamedTuple):
         np.ndarray
     )  # (slots,) their ages, or FREE. While steps are taken, the columns of what is born then lag
     A: np.ndarray  # (slots, k) coefficients
-    U: np.ndarray  # (slots, k) what averaging needs, else (slots, 0)
+    U: np.ndarray  # (slots + 1, k) what averaging needs, in the last row of the bias; else (slots + 1, 0)
     bias: np.ndarray  # (k,)
     counts: np.ndarray  # (5,) STEPS ...
     sums: np.ndarray  # (2,) DEGRADATION ...

@@ -51,6 +51,8 @@ def steps(supports, met, options, tables, together, projects):
         if violated:
             if o.bias:
                 add_scaled(bias, 1.0, delta)
+                if s.U.shape[1]:
+                    add_scaled(s.U[len(s.U) - 1], t, delta)
             slot = top
             if counts[SUPPORTS] < top:
                 slot = 0
@@ -95,7 +97,10 @@ def _ask(s, m, i, o, delta):
         if o.loss == SUPPORT:
             if passed == 0:
                 delta[c] = weight  # nothing is there that it could be inside
-            bias[c] = min(bias[c] * (passed + 1) / max(passed, 1) + delta[c] - weight * o.nu, 0.0)
+            before = bias[c]
+            bias[c] = min(before * (passed + 1) / max(passed, 1) + delta[c] - weight * o.nu, 0.0)
+            if s.U.shape[1]:
+                s.U[len(s.U) - 1, c] += (bias[c] - before) * s.counts[STEPS]
         violated |= delta[c] != 0
     return violated
 
