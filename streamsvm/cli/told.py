@@ -10,6 +10,7 @@ import typer
 
 from streamsvm.cli.output import emit, print_table
 from streamsvm.config import FitConfig
+from streamsvm.options.search import FAILED
 from streamsvm.options.wish import MICRO
 from streamsvm.runs.phases import searched_s
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
@@ -152,6 +153,8 @@ def scores(report: Report) -> dict[str, str]:
     if metric.get("regions"):
         found["search, in dense regions"] = max(step["score"] for step in metric["regions"])
     texts = {label: score_text(metric["scoring"], score) for label, score in found.items()}
+    if failed := metric.get("failed"):
+        texts["fits dropped by the search"] = f"{failed:,}: {FAILED}"
     return texts if expected is None else texts | _expected(expected)
 
 

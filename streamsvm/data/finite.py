@@ -12,6 +12,8 @@ from streamsvm.errors import DataError
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
+LARGEST = 1e150  # of rows that are scaled: their squares fit float64
+
 
 def first_nonfinite(rows: Rows, start: int = 0, *, gaps: bool = False) -> tuple[int, int, float] | None:
     """(row, column, value) of the first NaN or infinity of a block whose first row is row `start`, or None.
@@ -60,3 +62,17 @@ def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool
         f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
         f"expected finite numbers: {answer}"
     )
+
+
+def require_squares(store: Store, low: np.ndarray, high: np.ndarray) -> None:
+    """Raises DataError naming a column of a store whose values, from low to high (d,), are too large for variances."""
+    most = np.maximum(-low, high)
+    most[~np.isfinite(most)] = 0.0  # without values
+    column = int(np.argmax(most))
+    if most[column] > LARGEST:
+        names = store.feature_names
+        name = column if names is None else repr(names[column])
+        raise DataError(
+            f"{store.url or 'X'}: column {name} has values up to {most[column]:.3g}, expected at most {LARGEST:.0e}: "
+            "give them in other units"
+        )

@@ -55,6 +55,12 @@ def together(store: Store) -> np.ndarray | None:
     return sparse.csgraph.connected_components(edges, directed=False)[1][query]
 
 
+def usual_folds(store: Store, count: int) -> int:
+    """So many folds, of which nobody said how many, or fewer of a store that has fewer groups or queries."""
+    groups = together(store)
+    return count if groups is None else min(count, max(2, int(groups.max()) + 1))
+
+
 def _units(store: Store) -> str:
     """The units that folds consist of."""
     return "groups" if store.group is not None else "rows" if store.qid is None else "queries"

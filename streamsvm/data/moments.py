@@ -112,8 +112,10 @@ def _sparse(X: Any) -> Moments:
 
 
 def variance(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
-    """var(X) over all entries of X, with features scaled by (x - offset) * scale: the mean variance of the features plus
-    the variance of their means, neither of which cancels far from zero."""
+    """var(X) over all entries of X, with features scaled by (x - offset) * scale.
+
+    The mean variance of the features plus the variance of their means, neither of which cancels far from zero.
+    """
     means = (moments.mean - offset) * scale
     return float(np.mean(moments.m2 / moments.n * scale**2 + (means - means.mean()) ** 2))
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.finite import require_finite
+from streamsvm.data.finite import require_finite, require_squares
 from streamsvm.data.kept import MISSING
 from streamsvm.data.labels import Classes, counted
 from streamsvm.data.moments import Moments, merge, moments_of
@@ -103,7 +103,10 @@ class Sketch(Store):
     def _moments(self, block: tuple[int, int]) -> Moments:
         rows = self.read(*block)
         require_finite(self, rows, block[0], gaps=True)
-        return moments_of(rows)
+        with np.errstate(over="ignore"):
+            moments = moments_of(rows)
+        require_squares(self, moments.low, moments.high)
+        return moments
 
 
 def sketched(store: Store) -> Sketch:

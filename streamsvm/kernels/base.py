@@ -25,6 +25,9 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     libsvm: ClassVar[str | None] = None  # its kernel_type in LIBSVM's files
+    most: ClassVar[float] = (
+        1e30  # of `largest`: float32 ends at 3e38, and sums of values times coefficients must not
+    )
 
     @property
     def row(self) -> Row:
@@ -55,6 +58,10 @@ class Kernel(ABC):
     @abstractmethod
     def diag(self, a: Rows) -> np.ndarray:
         """K(a_i, a_i), (m,) float64."""
+
+    def largest(self, a: Rows) -> float:
+        """The largest number that values of rows a are made of, at most `most`: beyond it float32 overflows."""
+        return float(self.diag(a).max())
 
     @abstractmethod
     def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:

@@ -21,7 +21,13 @@ EPSILON = 2.0**-23  # of float32, by the squared norm: what a squared distance m
 class Distances(Stationary):
     """K(a, b) = k(|a-b|^2)."""
 
+    most: ClassVar[float] = (
+        5e37  # squared norm: of it and others squared distances are made, up to four times it
+    )
     _doubled: ClassVar[float] = 4.0
+
+    def largest(self, a: Rows) -> float:
+        return float(a.sq_norms.max())
 
     @abstractmethod
     def of(self, sq: np.ndarray) -> np.ndarray:

@@ -12,6 +12,9 @@ from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
 from streamsvm.storage.human import parse_time
 
 Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"]
+FAILED = (
+    "values of their kernels are beyond float32, or they do not converge"  # why fits of a search are dropped
+)
 BALANCED = "balanced_accuracy"  # with this score, class weights may help
 LEAST_BUDGET_S = 5.0  # for Python, the store and one small fit
 

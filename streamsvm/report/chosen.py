@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamsvm.options.search import FAILED
 from streamsvm.report.drawing import ALERT, GRID, INK, MUTED, finish, new, plot, whole_x
 from streamsvm.report.metric import is_single
 from streamsvm.report.plots import colour
@@ -54,6 +55,8 @@ def facts(run: Run) -> Row:
         found["prediction"] = solver
     elif isinstance(exact := run.result.get("exact"), bool):
         found["prediction"] = "exact" if exact else "early"
+    if failed := number(told.get("failed")):
+        found["fits dropped"] = f"{failed:,.0f}: {FAILED}"
     return found | _scores(run) | _seconds(run)
 
 

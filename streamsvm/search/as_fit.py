@@ -68,6 +68,7 @@ def _found(config: FitConfig, chose: dict[str, Any]) -> dict[str, Any]:
     return {
         "best": {"params": params, "score": chose["score"]},
         "scoring": chose["scoring"],
+        "failed": chose.get("failed", 0),
         "results": [_record(step, rank) for rank, step in enumerate(steps, 1)],
     }
 

@@ -11,6 +11,7 @@ from functools import partial
 from streamsvm.config import FitConfig
 from streamsvm.data.folds import Folds
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes
@@ -41,12 +42,20 @@ class Outcome:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Of a point on a fold, whose fit raised this error."""
+
+    point: int
+    error: ConfigError
+
+
 Score = Callable[[dict], float]  # of what `predict.evaluate` says
 
 
 def one_by_one(
     store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events
-) -> Iterator[Outcome]:
+) -> Iterator[Outcome | Failure]:
     """All jobs; small ones in parallel, each on one thread."""
     with _cluster(jobs[0].config, events) as scheduler:
         slots = 1 if scheduler else slots_of(store, jobs[0].config)
@@ -57,16 +66,19 @@ def one_by_one(
 
 def _outcome(
     store: Store, folds: Folds, score: Score, scheduler: str | None, slots: int, job: Job
-) -> Outcome:
+) -> Outcome | Failure:
     began = time.perf_counter()
     train, held = (store.subset(ids) for ids in folds.members(job.fold, job.share))
     config = without_probabilities(job.config).model_copy(update={"scheduler": scheduler, "workers": None})
     threads = config.threads or Engine().threads
     if slots > 1:
         config = config.model_copy(update={"threads": 1, "cache_size": config.cache_size // slots})
-    model, _ = train_in_memory(train, config, ignore)
-    found = score(evaluate(model, held, engine=Engine(threads // slots), events=ignore))
-    return Outcome(job.point, job.fold, found, time.perf_counter() - began)
+    try:
+        model, _ = train_in_memory(train, config, ignore)
+        found = evaluate(model, held, engine=Engine(threads // slots), events=ignore)
+    except ConfigError as error:  # values beyond float32, say
+        return Failure(job.point, error)
+    return Outcome(job.point, job.fold, score(found), time.perf_counter() - began)
 
 
 @contextmanager

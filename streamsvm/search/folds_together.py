@@ -18,13 +18,14 @@ from streamsvm.data.folds import Folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
 from streamsvm.parallel.prefetch import as_they_come
 from streamsvm.predict import assess
 from streamsvm.problems.dual import KeptGram, KernelColumns
-from streamsvm.search.fold_by_fold import Job, Outcome, Score, slots_of
+from streamsvm.search.fold_by_fold import Failure, Job, Outcome, Score, slots_of
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
@@ -75,7 +76,7 @@ def all_along_C(
     score: Score,
     events: Events,
     until: float | None = None,
-) -> Iterator[Outcome]:
+) -> Iterator[Outcome | Failure]:
     """`along_C` of each group. With few rows, one group per thread, as one thread does some of each round."""
     groups = sorted(groups, key=_narrowness, reverse=True)  # what takes longest begins first
     config = groups[0][0].config
@@ -105,10 +106,25 @@ def along_C(
     score: Score,
     events: Events,
     until: float | None = None,
-) -> Iterator[Outcome]:
-    """Jobs of points that differ only in C, on all folds; C rises. until: time.time() after which no more begin."""
+) -> Iterator[Outcome | Failure]:
+    """Jobs of points that differ only in C, on all folds; C rises. until: time.time() after which no more begin.
+
+    If a fit fails, so do those of larger C.
+    """
     if is_late(until):
         return
+    done = set[int]()
+    try:
+        for outcome in _along_C(store, folds, jobs, score, events, until):
+            done.add(outcome.point)
+            yield outcome
+    except ConfigError as error:  # values beyond float32, say
+        yield from (Failure(point, error) for point in {job.point for job in jobs} - done)
+
+
+def _along_C(
+    store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events, until: float | None
+) -> Iterator[Outcome]:
     jobs = sorted(jobs, key=lambda job: job.config.C)
     share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
     ids = np.flatnonzero(folds.joins < share)

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import COMPARED, drawn, drawn_together, make_folds, together
+from streamsvm.data.folds import COMPARED, drawn, drawn_together, make_folds, together, usual_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import usage_so_far, used_s
-from streamsvm.search.fold_by_fold import Job, Outcome, one_by_one
+from streamsvm.search.fold_by_fold import Failure, Job, Outcome, one_by_one
 from streamsvm.search.folds_together import all_along_C, can_share
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.search.score_table import Kept
@@ -60,8 +60,9 @@ def tune(
     Returns
     -------
     dict
-        `best` (params and score), `results` (a record for each point, best first), `seconds` of the whole command,
-        `seconds_search`, and with `model_path` also `refit`, the report of that fit.
+        `best` (params and score), `results` (a record for each point, best first), `failed` (how many points were
+        dropped as their fits failed), `seconds` of the whole command, `seconds_search`, and with `model_path` also
+        `refit`, the report of that fit.
 
     Raises
     ------
@@ -86,6 +87,7 @@ def tune(
         "best": {"params": params, "score": records[0]["mean_score"]},
         "scoring": search.scoring,
         "results": records,
+        "failed": len(search.failed),
         "seconds_search": time.perf_counter() - began,
     }
     if model_path is not None:
@@ -142,6 +144,7 @@ class _Search:
     ) -> None:
         self.until = until
         self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
+        self.failed: dict[int, ConfigError] = {}  # by point
         base = points[0][1]
         task = task_for(with_task(base, store))
         if not store.has_y:
@@ -149,7 +152,8 @@ class _Search:
                 f"{store.url or 'the data'} has no labels, and points are compared by how they predict them"
             )
         self.scoring = options.scoring or task.scoring
-        self.folds = make_folds(store, options.folds, task.is_stratified, base.seed, positive=base.positive)
+        folds = options.folds if "folds" in options.model_fields_set else usual_folds(store, options.folds)
+        self.folds = make_folds(store, folds, task.is_stratified, base.seed, positive=base.positive)
 
     def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
         """Numbers and records of all points: those with the most rows first, of these the best first."""
@@ -157,6 +161,17 @@ class _Search:
         for share, alive in self._rounds():
             self._score(alive, share)
             last |= {point: share for point in alive if self._is_scored(point, share)}
+        if len(self.failed) == len(self.points):
+            raise self.failed[min(self.failed)]
+        if self.failed:
+            first = min(self.failed)
+            options = ", ".join(f"{name} {value}" for name, value in self.points[first][0].items())
+            self.events(
+                Warned(
+                    f"{len(self.failed)} of {len(self.points)} points failed and were dropped, the first of them "
+                    f"({options}) as {self.failed[first]}"
+                )
+            )
         if not last:
             raise ConfigError(
                 f"no point was scored in {self.options.time_budget:.0f} s; give more, fewer folds, or search = halving"
@@ -194,13 +209,16 @@ class _Search:
         todo = [job for job in jobs if (job.point, job.fold, job.share) not in self.kept.scores]
         done = len(jobs) - len(todo)
         for outcome in self._outcomes(todo):
-            self.kept.add(outcome, share)
             done += 1
+            if isinstance(outcome, Failure):
+                self.failed.setdefault(outcome.point, outcome.error)
+                continue
+            self.kept.add(outcome, share)
             self.events.progress("tune", done, len(jobs), score=round(outcome.score, 5))
             if is_late(self.until):
                 break
 
-    def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:
+    def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome | Failure]:
         alone, together = [], dict[str, list[Job]]()
         score = partial(score_of, self.scoring)
         for job in jobs:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from streamsvm.errors import ConfigError
+from streamsvm.options.search import FAILED
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.tracks import NO_WAY, Fitted, Found, Track, Trial
 
@@ -30,7 +32,7 @@ TOLD = {  # of a step's fit
     "seconds": float,
     "scale": str,
 }
-NUMBERS = ("n", "phase", "steps", "turn", "settled")  # of a state
+NUMBERS = ("n", "phase", "steps", "turn", "settled", "failed")  # of a state
 MOST_TRACKS = 6  # that take more than one step
 USUAL = 2  # steps after the first of a phase, of a track that learns no metric and so soon tries nothing new
 SETTLED = 3  # steps of the last phase that were no better: more would not be, either
@@ -51,8 +53,8 @@ class Oracle(Protocol):
     ) -> list[Found]:
         """The result of each trial on the first rows. start: of alpha / C, maybe of fewer rows."""
 
-    def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
-        """The factor from the gradients of a solution."""
+    def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
+        """The factor from the gradients of a solution. None: they are beyond float32."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class MetricState:
     """Tracks that are left, and n, the rows of the last phase; the phase, its steps that are done, and whose turn is
     next. `told`: each step's fit, without factor and losses. settled: steps of the last phase since its best. first:
     the best that a track began with, before any metric. plain: fits without one on n rows, once it ended; of these the
-    first is what was given. pool: losses (h,) of all trials on n rows, under a metric or not."""
+    first is what was given. pool: losses (h,) of all trials on n rows, under a metric or not. failed: fits that were
+    dropped, as values were beyond float32 or they did not converge."""
 
     tracks: tuple[Track, ...]
     n: int
@@ -68,6 +71,7 @@ class MetricState:
     steps: int = 0
     turn: int = 0
     settled: int = 0
+    failed: int = 0
     best: Fitted | None = None
     first: Fitted | None = None
     told: tuple[tuple[Any, ...], ...] = ()
@@ -91,7 +95,7 @@ class MetricState:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> MetricState:
-        numbers = {name: int(arrays[name]) for name in NUMBERS}
+        numbers = {name: int(arrays.get(name, 0)) for name in NUMBERS}  # 0.2 counted no failed fits
         best, first = (unprefixed(name, arrays) for name in ("best_", "first_"))
         tracks = tuple(Track.from_arrays(found) for found in _numbered("track", arrays))
         plain = tuple(Fitted.from_arrays(found) for found in _numbered("plain", arrays))
@@ -194,8 +198,9 @@ class MetricSearch:
         phases = self._phases(state)
         if state.phase == len(phases):
             plain = self._without(problem, state)
-            pool = (*state.pool, *(fitted.losses for fitted in plain))
-            return replace(state, plain=plain, pool=pool, ended=True)
+            losses = [fitted.losses for fitted in plain if not fitted.has_failed]
+            failed = state.failed + len(plain) - len(losses)
+            return replace(state, plain=plain, pool=(*state.pool, *losses), failed=failed, ended=True)
         phase, track = phases[state.phase], state.tracks[state.turn]
         trials = self._trials(track, state, is_last=state.phase == len(phases) - 1)
         known = None if track.learns else track.last
@@ -204,13 +209,18 @@ class MetricSearch:
             if not trials:
                 return self._advanced(state, known, phases)
         found = problem.tried(phase.rows, track.factor, trials, track.start)
+        state = replace(state, failed=state.failed + sum(each.has_failed for each in found))
         at = int(np.argmax([each.score for each in found]))
+        if found[at].has_failed:
+            return self._dropped(state, phases)
         is_first = track.last is None and self.given is not None
         learned = track.learns and not is_first
         fitted = Fitted(trials[at], phase.rows, track.factor, found[at].losses, learned)
         is_last = state.phase == len(phases) - 1 and state.steps == phase.steps - 1
         own = phase.rows, track.factor, trials[at], found[at].alpha
         factor = problem.refitted(*own) if track.learns and not is_last else track.factor
+        if factor is None:
+            factor, track = track.factor, replace(track, learns=False)
         if is_first and (state.first is None or fitted.score > state.first.score):
             state = replace(state, first=fitted)
         start, way = found[at].alpha / trials[at].C, track.way_after(trials[at])
@@ -221,7 +231,8 @@ class MetricSearch:
         tracks = (*state.tracks[: state.turn], track, *state.tracks[state.turn + 1 :])
         width = factor_width(fitted.factor)
         if phase.rows == state.n:
-            state = replace(state, pool=(*state.pool, *(each.losses for each in found)))
+            losses = [each.losses for each in found if not each.has_failed]
+            state = replace(state, pool=(*state.pool, *losses))
         support, seconds = int(np.count_nonzero(found[at].alpha.any(axis=1))), found[at].seconds
         row = (
             phase.rows,
@@ -244,8 +255,21 @@ class MetricSearch:
             better = state.best is None or fitted.score > state.best.score
             best, settled = (fitted, 0) if better else (state.best, state.settled + 1)
             state = replace(state, best=best, settled=settled)
-        if state.turn + 1 < len(state.tracks):
-            return replace(state, turn=state.turn + 1)
+        return self._next_turn(replace(state, turn=state.turn + 1), phases)
+
+    def _dropped(self, state: MetricState, phases: tuple[Stretch, ...]) -> MetricState:
+        """Without the track whose turn it is: all that it tried has failed."""
+        tracks = state.tracks[: state.turn] + state.tracks[state.turn + 1 :]
+        state = replace(state, tracks=tracks)
+        if tracks:
+            return self._next_turn(state, phases)
+        return replace(state, phase=len(phases), ended=self.given is None or state.first is None)
+
+    def _next_turn(self, state: MetricState, phases: tuple[Stretch, ...]) -> MetricState:
+        """After the last track the first one follows, or the next phase."""
+        if state.turn < len(state.tracks):
+            return state
+        is_last = state.phase == len(phases) - 1
         has_settled = is_last and state.settled >= SETTLED * len(state.tracks)
         if state.steps + 1 < phases[state.phase].steps and not has_settled:
             return replace(state, turn=0, steps=state.steps + 1)
@@ -305,12 +329,19 @@ class MetricSearch:
 def chosen(state: MetricState) -> Fitted:
     """The best fit; a fit under a metric must beat those without by more than chance.
 
-    If a search ended before it had compared them, the best of those with the most rows.
+    If a search ended before it had compared them, the best of those with the most rows. Raises ConfigError if all
+    fits failed.
     """
-    if not state.plain:
+    compared = [fitted for fitted in state.plain if not fitted.has_failed]
+    if not compared:
         fits = [fit for fit in (state.best, *(track.last for track in state.tracks), state.first) if fit]
+        if not fits:
+            raise ConfigError(
+                f"all {state.failed} fits of the search failed, as {FAILED}: scale the features, or take a smaller "
+                "gamma, degree or C"
+            )
         return max(fits, key=lambda fitted: (fitted.rows, fitted.score))
-    plain = max(state.plain, key=lambda fitted: fitted.score)  # the given one of equals
+    plain = max(compared, key=lambda fitted: fitted.score)  # the given one of equals
     if state.best is None or not state.best.learned:
         return max(plain, state.best or plain, key=lambda fitted: fitted.score)
     return state.best if state.best.beats(plain) else plain

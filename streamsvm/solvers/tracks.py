@@ -30,17 +30,27 @@ class Trial(Weighed):
         return cls(*own, str(arrays["class_weight"]))
 
 
+class Judged:
+    """By its losses (h,) of held-out rows. Those of a fit that failed are infinite."""
+
+    losses: np.ndarray
+
+    @property
+    def score(self) -> float:
+        return 1.0 - float(self.losses.mean())
+
+    @property
+    def has_failed(self) -> bool:
+        return not np.isfinite(self.losses).all()
+
+
 @dataclass(frozen=True)
-class Found(Weighed):
+class Found(Judged, Weighed):
     """losses (h,): of held-out rows; 1 less their mean is the score. alpha (m, columns). seconds: that it took."""
 
     losses: np.ndarray
     alpha: np.ndarray
     seconds: float = 0.0
-
-    @property
-    def score(self) -> float:
-        return 1.0 - float(self.losses.mean())
 
     @classmethod
     def of_all(cls, found: Sequence[Found]) -> Found:
@@ -50,7 +60,7 @@ class Found(Weighed):
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Fitted(Judged):
     """A trial on some rows, under a factor, and its losses (h,). learned: whether gradients made the factor."""
 
     trial: Trial
@@ -58,10 +68,6 @@ class Fitted:
     factor: np.ndarray
     losses: np.ndarray
     learned: bool = False
-
-    @property
-    def score(self) -> float:
-        return 1.0 - float(self.losses.mean())
 
     def beats(self, other: Fitted) -> bool:
         """By more than the standard error of the difference, on the same rows."""

@@ -222,7 +222,9 @@ class NumberErrors:
     def __init__(self, store: Store) -> None:
         self._units = Units(store, MOST_SUMS)
         self._sums = np.zeros((3, self._units.count))  # rows, |error|, error^2
-        self._means, self._inside = np.zeros((2, self._units.count))  # of y, and its squared deviations from them
+        self._means, self._inside = np.zeros(
+            (2, self._units.count)
+        )  # of y, and its squared deviations from them
 
     def add(self, start: int, y: np.ndarray, values: np.ndarray) -> None:
         """Rows from `start` on, at least one: numbers y (m,), and predicted ones."""

@@ -22,13 +22,15 @@ from streamsvm.solvers.catalogue import fit_class, made_for
 from streamsvm.solvers.loop import run
 from streamsvm.solvers.metric import MetricSearch, MetricState, chosen, factor_width, facts
 from streamsvm.solvers.tracks import Fitted, Track, Trial
+from streamsvm.tasks import is_searched
 from streamsvm.tasks.base import Task
 from streamsvm.training.advice import advice
 from streamsvm.training.base import Context
 from streamsvm.training.drawn import LEAST_ROWS, MOST_HELD, class_weights, drawn
 from streamsvm.training.expected import gain_of_rows, of_candidates
+from streamsvm.training.held_out import can_hold_out
 from streamsvm.training.pace import Clock, has_time_for_regions, in_time, rows_in_time, with_sample
-from streamsvm.training.prepare import Prepared, first_rows, measured
+from streamsvm.training.prepare import Prepared, first_rows, measured, require_range
 from streamsvm.training.regions import regions
 from streamsvm.training.starts import FREE, Start, starts_of
 from streamsvm.training.trials import Learner, Sample, SampleTrials
@@ -58,8 +60,12 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
             f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
             "leave it out"
         )
-    if store.n > config.search.sample and prepared.kept_out is None:
-        prepared = prepared.without(min(store.n // APART, MOST_HELD))
+    if not is_searched(prepared.task.name):
+        raise ConfigError(
+            f"search.options is {', '.join(config.search.chosen)}, and nothing is chosen for task "
+            f"{prepared.task.name}: leave it out, and give values"
+        )
+    prepared = _holding_out(prepared)
     base, starts = starts_of(prepared, context.engine)
     samples = drawn(prepared, base, context.engine)
     if isinstance(samples, str):
@@ -80,7 +86,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
         with context.phase("regions"):
             centres = samples[0].rows.take(slice(REGIONS))
             dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
-        if dense is not None:
+        if dense is not None and dense.best is not None:
             best, told = chosen(dense), told | {"regions": facts(dense)}
     prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
     return prepared if prepared.kept_out is not None else _with_expected(prepared, state, best, trials)
@@ -94,12 +100,22 @@ def _learner(prepared: Prepared, given: Start, sample: Sample) -> Learner:
     return Learner(config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, own)
 
 
+def _holding_out(prepared: Prepared) -> Prepared:
+    """The data without some rows that the search has not seen either, if it does not see all, and groups allow it."""
+    rows = min(prepared.store.n // APART, MOST_HELD)
+    sees_all = prepared.store.n <= prepared.config.search.sample
+    if sees_all or prepared.kept_out is not None or not can_hold_out(prepared.store, rows):
+        return prepared
+    return prepared.without(rows)
+
+
 def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Prepared:
     """The score on new rows to expect from a search that has seen all rows."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
     if state.n < trials.n:  # it ended on fewer rows than there are: a fit on all of them says more
         [found] = trials.tried(trials.n, best.factor, [best.trial], None)
-        steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
+        if not found.has_failed:
+            steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
     gain = gain_of_rows(steps, trials.n, prepared.store.n)
     return replace(prepared, expected=of_candidates(prepared.scoring, pool, gain, prepared.config.seed))
 
@@ -109,6 +125,7 @@ def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:
     config, store, kernel = prepared.config, prepared.store, prepared.kernel
     if isinstance(kernel, Stationary):
         first = store.read(0, min(store.n, LEAST_ROWS))
+        require_range(prepared.scaling, kernel, first)
         if message := advice(kernel, prepared.scaling, first, store.feature_names):
             context.events.advise(message)
     if config.metric.is_learned:
@@ -186,8 +203,8 @@ def _searched(
         nonlocal state
         state = now
         clock.stepped()
-        score = round(facts(state)[-1]["score"], 5)
-        context.events.progress(name, min(len(state.told), total - 1), total, score=score)
+        scores = {"score": round(facts(state)[-1]["score"], 5)} if state.told else {}
+        context.events.progress(name, min(len(state.told), total - 1), total, **scores)
         states.offer(state.to_arrays, last=search.is_solved(state))
 
     try:
@@ -298,5 +315,7 @@ def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
     found = {"score": chosen(state).score}
     if state.plain:
         plain = [fitted.score for fitted in state.plain]
-        found |= {"plain_score": max(plain), "given_score": plain[0]}
+        compared = {"plain_score": max(plain), "given_score": plain[0]}
+        found |= {name: score for name, score in compared.items() if math.isfinite(score)}
+    found |= {"failed": state.failed} if state.failed else {}
     return {"scoring": prepared.scoring, **found, "rungs": facts(state)}

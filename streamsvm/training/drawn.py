@@ -51,12 +51,17 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
     if folds_of(n) > 1 and config.metric.kind != "full":
         held, turns = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
     turns = [apart(turn, held, groups, rng) for turn in turns]
+    if groups is not None and min(map(len, turns)) == held:  # of few groups one alone can be held out
+        held = min(held, int(np.count_nonzero(groups == groups[order[0]])))
+        turns = [apart(order, held, groups, rng)]
     if min(map(len, turns)) == held:
         return "the rows of the sample are of one group"
     by_class = class_weights(prepared)
     samples = tuple(Sample.parted(rows, asked, turn, held, by_class) for turn in turns)
     if not all(any(True for _ in asked.task.subproblems(one.asked.targets)) for one in samples):
         return "the sample has rows of one class alone"
+    if not all(one.of_held.upper.any() for one in samples):
+        return "held-out rows of the sample have no weight"
     return samples
 
 

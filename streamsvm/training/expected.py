@@ -40,7 +40,8 @@ def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: i
     """The score to expect of the best of several candidates, each with losses (h,) on the same held-out rows.
 
     The best of many looks better than it is: so it is chosen in bootstrap samples of the rows, and judged on the rows
-    outside (Tsamardinos, Greasidou and Borboudakis 2018). gain: the share of errors that more training rows will save.
+    outside, if there are any (Tsamardinos, Greasidou and Borboudakis 2018). gain: the share of errors that more
+    training rows will save.
     """
     losses = np.stack(pool).astype(np.float64)
     rng = np.random.default_rng([seed, 25])
@@ -48,9 +49,10 @@ def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: i
     scores = []
     for _ in range(DRAWS):
         drawn = np.bincount(rng.integers(0, h, h), minlength=h)
-        best = int(np.argmin(losses @ drawn))
-        scores.append(losses[best, drawn == 0].mean())
-    mean = float(np.mean(scores))
+        best, outside = int(np.argmin(losses @ drawn)), drawn == 0
+        if outside.any():
+            scores.append(losses[best, outside].mean())
+    mean = float(np.mean(scores) if scores else losses.mean(axis=1).min())
     low, high = _interval(losses[int(np.argmin(losses.mean(axis=1)))], mean)
     return Expected(scoring, 1 - mean * (1 - gain), 1 - high, 1 - low * (1 - gain), h, model=False)
 

@@ -43,14 +43,26 @@ def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
     groups, rng = together(store), np.random.default_rng([seed, 26])
     if groups is None:
         return np.sort(rng.choice(store.n, rows, replace=False))
-    most = store.n // 2 - rows + 1
-    ids = np.flatnonzero(np.bincount(groups)[groups] <= most)
+    ids, most = _small_groups(groups, rows)
     if len(ids) < rows:
         raise ConfigError(
             f"holdout is {rows}, and {len(ids)} rows are in groups of at most {most}, which leave half of the rows to "
             "learn from; expected as many at least: give fewer"
         )
     return ids[drawn_together(groups[ids], rows, rng, at_least=True)]
+
+
+def can_hold_out(store: Store, rows: int) -> bool:
+    """Whether so many rows, in whole groups, leave half of all to learn from."""
+    groups = together(store)
+    return rows <= (store.n // 2 if groups is None else len(_small_groups(groups, rows)[0]))
+
+
+def _small_groups(groups: np.ndarray, rows: int) -> tuple[np.ndarray, int]:
+    """Rising ids of rows whose groups (n,) are small enough to hold out `rows` and no more than half, and the largest
+    such size."""
+    most = len(groups) // 2 - rows + 1
+    return np.flatnonzero(np.bincount(groups)[groups] <= most), most
 
 
 def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.finite import require_finite
+from streamsvm.data.finite import require_finite, require_squares
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
@@ -43,7 +43,6 @@ from streamsvm.training.target import encoded
 
 BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows to compute them from
 MOST_ROUNDING = 1e-3  # of a kernel's values, that a shift of the rows would avoid
-MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
 @dataclass(frozen=True)
@@ -253,13 +252,14 @@ def measured(
     if factor is not None:
         scaling, total = scaling.under(_given(factor, scaling.width, config)), None
     kernel = kernel_of(config.kernel, len(scaling.offset), total)
-    if isinstance(kernel, Stationary):
-        scaling = _centred(scaling, kernel, first, moments)
-        is_final = not config.search.chosen
-        if is_final and (message := advice(kernel, scaling, first, store.feature_names)):
+    if not isinstance(kernel, Stationary):
+        require_range(scaling, kernel, first)
+        return scaling, kernel
+    scaling = _centred(scaling, kernel, first, moments)
+    if not config.search.chosen:  # a search tries other scales
+        require_range(scaling, kernel, first)
+        if message := advice(kernel, scaling, first, store.feature_names):
             events.advise(message)
-    else:
-        _require_range(scaling, kernel, first)
     return scaling, kernel
 
 
@@ -305,7 +305,10 @@ def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | N
     rows = store.read(*block)
     require_finite(store, rows, block[0], gaps=gaps)
     own = min(len(rows), FIRST_ROWS - block[0])
-    return (rows.take(np.arange(own)) if own > 0 else None), moments_of(rows)
+    with np.errstate(over="ignore"):
+        moments = moments_of(rows)
+    require_squares(store, moments.low, moments.high)
+    return (rows.take(np.arange(own)) if own > 0 else None), moments
 
 
 def _centred(scaling: Scaling, kernel: Stationary, first: Rows, moments: Moments | None) -> Scaling:
@@ -338,12 +341,13 @@ def _cancels(kernel: Kernel, before: float, after: float) -> bool:
     return kernel.rounding(before) > MOST_ROUNDING and after < before / 4
 
 
-def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
+def require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
     """Kernel values must fit float32, as far as the first rows show. Raises ConfigError."""
-    with np.errstate(over="ignore"):
-        most = float(kernel.diag(scaling.apply(first)).max())
-    if not most < MOST_VALUE:
-        raise ConfigError(
-            f"values of the {kernel.name} kernel reach {most:.0e}, expected at most {MOST_VALUE:.0e}: scale the "
-            "features, or take a smaller gamma or degree"
-        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = kernel.largest(scaling.apply(first))
+    if not largest < kernel.most:
+        what, remedy = "values", "the features, or take a smaller gamma or degree"
+        if isinstance(kernel, Stationary):
+            what, remedy = "squared norms of rows", "the features (scale standard)"
+        found = f"{what} of the {kernel.name} kernel reach {largest:.0e}"
+        raise ConfigError(f"{found}, expected at most {kernel.most:.0e}: scale {remedy}")

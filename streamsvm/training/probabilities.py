@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig, ProbabilityConfig
-from streamsvm.data.folds import fold_of, together
+from streamsvm.data.folds import fold_of, together, usual_folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -171,7 +171,7 @@ def _predicted(
 ) -> dict[str, Any]:
     """decisions (models, n, own problems) of all rows, their codes and weight (n,), and whether they are pairwise."""
     state = _begun(store, config, folder, checkpoints)
-    fold, folds = state["fold"], config.probability.folds
+    fold, folds = state["fold"], int(state["fold"].max()) + 1
     for number in range(int(state["done"]), folds):
         inside, own = np.flatnonzero(fold == number), folder / str(number)
         own.mkdir(exist_ok=True)
@@ -205,6 +205,8 @@ def _begun(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoi
         if own.is_dir():
             remove_tree(own)
     count, option = config.probability.folds, "probability.folds"
+    if "folds" not in config.probability.model_fields_set:
+        count = usual_folds(store, count)
     in_sets = task_for(config).in_sets
     fold = fold_of(store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option)
     begun = {"done": 0, "fold": fold}

@@ -102,9 +102,10 @@ class Learner:
 
     def kernels(self, trials: Sequence[Trial], metric: Metric) -> list[Kernel]:
         """The kernels of trials, of rows under a metric."""
-        rows = metric.of_rows(self.typical)
-        total = float(rows.d * variance(moments_of(rows), np.zeros(rows.d), np.ones(rows.d)))
-        units = {name: self._unit(name, rows, total) for name in {trial.kernel for trial in trials}}
+        with _unwarned():
+            rows = metric.of_rows(self.typical)
+            total = float(rows.d * variance(moments_of(rows), np.zeros(rows.d), np.ones(rows.d)))
+            units = {name: self._unit(name, rows, total) for name in {trial.kernel for trial in trials}}
         return [
             self._as_given(trial, metric) or kernel_of(self._options(trial.kernel), rows.d, total)
             if math.isnan(trial.gamma)
@@ -168,7 +169,7 @@ class SampleTrials:
         found = list(self.engine.map(work, items, begin, shared=(self._shared,), window=len(items)))
         return [Found.of_all(found[at : at + count]) for at in range(0, len(found), count)]
 
-    def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
+    def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
         count, metrics = len(self.samples), [Metric(own) for own in factor]
         most = max(LEAST_GRADIENT_ROWS * (len(metrics) > 1), -(-GRADIENT_ROWS // count))
         kernels = [self.learner.kernel(trial, metric) for metric in metrics]
@@ -176,7 +177,10 @@ class SampleTrials:
             (kernels[place % len(metrics)], metrics[place % len(metrics)], place) for place in range(count)
         ]
         work = partial(_gradients, rows, most)
-        found = list(self.engine.map(work, items, np.split(alpha, count), shared=(self._shared,)))
+        try:
+            found = list(self.engine.map(work, items, np.split(alpha, count), shared=(self._shared,)))
+        except ConfigError:  # values beyond float32
+            return None
         groups = found if len(metrics) > 1 else [np.concatenate(found)]
         return np.stack([Metric.of_gradients(own, self.learner.rank).factor for own in groups])
 
@@ -192,24 +196,33 @@ def _tried(
     item: tuple[Kernel, Metric, Trial, int],
     start: np.ndarray | None,
 ) -> Found:
-    """A kernel and C on the first rows of a sample, and the losses on the held-out ones; 1 each if it does not
-    converge."""
+    """A kernel and C on the first rows of a sample, and the losses on the held-out ones; infinite ones if values are
+    beyond float32, or a tolerance is out of reach."""
     kernel, metric, trial, place = item
     sample = samples[place].first(count)
-    rows, asked = metric.of_rows(sample.rows), replace(sample.asked, upper=sample.asked.upper * trial.C)
+    asked = replace(sample.asked, upper=sample.asked.upper * trial.C)
     if trial.class_weight:
         asked = asked.times(sample.by_class)
     began = time.perf_counter()
-    held = metric.of_rows(sample.held)
-    if not rows.is_sparse and (centre := origin(kernel, rows.take(slice(MEDIAN_ROWS)))) is not None:
-        rows, held = (Rows((own.X - centre).astype(np.float32)) for own in (rows, held))
     try:
-        begin = None if start is None else start * trial.C
-        found = solution(kernel, rows, asked, begin, squared=squared)
-        lost = losses(kernel, rows, asked, found, held, sample.of_held)
+        with _unwarned():
+            rows, held = metric.of_rows(sample.rows), metric.of_rows(sample.held)
+            if not rows.is_sparse and (centre := origin(kernel, rows.take(slice(MEDIAN_ROWS)))) is not None:
+                rows, held = (Rows((own.X - centre).astype(np.float32)) for own in (rows, held))
+            if not max(map(kernel.largest, (rows, held))) < kernel.most:
+                raise ConfigError("kernel values are beyond float32")
+            begin = None if start is None else start * trial.C
+            found = solution(kernel, rows, asked, begin, squared=squared)
+            lost = losses(kernel, rows, asked, found, held, sample.of_held)
+            _require_finite(lost)
         return Found(lost, found[0], time.perf_counter() - began)
-    except ConfigError:  # values beyond float32, or a tolerance out of reach: not what is looked for
-        return Found(np.ones(len(sample.held)), np.zeros(asked.shape))
+    except ConfigError:
+        return Found(np.full(len(sample.held), np.inf), np.zeros(asked.shape))
+
+
+def _unwarned() -> np.errstate:
+    """For code that looks itself whether its results are finite."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def _gradients(
@@ -221,7 +234,8 @@ def _gradients(
     rows, columns = metric.of_rows(sample.rows), sample.asked.shape[1]  # as many gradients of each row
     fit = max(FEWEST_GRADIENT_ROWS, GRADIENT_ENTRIES // (sample.rows.d * columns))
     at = np.arange(min(len(rows), most, fit))
-    return metric.pull_back(task_gradients(kernel, rows, sample.asked, alpha, at))
+    with _unwarned():
+        return metric.pull_back(task_gradients(kernel, rows, sample.asked, alpha, at))
 
 
 def solution(

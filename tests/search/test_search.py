@@ -242,3 +242,23 @@ def test_what_points_do_not_read_is_asked_once_for_each(monkeypatch):
     monkeypatch.setattr(unread, "unread", lambda config: asked.append(config) or unread_of(config))
     assert len(points(TuneConfig(grid={"C": [1.0, 2.0], "kernel.gamma": [0.5, 1.0]}))) == 4
     assert len(asked) == 4
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_points_that_fail_are_dropped_and_counted(share):
+    rows, told = store(), list[str]()
+    rows = Store.from_arrays(1e20 * rows.read(0, 300).X, rows.y)
+    grid = {"scale": ["none", "standard"], "C": [1.0, 10.0]}
+    events = Events(lambda record: told.append(record.event))
+    found = searched(rows, grid=grid, tune={"share": share}, events=events)
+    assert [(record["scale"], record["rank"]) for record in found["results"]] == [
+        ("standard", 1),
+        ("standard", 2),
+    ]
+    assert found["failed"] == 2
+    [said] = [event.message for event in told if isinstance(event, Warned) and "points" in event.message]
+    assert said.startswith("2 of 4 points failed and were dropped, the first of them (scale none, C 1.0) as")
+    halved = searched(rows, grid=grid, tune={"share": share, "search": "halving"}, events=events)
+    assert halved["best"]["params"]["scale"] == "standard"
+    with pytest.raises(ConfigError, match="scale the features"):
+        searched(rows, grid={"scale": ["none"], "C": [1.0, 10.0]}, tune={"share": share})

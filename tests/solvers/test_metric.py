@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from streamsvm.errors import ConfigError
 from streamsvm.solvers.loop import run
 from streamsvm.solvers.metric import MetricSearch, MetricState, chosen, facts
 from streamsvm.solvers.tracks import Fitted, Found, Track, Trial
@@ -154,3 +155,51 @@ def test_there_are_no_more_rows_than_there_is_time_for_and_no_fewer_than_were_tr
     rows, trials = zip(*told[0], strict=True)
     assert rows == (2000, 4000, 8000, 8000)
     assert sum(trials) < 2 * len(oracle.asked) or n < oracle.n
+
+
+class Overflowing(Known):
+    """Fits of some kernels fail, always or from so many rows on."""
+
+    def __init__(self, kernels: str, from_rows: int = 0, n: int = 8000) -> None:
+        super().__init__(n)
+        self.kernels, self.from_rows = kernels, from_rows
+
+    def losses(self, rows: int, factor: np.ndarray, trial: Trial) -> np.ndarray:
+        fails = trial.kernel in self.kernels.split() and rows >= self.from_rows
+        return np.full(H, np.inf) if fails else super().losses(rows, factor, trial)
+
+
+@pytest.mark.parametrize("kernels", ["a", "c", "a c", "a c rbf", "rbf"])
+def test_fits_that_fail_are_dropped_and_counted(kernels):
+    solver, oracle = search(4), Overflowing(kernels)
+    state = solver.init(oracle)
+    while not solver.is_solved(state):
+        state = MetricState.from_arrays(solver.step(oracle, state).to_arrays())
+    assert state.failed == sum(trial.kernel in kernels.split() for _, trial in oracle.asked) > 0
+    assert chosen(state).trial.kernel == "b"
+    assert all(row["kernel"] not in kernels.split() for row in facts(state))
+    assert np.isfinite(state.pool).all()
+    for kernel in kernels.replace("rbf", "").split():  # a track is tried once
+        assert len({rows for rows, trial in oracle.asked if trial.kernel == kernel}) == 1
+
+
+def test_a_search_whose_fits_fail_on_more_rows_ends_with_those_of_fewer():
+    state = found(search(4), Overflowing("a b c rbf", from_rows=3000))
+    assert chosen(state).rows < 3000
+    assert state.failed > 0
+
+
+def test_a_search_whose_fits_all_fail_says_so():
+    state = found(search(4), Overflowing("a b c rbf"))
+    with pytest.raises(ConfigError, match="all .* fits of the search failed, .* scale the features"):
+        chosen(state)
+
+
+def test_gradients_beyond_float32_leave_a_track_without_a_metric():
+    class Steep(Known):
+        def refitted(self, *given):
+            return None
+
+    state = found(search(4), Steep())
+    assert not chosen(state).learned
+    assert chosen(state).trial.kernel == "b"

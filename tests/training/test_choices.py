@@ -17,7 +17,7 @@ from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Progress, Record, ignore
 from streamsvm.kernels.distance import RBF
 from streamsvm.options.layers import read_layer
@@ -223,3 +223,36 @@ def test_gamma_as_given_is_tried_as_all_rows_have_made_it():
     assert learner.kernel(given, Metric(ones)).gamma == 1e-8
     assert learner.kernel(given, Metric(ones * 2)).gamma > 1e-7
     assert learner.kernel(replace(given, gamma=1.0), Metric(ones)).gamma > 1e-7
+
+
+@pytest.mark.parametrize("size", [1e20, 1e30, 1e100])
+@pytest.mark.parametrize("kind", ["none", "diagonal"])
+def test_scales_at_which_kernels_overflow_are_dropped(size, kind):
+    """No warning of NumPy, which would be an error here."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) * [size, 1.0]
+    y = (X[:, 0] / size + X[:, 1] > 0).astype(int)
+    options = {"options": ["kernel", "gamma", "C", "scale", *(["metric"] if kind != "none" else [])]}
+    model, report = train_in_memory(
+        Store.from_arrays(X, y), completed([("t", {"search": options, "metric": {"kind": kind}})])
+    )
+    assert report["metric"]["failed"] > 0
+    assert report["metric"]["scale"] == "standard"
+    assert "given_score" not in report["metric"]
+    assert np.mean(model.predict(Rows(X)) == y) > 0.95
+
+
+@pytest.mark.parametrize("options", [(), ("C", "gamma")])
+def test_values_beyond_all_scales_are_named(options):
+    X = np.random.default_rng(0).normal(size=(200, 2)) * [1.0, 1e160]
+    with pytest.raises(DataError, match="column 1 has values up to .*e\\+160, expected at most 1e\\+150"):
+        train_in_memory(
+            Store.from_arrays(X, X[:, 0] > 0), completed([("t", {"search": {"options": options}})])
+        )
+
+
+def test_what_cannot_be_chosen_is_said():
+    store = Store.from_arrays(np.random.default_rng(0).normal(size=(60, 2)))
+    config = completed([("t", {"task": "oneclass", "nu": 0.1, "search": {"options": ["C"], "sample": 100}})])
+    with pytest.raises(ConfigError, match="nothing is chosen for task oneclass"):
+        train_in_memory(store, config)

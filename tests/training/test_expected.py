@@ -111,6 +111,23 @@ def test_the_best_of_many_that_guess_is_not_believed():
     assert of_candidates("accuracy", pool, 0.0, seed=0).score == pytest.approx(0.5, abs=0.03)
 
 
+@pytest.mark.parametrize("h", [1, 2, 6, 10])
+def test_few_rows_have_a_score_to_expect(h):
+    """Rows outside a bootstrap sample may be none."""
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        pool = [(rng.random(h) < 0.4).astype(float) for _ in range(3)]
+        found = of_candidates("accuracy", pool, 0.0, seed)
+        assert 0 <= found.low <= found.score <= found.high <= 1
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal"])
+def test_a_search_of_few_rows_has_a_score_to_expect(kind):
+    X = np.random.default_rng(0).normal(size=(32, 4))
+    report = fitted(X, (X[:, 0] > 0).astype(int), "dcsvm", metric={"kind": kind})[1]
+    assert 0 <= report["expected"]["low"] <= report["expected"]["score"] <= 1
+
+
 def test_more_rows_save_errors_as_they_did_before():
     steps = [(1000, 0.8), (1000, 0.7), (4000, 0.9)]  # half of the errors with four times the rows
     assert gain_of_rows(steps, 4000, 16_000) == pytest.approx(0.5)

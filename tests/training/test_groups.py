@@ -142,3 +142,37 @@ def test_metrics_of_parts_are_refused():
         ConfigError, match="dcsvm.part_metric is 1, and the rows that partitions hold out do not"
     ):
         plan(grouped(), config("part metrics"))
+
+
+CHOSEN = {"search": {"options": ["C", "gamma"], "sample": 200}}
+
+
+@pytest.mark.parametrize("more", [{}, {"probability": {"method": "sigmoid"}}, {"task": "regress"}])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_groups_end_no_search_with_an_option_that_nobody_gave(count, more):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3)).astype(np.float32)
+    y = X[:, 0].astype(float) if "task" in more else (X[:, 0] > 0).astype(int)
+    store = Store.from_arrays(X, y, group=np.arange(N) % count)
+    if count == 1 and "probability" in more:
+        with pytest.raises(ConfigError, match="more than the store's 1 groups"):
+            train_in_memory(store, config("dcsvm", **CHOSEN | more), ignore)
+        return
+    model, report = train_in_memory(store, config("dcsvm", **CHOSEN | more), ignore)
+    if count == 1:
+        assert report["metric"]["reason"] == "the rows of the sample are of one group"
+    else:
+        assert report["expected"]["score"] > 0.9
+    assert model.n_support
+
+
+def test_tune_on_two_groups_has_two_folds():
+    options = validated(TuneConfig, ("tune", {"grid": {"C": [1.0, 10.0]}}))
+    store = Store.from_arrays(
+        np.random.default_rng(0).normal(size=(80, 2)), np.arange(80) % 4 // 2, group=np.arange(80) % 2
+    )
+    found = tune(store, options, points(options, ("base", {})))
+    assert len(found["results"][0]["fold_scores"]) == 2
+    options = validated(TuneConfig, ("tune", {"grid": {"C": [1.0, 10.0]}, "folds": 3}))
+    with pytest.raises(ConfigError, match="tune.folds is 3, more than the store's 2 groups"):
+        tune(store, options, points(options, ("base", {})))

@@ -275,8 +275,11 @@ def _fill(
                 piece = own.take(slice(start, start + step))
                 rows = as_layout(reader.encode(piece.rows), layout["is_sparse"])
                 writer.append(rows, **piece.columns())
-                found = moments_of(rows)
-                writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
+                with np.errstate(over="ignore"):  # squares of huge numbers
+                    found = moments_of(rows)
+                    writer.statistics = (
+                        found if writer.statistics is None else merge(writer.statistics, found)
+                    )
 
 
 def _step(block: Block, layout: dict[str, Any]) -> int:

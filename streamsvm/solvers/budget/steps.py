@@ -38,7 +38,7 @@ def steps(supports, met, options, tables, together, projects):
     the weakest is projected on the others; else None. What is None is not compiled.
     """
     s, m, o = Supports(*borrowed(supports)), Met(*borrowed(met)), Options(*options)
-    born, bias, counts, F, W = s.born, s.bias, s.counts, m.F, m.W
+    born, counts, F, W = s.born, s.counts, m.F, m.W
     b, k = m.Y.shape
     delta = np.empty(k)
     top = counts[SUPPORTS]  # slots in use, or free again in this block
@@ -50,9 +50,7 @@ def steps(supports, met, options, tables, together, projects):
         counts[STEPS] = t + 1
         if violated:
             if o.bias:
-                add_scaled(bias, 1.0, delta)
-                if s.U.shape[1]:
-                    add_scaled(s.U[len(s.U) - 1], t, delta)
+                _add_to_bias(s, delta, t)
             slot = top
             if counts[SUPPORTS] < top:
                 slot = 0
@@ -103,6 +101,13 @@ def _ask(s, m, i, o, delta):
                 s.U[len(s.U) - 1, c] += (bias[c] - before) * s.counts[STEPS]
         violated |= delta[c] != 0
     return violated
+
+
+@nb.njit(nogil=True, inline="always")
+def _add_to_bias(s, delta, t):
+    add_scaled(s.bias, 1.0, delta)
+    if s.U.shape[1]:
+        add_scaled(s.U[len(s.U) - 1], t, delta)
 
 
 @nb.njit(nogil=True, inline="always")
