@@ -15,7 +15,7 @@ from streamsvm.cli.imports import importing
 from streamsvm.cli.options import DATA, open_store
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
-from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.data.ingest.servers import is_server, without_password
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
@@ -28,11 +28,21 @@ if TYPE_CHECKING:
     from streamsvm.data.layout import Layout
     from streamsvm.data.store import Store
 
-SAME = ("header", "delimiter")  # shared by the files that a model was trained on and those that it predicts
-ROWS = ("format", "query", "delimiter", "header")  # options of a file with rows like a model's
+SAME = ("header", *DIALECT)  # shared by the files that a model was trained on and those that it predicts
+ROWS = ("format", "query", *DIALECT, "header")  # options of a file with rows like a model's
 LABELLED = ("label", *ROWS)  # with labels
 ENCODED = ("hash", "target_encode", "min_frequency")
-LEARNT = ("label", "ignore", *ENCODED, "dtype", *ROWS, "qid", "group")  # of a file to train on
+LEARNT = (
+    "label",
+    "ignore",
+    "text",
+    "category",
+    *ENCODED,
+    "dtype",
+    *ROWS,
+    "qid",
+    "group",
+)  # of a file to train on
 TEXTS = {
     "query": "TABLE|SELECT",
     "delimiter": "CHARACTER",
@@ -41,6 +51,12 @@ TEXTS = {
     "qid": "COL",
     "group": "COL",
     "ignore": "COL[,COL...]",
+    "text": "COL[,COL...]",
+    "category": "COL[,COL...]",
+    "decimal": "CHARACTER",
+    "thousands": "CHARACTER",
+    "missing": "VALUE[,VALUE...]",
+    "comment": "TEXT",
     "hash": "COL=WIDTH[,COL=WIDTH...]",
     "target_encode": "COL[=SMOOTH][,COL...]",
     "split_by": "COL",

@@ -17,6 +17,12 @@ KEPT = (
     "ignored",
     "header",
     "delimiter",
+    "decimal",
+    "thousands",
+    "missing",
+    "skip_rows",
+    "comment",
+    "decimal_commas",
     "first_index",
     "format",
 )  # names among a store's attributes

@@ -25,13 +25,29 @@ FEW, MANY, WIDE = (
     20,
     1000,
 )  # distinct texts at which a column is checked for numbers, for names, and always reported
-MOSTLY = 0.8
+MOSTLY, PROBED = 0.8, 1000
 DENSE_FROM = 0.05  # share of nonzero entries; rows with fewer are sparse
 EXACT, LARGEST = 2.0**24, 2.0**63  # float32 holds whole numbers up to the first; ids are below the second
 TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}  # per second
 SINCE, UNTIL = 315_532_800, 4_102_444_800  # seconds from 1970 to 1980, and to 2100
 _DATE = re.compile(r"(\d{4}[./-]\d\d?[./-]\d\d?|\d\d?[.-]\d\d?[.-]\d{4}|\d\d?/\d\d?/(\d{4}|\d\d))([ T,].*)?")
-_NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_DIGITS = r"(\d{1,3}([,. '\u00a0\u202f]\d{3})+|\d+)?([.,]\d*)?([eE][-+]?\d+)?"
+_CODE = re.compile(r"0*(\d+)(\.0*)?")
+_MONEY = r"([$€£¥₹]|USD|EUR|GBP|CHF|JPY|INR|kr)"
+_UNIT = rf"({_MONEY}|[kmµ]?g|[kcmµ]?m|[kM]?Wh?|m?l|L|h|min|s|ms|°[CF]|km/h|mph|[kMGT]?B|[kKM])"
+QUANTITIES = {  # texts that are probably numbers, and how to have them as numbers
+    "numbers": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}"), "--decimal and --thousands say how they are written"),
+    "percentages": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}\s?%"), "write them as numbers"),
+    "hexadecimal numbers": (re.compile(r"[-+]?0[xX][0-9a-fA-F]+"), "write them as decimal numbers"),
+    "times of day": (
+        re.compile(r"\d?\d:\d\d(:\d\d([.,]\d+)?)?( ?[aApP][mM])?"),
+        "write them as numbers of hours",
+    ),
+    "amounts": (
+        re.compile(rf"(?=.*\d)([-+]?{_MONEY}\s?[-+]?{_DIGITS}|[-+]?{_DIGITS}\s?{_UNIT})"),
+        "write them as numbers",
+    ),
+}
 
 
 KINDS = ("number", "bool", "time", "text")
@@ -51,6 +67,7 @@ class Feature:
     share the last one, `(rare)`. rare: whether there is this category, which also holds texts never seen before.
     smooth: "auto" or a number of rows if texts are target-encoded: a store has one column of codes, of empty text, too,
     and a model `values`, (categories + 1, outputs), the last for new texts. classes: of the outputs, if several.
+    is_code: whether texts are number codes, where 7, 7.0 and 007 are one category.
     """
 
     name: str
@@ -62,6 +79,8 @@ class Feature:
     smooth: float | str | None = None
     values: np.ndarray | None = None
     classes: tuple[str, ...] = ()
+    is_code: bool = False
+    is_wanted: bool = field(init=False, default=False)  # as text, even if it is numbers
     counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
     settled: np.ndarray | None = field(init=False, default=None)  # final codes, once all rows are known
     lost: tuple[float, float] | None = field(
@@ -120,9 +139,16 @@ class Feature:
         """The options that give fewer columns."""
         least, name, hashed = 10 * self.least, shlex.quote(self.name), shlex.quote(f"{self.name}={HASH}")
         ways = [f"--hash {hashed} makes {HASH} columns of them"]
+        ways += ["--missing VALUES reads them as numbers, but for these"] * self._has_numbers
         ways += [f"--target-encode {name} one, with the label's mean for each"] * means
         ways += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
         return ", ".join([*ways, f"--ignore {name} none"])
+
+    @property
+    def _has_numbers(self) -> bool:
+        """Whether most of its first texts are numbers."""
+        found = None if self.is_wanted else _quantities([*self.categories][:PROBED])
+        return found is not None and found[0] == "numbers"
 
     def codes(self, texts: list[str]) -> np.ndarray:
         """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
@@ -179,21 +205,18 @@ class Feature:
         if self.smooth is not None:
             return None
         texts = [*self.categories][: -1 if self.rare else None]
-        count, numbers = len(texts), [text for text in texts if _NUMBER.fullmatch(text)]
+        count = len(texts)
         dates = [text for text in texts if _DATE.fullmatch(text)]
         if count >= FEW and len(dates) >= MOSTLY * count:
             return (
                 f"column {self.name!r} has dates such as {dates[0][:40]!r}, which are read as text: each of {count:,} "
                 "became a column of 0 and 1; write them as in 2026-01-31 12:00, or leave the column out"
             )
-        if count >= FEW and len(numbers) >= MOSTLY * count:
-            other = next((text for text in texts if not _NUMBER.fullmatch(text)), None)
-            reason = (
-                f"text such as {other[:40]!r}" if other else f"thousands separators, such as {numbers[0]!r}"
-            )
+        if not self.is_wanted and (quantities := _quantities(texts)) is not None:
+            kind, example, remedy = quantities
             return (
-                f"column {self.name!r} has numbers, but for {reason}: each of {count:,} texts became a column of 0 and "
-                "1; correct the file, or leave the value out where it is missing"
+                f"column {self.name!r} has {kind}{example}: each of {count:,} texts became a column of 0 and 1; "
+                f"{remedy}, or --text {shlex.quote(self.name)} takes them as categories"
             )
         if count >= MANY and (count > n / 2 or count > WIDE):
             are_names = count > n / 2
@@ -211,17 +234,18 @@ class Feature:
             own["target"] = self.smooth
         if self.values is not None:
             own |= {"values": self.values.tolist(), "classes": [*self.classes]}
-        return {"name": self.name} | own
+        return {"name": self.name} | own | ({"code": True} if self.is_code else {})
 
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Feature:
+        is_code = attrs.get("code", False)
         if "hash" in attrs:
-            return cls(attrs["name"], "text", hash=attrs["hash"])
+            return cls(attrs["name"], "text", hash=attrs["hash"], is_code=is_code)
         if "categories" in attrs:
             known = {text: code for code, text in enumerate(attrs["categories"], 1)}
             values = np.array(attrs["values"], np.float64) if "values" in attrs else None
             encoded = attrs.get("target"), values, tuple(attrs.get("classes", ()))
-            return cls(attrs["name"], "text", known, 0, 1, attrs.get("rare", False), *encoded)
+            return cls(attrs["name"], "text", known, 0, 1, attrs.get("rare", False), *encoded, is_code)
         return cls(attrs["name"], attrs.get("kind", "number"))
 
 
@@ -286,6 +310,7 @@ class Schema:
     def codes(self, feature: Feature, texts: list[str], ids: np.ndarray, where: str) -> np.ndarray:
         """(m,) `Feature.codes` of rows with these indices of the texts. A schema that is not frozen adds new texts.
         Raises DataError."""
+        texts = [*map(as_code, texts)] if feature.is_code else texts
         if not (self.frozen or feature.hash):
             if (
                 self.closed
@@ -349,14 +374,35 @@ class Schema:
         return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
 
 
-def require_texts(path: str, kinds: Mapping[str, str], named: Mapping[str, str]) -> None:
-    """Raises DataError if a named column is not a feature or not text. named: with what is done to it."""
+def require_texts(path: str, kinds: Mapping[str, str], named: Mapping[str, str], of_numbers: str = "") -> None:
+    """Raises DataError if a named column is not a feature or not text. named: with what is done to it. of_numbers: what
+    to do about numbers."""
     for name, what in named.items():
         if name not in kinds:
             raise DataError(f"{path} has no feature column {name!r} to {what}; it has {listed([*kinds])}")
         if kinds[name] != "text":
             holds = HOLDS.get(kinds[name], kinds[name])
-            raise DataError(f"{path}: column {name!r} to {what} holds {holds}; expected text")
+            hint = of_numbers.format(shlex.quote(name)) if kinds[name] == "number" else ""
+            raise DataError(f"{path}: column {name!r} to {what} holds {holds}; expected text{hint}")
+
+
+def as_code(text: str) -> str:
+    """A number code in its shortest form: 7 for 007 and 7.0. Other texts as they are."""
+    code = _CODE.fullmatch(text)
+    return text if code is None else code[1]
+
+
+def _quantities(texts: list[str]) -> tuple[str, str, str] | None:
+    """The kind of quantities that most texts are, an example of those or of the others, and what to do."""
+    for kind, (pattern, remedy) in QUANTITIES.items():
+        others = [text for text in texts if not pattern.fullmatch(text)]
+        if len(texts) > 1 and not others:
+            return kind, f" such as {texts[0][:40]!r}, which are read as text", remedy
+        if len(texts) >= FEW and len(texts) - len(others) >= MOSTLY * len(texts):
+            markers = ",".join(other[:40] for other in others[:3])
+            remedy = f"--missing {shlex.quote(markers)} reads such text as missing"
+            return kind, f", but for text such as {others[0][:40]!r}", remedy
+    return None
 
 
 def _looks_like(number: float) -> str:

@@ -64,6 +64,58 @@ BAD = {
 }
 
 
+EURO = "a;b;y\n" + "0,5;1.299;no\n1,25;700;yes\n"
+DIALECTS = {  # contents, options, names and rows
+    "separator line of Excel": ("sep=;\na;b;y\n1;2;no\n3;4;yes\n", {}, "ab", [[1, 2], [3, 4]]),
+    "runs of spaces": ('a   b  y\n 1   2 "n  o" \n3  44\tyes\n', {}, "ab", [[1, 2], [3, 44]]),
+    "one space, given": ("a b  y\n1   2 no\n3 4 yes\n", {"delimiter": " "}, "ab", [[1, 2], [3, 4]]),
+    "trailing delimiters": ("a,b,y\n1,2,no,\n3,4,yes,\n", {}, "ab", [[1, 2], [3, 4]]),
+    "two of them": ("a;b;y\n1;2;no;;\n3;4;yes;;\n", {}, "ab", [[1, 2], [3, 4]]),
+    "row names of R": ('"a" "b" "y"\n"1" 1 2 "no"\n"2" 3 4 "yes"\n', {}, "ab", [[1, 2], [3, 4]]),
+    "lines before the names": (
+        "Report\n\na,b,y\n1,2,no\n3,4,yes\n",
+        {"skip_rows": 2},
+        "ab",
+        [[1, 2], [3, 4]],
+    ),
+    "comments": (
+        "# of 2026\na,b,y\n1,2,no\n# late, one\n3,4,yes\n",
+        {"comment": "#"},
+        "ab",
+        [[1, 2], [3, 4]],
+    ),
+    "missing values": ("a,b,y\n1,?,no\n-,4,yes\n", {"missing": "?,-"}, "ab", [[1, np.nan], [np.nan, 4]]),
+    "decimal commas and thousands": (EURO, {}, "ab", [[0.5, 1299], [1.25, 700]]),
+    "marks of their own": ("a;b;y\n0,5;0.25;no\n1,5;1.5;yes\n", {}, "ab", [[0.5, 0.25], [1.5, 1.5]]),
+    "decimal commas, quoted": (
+        'a,b,y\n"0,5","1 000,5",no\n"1,5",2,yes\n',
+        {},
+        "ab",
+        [[0.5, 1000.5], [1.5, 2]],
+    ),
+    "thousands, given": (
+        'a,b,y\n"1,299.5",1,no\n700,2,yes\n',
+        {"thousands": ","},
+        "ab",
+        [[1299.5, 1], [700, 2]],
+    ),
+    "apostrophes": ("a;b;y\n1'299.5;1;no\n700;2;yes\n", {"thousands": "'"}, "ab", [[1299.5, 1], [700, 2]]),
+    "decimal mark, given": ("a;b;y\n1,299;1;no\n700;2;yes\n", {"decimal": ","}, "ab", [[1.299, 1], [700, 2]]),
+    "commas in names": (
+        "A (C, x);B (%, x);y\n0,5;1,5;no\n1,5;2;yes\n",
+        {},
+        ("A (C, x)", "B (%, x)"),
+        [[0.5, 1.5], [1.5, 2]],
+    ),
+    "no names, trailing": (
+        "1,2,no,\n3,4,yes,\n",
+        {"header": False},
+        ("f0", "f1"),
+        [[1, 2], [3, 4]],
+    ),
+}
+
+
 def put(folder, content):
     path = folder / ("a.csv.gz" if content[:2] == b"\x1f\x8b" else "a.csv")
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -101,6 +153,94 @@ def test_one_line(tmp_path, name, capsys):
     assert not (tmp_path / "s").exists()
     with pytest.raises(DataError):
         load(tmp_path, path)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialects(tmp_path, name):
+    content, options, names, rows = DIALECTS[name]
+    store = load(tmp_path, content, **options)
+    assert store.feature_names == (tuple(names) if options.get("header", True) else None)
+    np.testing.assert_array_equal(whole(store), np.float32(rows))
+    assert store.labels(0, 2).tolist()[1] == "yes"
+
+
+def told_of(folder, content, **options):
+    told = []
+    store = load(
+        folder, content, Events(lambda record: told.append(getattr(record.event, "message", ""))), **options
+    )
+    return store, "".join(told)
+
+
+def test_thousands_that_are_guessed_are_told(tmp_path):
+    assert "column 'b' has '.' between thousands, as in '1.299'" in told_of(tmp_path, EURO)[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("Report\na,b,y\n1,2,x\n3,4,y\n", r":1: found 1 column, and 3 .* add --skip-rows 1$"),
+        ("Report\nof 2026\n\na,b,y\n1,2,x\n3,4,y\n", r"add --skip-rows 2$"),
+    ],
+)
+def test_a_title_is_named(tmp_path, content, message):
+    with pytest.raises(DataError, match=message):
+        load(tmp_path, content)
+
+
+LATE = {  # what comes after the first MiB, of a column of numbers: its last value, names and last row
+    "text": ("SW1A", 10, ("a=0", "a=SW1A"), 1),
+    "decimal comma": ('"1,5"', 200_000, ("a",), 1.5),
+    "hexadecimal": ("0x1F", 10, ("a=0", "a=0x1F"), 1),
+    "fraction": ("0.5", 200_000, ("a",), 0.5),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_types_follow_from_all_rows(tmp_path, name):
+    value, distinct, names, last = LATE[name]
+    content = "a,b,y\n" + "".join(f"{i % distinct},{i},no\n" for i in range(120_000)) + f"{value},0,yes\n"
+    store, told = told_of(tmp_path, content)
+    assert {*names} <= {*store.feature_names}
+    assert store.read(120_000, 120_001).dense()[0, store.feature_names.index(names[-1])] == last
+    assert ("a.csv:120002: column 'a': expected a number, found" in told) == (name != "fraction")
+
+
+def test_a_late_marker_of_missing_values_has_a_remedy(tmp_path):
+    content = "a,b,y\n" + "".join(f"{i},{i},no\n" for i in range(120_000)) + "?,0,yes\n"
+    with pytest.raises(DataError, match="--missing VALUES reads them as numbers"):
+        load(tmp_path, content)
+    assert np.isnan(load(tmp_path, content, missing="?").read(120_000, 120_001).dense()[0, 0])
+
+
+def test_quotes_may_come_late(tmp_path):
+    rows = [f"{i},no\n" for i in range(150_000)] + [f'{i},"no\n5,yes"\n' for i in range(300_000)]
+    store = load(tmp_path, "a,y\n" + "".join(rows))
+    assert store.n == 450_000
+    assert store.classes.values.tolist() == ["no", "no\n5,yes"]
+
+
+def test_codes_are_categories_of_numbers_and_text_is_as_written(tmp_path):
+    content = "a,b,y\n7,1,no\n007,2,yes\n7.0,3,no\n"
+    assert load(tmp_path, content, category="a").feature_names == ("a=7", "b")
+    (tmp_path / "new.csv").write_text("a,b\n07,1\n8,1\n")
+    ingest([tmp_path / "new.csv"], tmp_path / "new", IngestOptions(like=str(tmp_path / "s")))
+    np.testing.assert_array_equal(whole(Store.open(tmp_path / "new"))[:, 0], [1, 0])
+    assert load(tmp_path, content, text="a").feature_names == ("a=7", "a=007", "a=7.0", "b")
+    assert load(tmp_path, content, text="a", hash="a=4").d == 5
+    with pytest.raises(DataError, match="has no column 'c' to read as text; it has 'a', 'b', 'y'"):
+        load(tmp_path, content, category="c")
+
+
+def test_a_file_like_another_is_read_alike(tmp_path):
+    """Marks that one file shows are those of the next one, whose numbers alone do not show them."""
+    load(tmp_path, EURO)
+    (tmp_path / "new.csv").write_text("a;b\n1;1.299\n")
+    ingest([tmp_path / "new.csv"], tmp_path / "new", IngestOptions(like=str(tmp_path / "s")))
+    np.testing.assert_array_equal(whole(Store.open(tmp_path / "new")), [[1, 1299]])
+    (tmp_path / "new.csv").write_text("a,b\n0.5,0.25\n")
+    ingest([tmp_path / "new.csv"], tmp_path / "new", IngestOptions(like=str(tmp_path / "s"), force=True))
+    np.testing.assert_array_equal(whole(Store.open(tmp_path / "new")), [[0.5, 0.25]])
 
 
 def test_one_row_is_a_store_and_no_model(tmp_path, capsys):
@@ -182,7 +322,8 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
         ),
         (
             "a,b,y\n" + "".join(f'{i},"1,{100 + i}",0\n' for i in range(50)),
-            "column 'b' has numbers, but for thousands separators, such as '1,100'",
+            "column 'b' has numbers such as '1,100', which are read as text: each of 50 texts became a column of 0 "
+            "and 1; --decimal and --thousands say how they are written, or --text b takes them as categories",
         ),
         (
             "a,b,y\n0,n.a.,0\n" + "".join(f"{i},{i},0\n" for i in range(50)),
@@ -197,6 +338,17 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
             "a,b,y\n" + "".join(f"{i},1.2.{i},0\n" for i in range(50)),
             "different texts in 50 rows",
         ),  # versions
+        ("a,b,y\n1,1%,0\n2,2.5 %,1\n", "column 'b' has percentages such as '1%', which are read as text"),
+        ("a,b,y\n1,$1.50,0\n2,$2,1\n", "column 'b' has amounts such as '$1.50', which are read as text"),
+        ("a,b,y\n1,5 kg,0\n2,7 kg,1\n", "column 'b' has amounts such as '5 kg', which are read as text"),
+        (
+            "a,b,y\n1,12:30,0\n2,7:15,1\n",
+            "column 'b' has times of day such as '12:30', which are read as text",
+        ),
+        (
+            "a,b,y\n1,0x1F,0\n2,0x20,1\n",
+            "column 'b' has hexadecimal numbers such as '0x1F', which are read as text",
+        ),
     ],
 )
 def test_texts_that_are_hardly_categories_are_told(tmp_path, text, remark):

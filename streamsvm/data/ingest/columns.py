@@ -15,7 +15,7 @@ from streamsvm.data.ingest.found import File, files_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import TABLES, detect_format
 from streamsvm.data.ingest.table import Batches, Table, arrow_errors
-from streamsvm.data.ingest.tables import READ_AS, first_line, table_of
+from streamsvm.data.ingest.tables import READ_AS, table_of
 from streamsvm.data.names import listed
 from streamsvm.errors import ConfigError, DataError
 
@@ -87,8 +87,8 @@ def _values_in(
     tables: _Tables, file: File, name: str, kind: str, places: dict[str, int]
 ) -> Iterator[np.ndarray]:
     """`Values.found` batch by batch. places: index by text, to which new texts are added."""
-    line = tables.first_line
     with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
+        line = table.first_line
         for batch in table.batches({name: READ_AS[kind]}):
             column = batch.column(name)
             if kind == "text":
@@ -110,7 +110,6 @@ class _Tables:
         self._format = options.format or detect_format(path)
         if self._format not in TABLES:
             raise ConfigError(f"{path}: columns {use} need a table, found {self._format}")
-        self.first_line = first_line(self._format, options)
 
     def opened(self, file: File, names: Sequence[str]) -> Table:
         """A table that has these columns. Raises DataError."""

@@ -3,87 +3,192 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
-from streamsvm.data.arrow import kind_of
 from streamsvm.data.ingest.block import OpenStream
-from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
+from streamsvm.data.ingest.csv_columns import Column, columns_of, remark_of_commas
+from streamsvm.data.ingest.dialect import (
+    COMMAS,
+    MISSING,
+    POINTS,
+    SPACES,
+    Edited,
+    Marks,
+    shape_of,
+    spaces_as_tabs,
+    without_comments,
+)
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.ingest.streams import Stream
-from streamsvm.data.ingest.table import Batches, require_different
-from streamsvm.data.schema import KINDS
+from streamsvm.data.ingest.table import NOTHING_KNOWN, Batches, Known, require_different, unlike
 from streamsvm.errors import DataError
 
-_CONVERSION = re.compile(r"In CSV column #(\d+): (Row #\d+: )?CSV conversion error to (\S+): invalid value")
+_CONVERSION = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\S+): invalid value '(.*)'", re.DOTALL
+)
+_EXPECTED = {"double": "a number", "bool": "true or false", "timestamp[ms]": "a time"}
 
 
 class Csv:
-    """A CSV or TSV file, plain or compressed. The kinds of its columns and its dialect follow from its first MiB."""
+    """A CSV or TSV file, plain or compressed. Its dialect and the kinds of its columns follow from its first MiB; the
+    kinds of the columns `known.whole`, from all rows."""
 
-    def __init__(self, path: str, options: IngestOptions, delimiter: str, open_stream: OpenStream) -> None:
-        self._path, self._options, self._open = path, options, open_stream
-        self._streams: list[Stream] = []
+    def __init__(
+        self,
+        path: str,
+        options: IngestOptions,
+        delimiter: str,
+        open_stream: OpenStream,
+        known: Known = NOTHING_KNOWN,
+    ) -> None:
+        """delimiter: the usual one of files with this name."""
+        self._path, self._options, self._open, self._known = path, options, open_stream, known
+        self._streams: list[Any] = []
+        self._edits: list[Callable[[bytes], bytes]] = []
         with open_stream(path) as stream:
             head = stream.head()
+        if options.comment is not None:
+            self._edits.append(partial(without_comments, mark=options.comment.encode()))
+            head = self._edits[0](head)
         if not head.strip():
             raise DataError(
                 f"{path} is empty; expected {'names of columns, and ' if options.header else ''}rows"
             )
-        line = head.partition(b"\n")[0]
-        own = options.delimiter or delimiter_of(path, line, delimiter)
-        self._parse = pa.csv.ParseOptions(delimiter=own, newlines_in_values=has_newlines_inside(head))
-        self._block_bytes = max(
-            options.block_bytes, 8 * len(line)
-        )  # Arrow needs a whole row within two blocks
-        points = (".",) if own == "," else (".", ",")
-        first = max(1 << 20, 8 * len(line))
-        schemas = {point: self._reader(first, None, point).schema for point in points}
-        self._point = decimal_point_of(schemas)
-        self._schema = schemas[self._point]
+        shape = shape_of(path, head, delimiter, options.delimiter, options.skip_rows, header=options.header)
+        self._shape = shape
+        self.first_line = shape.skip_lines + 1 + (options.header and shape.names is None)
+        self.remarks = [shape.remark] if shape.remark is not None else []
+        is_spaced = shape.delimiter == SPACES
+        self._edits += [spaces_as_tabs] * is_spaced
+        # quotes may come after the first MiB, and cost nothing in one thread
+        self._parse = pa.csv.ParseOptions(
+            delimiter="\t" if is_spaced else shape.delimiter, newlines_in_values=True
+        )
+        longest = 8 * max(map(len, head.split(b"\n")[: shape.skip_lines + 1]))
+        self._block_bytes = max(options.block_bytes, longest)  # Arrow needs a whole row within two blocks
+        self._point = "."
+        self._schema = self._reader(max(1 << 20, longest), None).schema
         if options.header:
             self._require_names()
-        require_different(path, self._schema.names)
+        require_different(path, [*filter(None, self._schema.names)])
+        self._columns = self._found_columns(max(1 << 20, longest))
 
-    def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None, decimal_point: str) -> Any:
-        header = self._options.header
+    def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None) -> Any:
         read = pa.csv.ReadOptions(
-            use_threads=False, block_size=block_bytes, autogenerate_column_names=not header
+            use_threads=False,
+            block_size=block_bytes,
+            skip_rows=self._shape.skip_lines,
+            column_names=self._shape.names,
+            autogenerate_column_names=not self._options.header and self._shape.names is None,
         )
-        columns = None if types is None else [*types]
         convert = pa.csv.ConvertOptions(
-            column_types=types, include_columns=columns, decimal_point=decimal_point
+            column_types=types,
+            include_columns=None if types is None else [*types],
+            decimal_point=self._point,
+            null_values=[*MISSING, *self._options.missing],
         )
-        self._streams.append(self._open(self._path))
+        stream: Any = self._open(self._path)
+        self._streams.append(Edited(stream, self._edits) if self._edits else stream)
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
+    def _found_columns(self, first: int) -> dict[str, Column]:
+        """All named columns. Sets the decimal mark with which Arrow reads most of them."""
+        options, known = self._options, self._known
+        types = {f.name: f.type for f in self._schema if f.name}
+        forced = {*options.text, *options.category}.intersection(types)
+        judged = {name: type_ for name, type_ in types.items() if name not in forced}
+        whole = known.whole.intersection(judged)
+        head = next(iter(self._reader(first, dict.fromkeys(judged, pa.string()))), None) if judged else None
+
+        def texts(name: str) -> Iterator[pa.Array]:
+            if name in whole:
+                for batch in self._reader(self._block_bytes, {name: pa.string()}):
+                    yield self._present(batch.column(name))
+            elif head is not None:
+                yield self._present(head.column(name))
+
+        columns, self.has_commas = columns_of(
+            judged, texts, whole=whole, given=self._given_marks(), commas=known.has_commas
+        )
+        if self._given_marks() is None:
+            self.remarks += filter(None, [remark_of_commas(columns, texts)])
+        marks = {own.marks for own in columns.values()}
+        self._point = "," if COMMAS in marks and POINTS not in marks else "."
+        return {name: columns.get(name, Column("text")) for name in types}
+
+    def _given_marks(self) -> Marks | None:
+        decimal, thousands = self._options.decimal, self._options.thousands
+        if decimal is None and thousands is None:
+            return None
+        return Marks(decimal or ("," if thousands == "." else "."), thousands or "")
+
+    def _present(self, texts: pa.Array) -> pa.Array:
+        """The values of a column that are not missing."""
+        return texts.filter(pc.invert(self._are_missing(texts, (*MISSING, *self._options.missing))))
+
+    def _are_missing(self, texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
+        return pc.is_in(pc.utf8_trim_whitespace(texts), pa.array([*markers], pa.string()), skip_nulls=False)
+
     def kinds(self) -> dict[str, str]:
-        kinds = {f.name: kind_of(f.type) for f in self._schema}
-        return {name: kind if kind in KINDS else "text" for name, kind in kinds.items()}
+        return {name: column.kind for name, column in self._columns.items()}
 
     def row_numbers(self) -> set[str]:
-        return {""} if self._options.header and "" in self._schema.names else set()
+        return set()
 
     def _require_names(self) -> None:
         """Raises DataError for values of a column without a name, unless it is the first: row numbers of pandas."""
         for at, f in enumerate(self._schema):
             if at and not f.name and not pa.types.is_null(f.type):
                 raise DataError(
-                    f"{self._path}:1: column {at + 1} has no name; give it one, or add --no-header if line 1 is a row"
+                    f"{self._path}:{self._shape.skip_lines + 1}: column {at + 1} has no name; give it one, or add "
+                    "--no-header if this line is a row"
                 )
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        numbers = {name: self._columns[name].marks for name, t in types.items() if pa.types.is_floating(t)}
+        edited = {
+            name: marks
+            for name, marks in numbers.items()
+            if marks is not None and not marks.is_read_with(self._point)
+        }
+        line = self.first_line
         try:
-            yield from self._reader(self._block_bytes, types, self._point)
+            for batch in self._reader(self._block_bytes, types | dict.fromkeys(edited, pa.string())):
+                yield self._converted(batch, edited, line)
+                line += batch.num_rows
         except pa.ArrowInvalid as error:
-            raise pa.ArrowInvalid(_CONVERSION.sub(self._expected, str(error))) from error
+            if (m := _CONVERSION.search(str(error))) is None:
+                raise
+            expected = _EXPECTED.get(m[3], m[3])
+            raise unlike(
+                self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._known
+            ) from error
 
-    def _expected(self, m: re.Match[str]) -> str:
-        """Arrow's words on a value that is not of its column's type, in ours."""
-        kind = {"double": "a number", "bool": "true or false", "timestamp[ms]": "a time"}.get(m[3], m[3])
-        return f"{m[2] or ''}column {self._schema.names[int(m[1])]!r}: expected {kind}, found"
+    def _converted(self, batch: pa.RecordBatch, edited: dict[str, Marks], line: int) -> pa.RecordBatch:
+        """The batch with missing texts as gaps, and with the numbers of these columns. line: of its first row."""
+        for at, f in enumerate(batch.schema):
+            if not pa.types.is_string(f.type):
+                continue
+            is_number = f.name in edited
+            markers = ("", *MISSING, *self._options.missing) if is_number else self._options.missing
+            column = batch.column(at)
+            if markers:
+                column = pc.if_else(self._are_missing(column, markers), pa.scalar(None, pa.string()), column)
+            if is_number:
+                column = self._numbers(f.name, column, edited[f.name], line)
+            batch = batch.set_column(at, f.name, column)
+        return batch
+
+    def _numbers(self, name: str, column: pa.Array, marks: Marks, line: int) -> pa.Array:
+        wrong = pc.index(pc.match_substring_regex(column, marks.pattern), False).as_py()
+        if wrong >= 0:
+            raise unlike(self._path, line + wrong, name, column[wrong].as_py(), "a number", self._known)
+        return marks.numbers(column)
 
     def close(self) -> None:
         for stream in self._streams:

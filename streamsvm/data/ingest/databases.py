@@ -34,6 +34,7 @@ class Sqlite(Database):
 
     FIND = "SELECT name FROM sqlite_master WHERE type = '{0}' AND name NOT GLOB 'sqlite_*' ORDER BY name"
     HINT = WHOLE
+    first_line, has_commas = 1, False
 
     def _connect(self) -> None:
         uri = _local(self._path).absolute().as_uri()
@@ -78,6 +79,10 @@ class Sqlite(Database):
 
     def kinds(self) -> dict[str, str]:
         return self._kinds
+
+    @property
+    def remarks(self) -> list[str]:
+        return []
 
     def row_numbers(self) -> set[str]:
         return set()

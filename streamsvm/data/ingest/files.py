@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
@@ -17,10 +17,11 @@ from scipy import sparse
 
 from streamsvm.data.ingest.block import Block, Reader
 from streamsvm.data.ingest.found import File, files_of
-from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.data.ingest.split import Split, split_of
 from streamsvm.data.ingest.spool import Shuffler, Spool
-from streamsvm.data.ingest.streams import DATABASES, TABLES, Stream, detect_format, source_bytes
+from streamsvm.data.ingest.streams import CSV, DATABASES, TABLES, Stream, detect_format, source_bytes
+from streamsvm.data.ingest.table import Retyped
 from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
@@ -36,7 +37,17 @@ from streamsvm.storage.place import is_same, require_place
 from streamsvm.texts.documented import described
 
 # options
-OF_TABLES = ("qid", "group", "ignore", "split_by", "hash", "target_encode", "min_frequency")
+OF_TABLES = (
+    "qid",
+    "group",
+    "ignore",
+    "split_by",
+    "text",
+    "category",
+    "hash",
+    "target_encode",
+    "min_frequency",
+)
 SHUFFLE = 0x5F1E  # a separate random stream, independent of labels that a user drew with the plain seed
 
 
@@ -92,10 +103,15 @@ def ingest(
         if url is not None:
             require_place(option, url, "a store", force=options.force)
     work = partial(_ingested, files, os.fspath(store_url), options, events, like, attrs)
-    try:
-        summary = work(guesses=True)
-    except Unsettled:
-        summary = work(guesses=False)
+    summary, guesses, whole = None, True, set[str]()
+    while summary is None:
+        try:
+            summary = work(guesses=guesses, whole=whole)
+        except Unsettled:
+            guesses = False
+        except Retyped as late:
+            events(Warned(f"{late}; all rows are read again to find its type"))
+            whole.add(late.column)
     return summary | {"seconds": round(time.perf_counter() - start, 3)}
 
 
@@ -108,12 +124,14 @@ def _ingested(
     attrs: Mapping[str, Any],
     *,
     guesses: bool,
+    whole: Collection[str],
 ) -> dict[str, Any]:
-    """Reads and writes all files. guesses: relies on the first block, and raises Unsettled if a later one differs."""
+    """Reads and writes all files. guesses: relies on the first block, and raises Unsettled if a later one differs.
+    whole: columns whose type follows from all rows. A value unlike its column's type in another raises Retyped."""
     paths = [file.path for file in files]
     format_ = format_of(paths, options)
     open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
-    reader = _reader(format_, options, like, open_stream, files)
+    reader = _reader(format_, options, like, open_stream, files, whole)
     with ExitStack() as stack:
         if format_ == "svmlight":
             from streamsvm.parallel.compiling import (
@@ -164,6 +182,11 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
     named += ["label"] if options.label not in (None, "none") else []
     if not table and named:
         raise ConfigError(f"--{named[0].replace('_', '-')} names columns of a table; {format_} has none")
+    dialect = [name for name in DIALECT if getattr(options, name)]
+    if dialect and format_ not in CSV:
+        raise ConfigError(
+            f"--{dialect[0].replace('_', '-')} applies to CSV and TSV, found {format_}; leave it out"
+        )
     if options.query is not None and format_ not in DATABASES:
         raise ConfigError(f"--query applies to databases, found {format_}; leave it out")
     if options.multilabel and not (table or format_ == "svmlight"):
@@ -181,7 +204,12 @@ def stream_of(events: Events, total: int, phase: str, path: str) -> Stream:
 
 
 def _reader(
-    format_: str, options: IngestOptions, like: Layout | None, open_stream: Any, files: list[File]
+    format_: str,
+    options: IngestOptions,
+    like: Layout | None,
+    open_stream: Any,
+    files: list[File],
+    whole: Collection[str],
 ) -> Reader:
     if format_ == "svmlight":
         from streamsvm.data.ingest.svmlight import SvmlightReader
@@ -190,7 +218,7 @@ def _reader(
     if format_ in TABLES:
         from streamsvm.data.ingest.tables import TableReader
 
-        return TableReader(options, like, format_, open_stream, dict(files))
+        return TableReader(options, like, format_, open_stream, dict(files), whole)
     from streamsvm.data.ingest.arrays import ArrayReader
 
     return ArrayReader(options, like, format_, open_stream)

@@ -140,6 +140,18 @@ class Parted:
         own = table.kinds()
         self._table, self._parts = table, {name: p for name, p in parts.items() if name not in own}
 
+    @property
+    def first_line(self) -> int:
+        return self._table.first_line
+
+    @property
+    def remarks(self) -> list[str]:
+        return self._table.remarks
+
+    @property
+    def has_commas(self) -> bool:
+        return self._table.has_commas
+
     def kinds(self) -> dict[str, str]:
         return {name: part.kind for name, part in self._parts.items()} | self._table.kinds()
 

@@ -17,6 +17,7 @@ Format = Literal[
     "svmlight", "csv", "tsv", "parquet", "arrow", "sqlite", "duckdb", "postgresql", "npy", "npz", "idx"
 ]
 FORMATS: tuple[str, ...] = get_args(Format)
+DIALECT = ("delimiter", "decimal", "thousands", "missing", "skip_rows", "comment")  # of CSV files
 LEAST_BYTES = 32 << 20
 MOST_HASHED = 1 << 20  # columns, as in scikit-learn's FeatureHasher; float32 counts them exactly
 
@@ -35,6 +36,13 @@ def _enough(value: int) -> int:
 
 def _text(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _mark(value: str | None) -> str | None:
+    value = {"\\t": "\t", "tab": "\t", "space": " "}.get(value or "", value)
+    if value is not None and len(value) != 1:
+        raise ValueError("expected one character, or `tab` or `space`")
+    return value
 
 
 def _listed(value: Any) -> Any:
@@ -97,7 +105,39 @@ class IngestOptions(Options):
     ] = None
     delimiter: Annotated[
         str | None,
-        Field(description="Delimiter of columns (default: the most frequent one in the first line)"),
+        AfterValidator(_mark),
+        Field(
+            description="Delimiter of columns; a space stands for any number of them (default: the one that gives the "
+            "first lines equally many columns)"
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        AfterValidator(_mark),
+        Field(description="Decimal mark of numbers in CSV files (default: by their numbers, . or ,)"),
+    ] = None
+    thousands: Annotated[
+        str | None,
+        AfterValidator(_mark),
+        Field(
+            description="Mark between thousands in CSV files, as in 1,299.5 (default: none, unless other numbers have "
+            "decimal commas)"
+        ),
+    ] = None
+    missing: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_listed),
+        Field(
+            description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"
+        ),
+    ] = ()
+    skip_rows: Annotated[
+        Whole,
+        Field(ge=0, description="Lines of CSV files before the names, or before the rows without names"),
+    ] = 0
+    comment: Annotated[
+        str | None,
+        Field(min_length=1, description="Lines of CSV files that begin with this text are left out"),
     ] = None
     multilabel: Annotated[
         bool,
@@ -119,6 +159,16 @@ class IngestOptions(Options):
     ] = None
     ignore: Annotated[
         tuple[str, ...], BeforeValidator(_listed), Field(description="Columns of a table to leave out")
+    ] = ()
+    text: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_listed),
+        Field(description="Columns to read as text, as it is written: 007 and 7 differ"),
+    ] = ()
+    category: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_listed),
+        Field(description="Columns of number codes to read as categories: 7, 7.0 and 007 are the same one"),
     ] = ()
     hash: Annotated[
         dict[str, Annotated[int, Field(ge=2, le=MOST_HASHED)]],
@@ -180,14 +230,26 @@ class IngestOptions(Options):
         return self
 
     @model_validator(mode="after")
+    def _marks_differ(self) -> IngestOptions:
+        if self.thousands is not None and self.thousands == self.decimal:
+            raise ValueError(f"thousands and decimal are both {self.decimal!r}; expected different marks")
+        return self
+
+    @model_validator(mode="after")
     def _text_fits(self) -> IngestOptions:
-        named = {"hash": [*self.hash], "target_encode": [*self.target_encode], "ignore": [*self.ignore]}
+        named = {"text": self.text, "category": self.category, "ignore": self.ignore}
+        for one, other in combinations(named, 2):
+            if twice := {*named[one]} & {*named[other]}:
+                raise ValueError(f"{one} and {other} both name column {min(twice)!r}; expected one of them")
+        named = {"hash": (*self.hash,), "target_encode": (*self.target_encode,), "ignore": self.ignore}
         for one, other in combinations(named, 2):
             twice = [name for name in named[one] if name in named[other]]
             if twice:
                 raise ValueError(f"{one} and {other} both name column {twice[0]!r}; expected one of them")
         if self.like is not None and self.target_encode:
             raise ValueError("text is encoded as in that store; leave target_encode out")
+        if self.like is not None and (self.text or self.category):
+            raise ValueError("columns are read as in that store; leave text and category out")
         if self.like is not None and (self.hash or self.min_frequency):
             raise ValueError("text is encoded as in that store; leave hash and min_frequency out")
         if self.target_encode and self.dtype == "uint8":

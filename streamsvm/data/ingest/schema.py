@@ -11,7 +11,11 @@ from streamsvm.errors import DataError
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
     """The schema for columns of these names and kinds. Raises DataError."""
     label = find_label(path, [*kinds], "last" if options.label is None else options.label)
+    for name in (*options.text, *options.category):
+        if name not in kinds:
+            raise DataError(f"{path} has no column {name!r} to read as text; it has {listed([*kinds])}")
     left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
+    left |= dict.fromkeys(left.keys() & {*options.text, *options.category}, "text")
     if not left:
         raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
     _require_text(path, left, options)
@@ -22,7 +26,10 @@ def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
     is_category = kind == "text" and name not in _named(options)
     least = options.min_frequency if is_category else None
     smooth = options.target_encode.get(name)
-    return Feature(name, kind, hash=options.hash.get(name, 0), least=least or 1, smooth=smooth)
+    hashed, is_code = options.hash.get(name, 0), name in options.category
+    feature = Feature(name, kind, hash=hashed, least=least or 1, smooth=smooth, is_code=is_code)
+    feature.is_wanted = is_code or name in options.text
+    return feature
 
 
 def _named(options: IngestOptions) -> dict[str, str]:
@@ -34,7 +41,7 @@ def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> N
     """Raises DataError if a column to hash or to target-encode is not a feature or not text, or if no text column can
     have rare texts."""
     named = _named(options)
-    require_texts(path, kinds, named)
+    require_texts(path, kinds, named, "; --category {0} takes numbers as categories")
     categories = [name for name, kind in kinds.items() if kind == "text" and name not in named]
     if options.min_frequency and not categories:
         raise DataError(f"{path} has no text column for --min-frequency; leave it out")

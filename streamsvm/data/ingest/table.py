@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -18,8 +19,49 @@ Batches = Iterator[pa.RecordBatch]
 ARROW_ERRORS = (pa.ArrowInvalid, OSError)
 
 
+class Known(NamedTuple):
+    """What earlier files or passes have shown. whole: columns whose kind follows from all rows, as their first rows
+    were misleading. has_commas: whether numbers have decimal commas."""
+
+    whole: frozenset[str] = frozenset()
+    has_commas: bool = False
+
+
+NOTHING_KNOWN = Known()
+
+
+class Retyped(DataError):
+    """A value is unlike those in the first rows of its column. Another pass can judge the column by all rows."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+def unlike(path: str, line: int, column: str, value: str, expected: str, known: Known) -> DataError:
+    """The error for a value that is not of its column's type."""
+    name, shown = shlex.quote(column), value[:80]
+    found = f"{path}:{line}: column {column!r}: expected {expected}, found {shown!r}"
+    remedy = f"--missing {shlex.quote(shown)} reads it as a missing value"
+    if column in known.whole:
+        return DataError(f"{found}; {remedy}")
+    return Retyped(f"{found}; {remedy}, --text {name} the column as text", column)
+
+
 class Table(Protocol):
     """Rows with named columns, read batch by batch."""
+
+    @property
+    def first_line(self) -> int:
+        """The line of the first row."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """Warnings about how it is read."""
+
+    @property
+    def has_commas(self) -> bool:
+        """Whether its numbers have decimal commas."""
 
     def kinds(self) -> dict[str, str]:
         """The kind of each column: `number`, `bool`, `time`, `text`, or the name of another type."""
@@ -38,6 +80,11 @@ class OfSchema:
 
     _path: str
     _schema: pa.Schema
+    first_line, has_commas = 1, False
+
+    @property
+    def remarks(self) -> list[str]:
+        return []
 
     def kinds(self) -> dict[str, str]:
         require_different(self._path, self._schema.names)

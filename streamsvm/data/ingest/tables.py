@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import not_
 from typing import Any
@@ -15,11 +15,11 @@ from streamsvm.data.ingest.arrow_files import ArrowFile, Parquet
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.csv_files import Csv
 from streamsvm.data.ingest.found import File, Parted, Parts
-from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
 from streamsvm.data.ingest.split_columns import SplitColumns
 from streamsvm.data.ingest.streams import CSV, DATABASES, Stream
-from streamsvm.data.ingest.table import Batches, Table, arrow_errors
+from streamsvm.data.ingest.table import NOTHING_KNOWN, Batches, Known, Table, arrow_errors
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
@@ -29,6 +29,7 @@ from streamsvm.errors import DataError
 
 READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
 LACKS = "is missing; every row needs one: fill it in, or remove the row"
+COMMAS = "decimal_commas"  # attribute of a store whose numbers had them in their file
 WHETHER = "expected 1 if the row has this label, else 0"
 
 
@@ -49,8 +50,10 @@ class TableReader:
         format_: str,
         open_stream: OpenStream = Stream,
         parts: Mapping[str, Parts] | None = None,
+        whole: Collection[str] = (),
     ) -> None:
-        """`parts`: for each path, the values that its folder names give to all rows (`region=EU`)."""
+        """`parts`: for each path, the values that its folder names give to all rows (`region=EU`). whole: columns whose
+        kind follows from all rows."""
         self._open_stream, self._parts = open_stream, parts or {}
         self._options, self._format = options, format_
         self.dtype = options.feature_dtype()
@@ -64,18 +67,23 @@ class TableReader:
         self._ignored = {*options.ignore, *ignored, *group}
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
+        has_commas = like is not None and like.attrs.get(COMMAS, False)
+        self._known = Known(frozenset(whole), has_commas)
+        self._remarks: list[str] = []
 
     def blocks(self, path: str) -> Iterator[Block]:
         self._path = path
-        line = first_line(self._format, self._options)
         with arrow_errors(path), closing(self._table(path)) as table:
+            self._remarks += table.remarks
+            self._known = self._known._replace(has_commas=self._known.has_commas or table.has_commas)
+            line = table.first_line
             for batch in self._batches(path, table):
                 yield self._block(batch, path, line)
                 line += batch.num_rows
 
     def _table(self, path: str) -> Table:
         file = File(path, self._parts.get(path, {}))
-        return table_of(file, self._format, self._options, self._open_stream)
+        return table_of(file, self._format, self._options, self._open_stream, self._known)
 
     def _batches(self, path: str, table: Table) -> Batches:
         left_out = self._left_out(path, table) - {self._options.qid}
@@ -189,7 +197,7 @@ class TableReader:
         return Rows(self._schema.encode(rows.dense())).astype(self.dtype)
 
     def remarks(self) -> list[str]:
-        found = []
+        found = [*self._remarks]
         if self._unused:
             found.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         assert self._schema is not None
@@ -203,8 +211,9 @@ class TableReader:
         assert self._schema is not None
         has_names = self._options.header or self._format not in CSV  # else Arrow names them by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
-        given = {} if self._options.delimiter is None else {"delimiter": self._options.delimiter}
-        return self._schema.to_attrs() | ignored | given | ({} if has_names else {"header": False})
+        given = self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
+        commas = {COMMAS: True} if self._known.has_commas else {}
+        return self._schema.to_attrs() | ignored | given | commas | ({} if has_names else {"header": False})
 
 
 def are_values(names: Sequence[str]) -> bool:
@@ -233,16 +242,17 @@ def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], lin
     return set_texts(cells == 1, np.array(names))
 
 
-def first_line(format_: str, options: IngestOptions) -> int:
-    """The line of a table's first row. In CSV files, names may come before it."""
-    return 1 + (format_ in CSV and options.header)
-
-
-def table_of(file: File, format_: str, options: IngestOptions, open_stream: OpenStream = Stream) -> Table:
+def table_of(
+    file: File,
+    format_: str,
+    options: IngestOptions,
+    open_stream: OpenStream = Stream,
+    known: Known = NOTHING_KNOWN,
+) -> Table:
     """Opens a file of a table format."""
     table: Table
     if format_ in CSV:
-        table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream)
+        table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream, known)
     elif format_ == "postgresql":
         from streamsvm.data.ingest.postgresql import PostgreSql
 
