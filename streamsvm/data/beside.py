@@ -12,6 +12,7 @@ import zarr
 from streamsvm.data.taking import taken
 from streamsvm.errors import DataError
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.private.zarr import member_of
 from streamsvm.storage.checked_array import CheckedArray
 
 PIECE_ROWS = 1 << 16  # labels read at once
@@ -71,7 +72,7 @@ def _require_all(name: str, missing: np.ndarray, start: int) -> None:
 
 
 def open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical | _Nullable:
-    member = group[name]
+    member = member_of(group, name)
     if isinstance(member, zarr.Array):
         return CheckedArray(member, name)
     for kind, names in ((_Categorical, {"codes", "categories"}), (_Nullable, {"values", "mask"})):

@@ -8,7 +8,7 @@ import zarr
 
 from streamsvm.data.sources import CSRSource, DenseSource, Source
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
-from streamsvm.private.zarr import has_key
+from streamsvm.private.zarr import has_key, member_of, opened_as_is
 from streamsvm.storage.paths import is_remote_failure, local_path, nearest
 
 
@@ -22,7 +22,7 @@ def open_group(url: str | os.PathLike[str]) -> zarr.Group:
             f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`"
         )
     try:
-        return zarr.open_group(path or str(url), mode="r")
+        return opened_as_is(path or str(url))
     except FileNotFoundError:
         what = "is a directory but not a zarr group" if path else "holds no zarr group"
         raise NotFoundError(f"{url} {what}; expected a store that `streamsvm ingest` or zarr wrote") from None
@@ -44,5 +44,5 @@ def open_source(group: zarr.Group, x: str, url: str) -> Source:
             raise CorruptDataError(f"{url}: the metadata of array {x!r} is damaged; restore it from a copy")
         there = ", ".join(sorted(k for k, _ in group.members())) or "nothing"
         raise DataError(f"{url} has no array {x!r} (it holds: {there}); name the feature array with --x")
-    member = group[x]
+    member = member_of(group, x)
     return DenseSource(member, x) if isinstance(member, zarr.Array) else CSRSource(member, x)

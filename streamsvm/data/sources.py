@@ -87,6 +87,11 @@ class CSRSource:
     def __init__(self, group: zarr.Group, name: str) -> None:
         self._name = name
         encoding = group.attrs.get("encoding-type")
+        if encoding == "csc_matrix":
+            raise DataError(
+                f"group {name!r} is stored by columns (csc_matrix); expected rows: write it again with anndata after "
+                "`adata.X = adata.X.tocsr()`"
+            )
         if encoding != "csr_matrix":
             raise DataError(
                 f"group {name!r} has encoding-type {encoding!r}; expected 'csr_matrix' or an array"

@@ -19,6 +19,7 @@ import zarr
 
 from streamsvm.data.growing import GrowingArray
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError, StreamSVMError
+from streamsvm.private.zarr import opened_as_is
 from streamsvm.storage.atomic import Target
 from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 from streamsvm.storage.jsonable import jsonable
@@ -241,7 +242,7 @@ class _Arrays(Mapping[str, Any]):
 
     def __init__(self, path: Place, strings: dict[str, np.ndarray]) -> None:
         self._path, self._strings = path, strings
-        self._group = zarr.open_group(str(path), mode="r", zarr_format=3, use_consolidated=False)
+        self._group = opened_as_is(str(path), zarr_format=3)
 
     def __getitem__(self, name: str) -> Any:
         if name in self._strings:

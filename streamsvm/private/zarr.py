@@ -12,6 +12,19 @@ from zarr.core.sync import sync as sync
 from zarr.storage import LocalStore
 
 
+def opened_as_is(place: Any, **more: Any) -> zarr.Group:
+    """A group, read-only, without its consolidated metadata: copies, stale once a program has changed an array."""
+    return zarr.open_group(place, mode="r", use_consolidated=False, **more)
+
+
+def member_of(group: zarr.Group, name: str) -> zarr.Array | zarr.Group:
+    """A member of a group, a group without its consolidated metadata."""
+    found = group[name]
+    if isinstance(found, zarr.Group) and found.metadata.consolidated_metadata is not None:
+        return opened_as_is(found.store_path)
+    return found
+
+
 def is_local(array: zarr.Array) -> bool:
     """Whether its chunks are files of this machine."""
     return isinstance(array.store, LocalStore)

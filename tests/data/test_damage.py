@@ -201,6 +201,41 @@ def test_written_by_anndata(tmp_path):
         _ = Store.open(tmp_path / "s", x="layers/counts", y="obs/cell_type").y
 
 
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("change", ["append", "resize", "replace"])
+def test_consolidated_metadata_may_be_stale(tmp_path, zarr_format, change):
+    """Of the root, and of the group of rows."""
+    X, y = np.ones((N, 3), np.float32), (Y + 1).astype(np.int64)
+    group = zarr.open_group(tmp_path / "s", mode="w", zarr_format=zarr_format)
+    for name, values in (("X", X), ("y", y), ("csr/indptr", np.arange(N + 1)), ("csr/data", X[:, 0])):
+        group.create_array(name, data=values, chunks=(10, 3)[: values.ndim])
+    group.create_array("csr/indices", data=np.ones(N, np.int64), chunks=(10,))
+    group["csr"].attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [N, 3]})
+    for path in ("csr", None):
+        zarr.consolidate_metadata(str(tmp_path / "s"), path=path)
+    changed = zarr.open_group(tmp_path / "s", mode="r+", use_consolidated=False)
+    n = N + 5
+    for name in ("X", "y", "csr/data", "csr/indices"):
+        old = changed[name][:]
+        new = np.concatenate([old, old[:5]])
+        if change == "append":
+            changed[name].append(old[:5])
+        elif change == "resize":
+            changed[name].resize(new.shape)
+            changed[name][:] = new
+        else:
+            del changed[name]
+            changed.create_array(name, data=new, chunks=(15, 3)[: new.ndim])
+    changed["csr/indptr"].append(np.arange(N + 1, n + 1))
+    attributes = zarr.open_group(tmp_path / "s" / "csr", mode="r+", use_consolidated=False)
+    attributes.attrs["shape"] = [n, 3]
+    for x in ("X", "csr"):
+        store = Store.open(tmp_path / "s", x=x)
+        assert store.n == len(store.labels(0, n)) == n
+        assert store.read(0, n).dense()[:, 1].tolist() == [1] * n
+
+
 def foreign(path: Path, X: np.ndarray, y: np.ndarray = Y + 1, **options: object) -> Path:
     group = zarr.open_group(path, mode="w")
     group.create_array("X", data=X, **options)  # type: ignore[arg-type]
@@ -244,7 +279,8 @@ def csr_group(path: Path, encoding: str = "csr_matrix", **changes: object) -> Pa
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoding": "csc_matrix"}, "csc_matrix"),
+        ({"encoding": "csc_matrix"}, r"stored by columns .* `adata.X = adata.X.tocsr\(\)`"),
+        ({"encoding": "coo_matrix"}, "encoding-type 'coo_matrix'; expected 'csr_matrix' or an array"),
         ({"indptr": [0, 3]}, "2 indptr"),
         ({"indptr": [0, 2, 2]}, "does not run from 0"),
         ({"indptr": [0, 4, 3]}, "not rising"),
