@@ -123,6 +123,15 @@ def test_bad_svmlight_lines(tmp_path, line, message):
     assert [p.name for p in tmp_path.iterdir()] == ["a.svm"]
 
 
+@pytest.mark.parametrize(
+    "line", ["1 qid: 7 1: .5 3:\t2", "1 qid:7 1:  .5 3: 2 \r", " 1 qid:7  1:.5  3:2 # 4: 5"]
+)
+def test_spaces_before_values(tmp_path, line):
+    store = load(put(tmp_path / "a.svm", f"{line}\n"))
+    np.testing.assert_array_equal(whole(store), [[0.5, 0, 2]])
+    assert store.qid.tolist() == [7]
+
+
 def test_line_numbers_go_on_over_blocks(tmp_path):
     path = put(tmp_path / "a.svm", "1 1:1 2:0.123456789\n" * 100_000 + "1 oops\n")
     with pytest.raises(DataError, match="a.svm:100001: expected index:value; found 'oops'"):
@@ -131,9 +140,9 @@ def test_line_numbers_go_on_over_blocks(tmp_path):
 
 def test_svmlight_files_that_do_not_fit(tmp_path):
     base = load(put(tmp_path / "a.svm", "1 1:1 2:1\n"))
-    with pytest.raises(DataError, match="index is 3, but the store given as --like has 2 features"):
-        load(put(tmp_path / "wide.svm", "1 3:1\n"), like=base.url)
-    with pytest.raises(DataError, match="indices start at 1"):
+    with pytest.raises(DataError, match=r"wide.svm:4: found the index 3, expected 1 to 2, .* has 2 features"):
+        load(put(tmp_path / "wide.svm", "1 1:1\n\n# more\n1 2:1 3:1\n"), like=base.url)
+    with pytest.raises(DataError, match="zero.svm:1: found the index 0, expected 1 to 2"):
         load(put(tmp_path / "zero.svm", "1 0:1\n"), like=base.url)
     with pytest.raises(DataError, match="on some lines"):
         load(put(tmp_path / "q.svm", "1 qid:1 1:1\n1 1:1\n"))

@@ -88,7 +88,30 @@ class SvmlightReader:
             hint = "; --multilabel takes several" if error == 1 and "," in found else ""
             raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {found!r}{hint}")
         if n:
+            self._require_known(path, text, line, parsed, n)
             yield self._block(path, line, parsed, n, n_qid, labels)
+
+    def _require_known(self, path: str, text: bytes, line: int, parsed: Parsed, n: int) -> None:
+        """Raises DataError for an index that the known features do not have. line: the first one of text."""
+        if self._known_d is None:
+            return
+        least = self._known_first or 0
+        most = self._known_d - (self._known_first == 0)
+        indices = parsed.indices[: parsed.indptr[n]]
+        wrong = np.flatnonzero((indices < least) | (indices > most))
+        if not len(wrong):
+            return
+        row = int(np.searchsorted(parsed.indptr[1 : n + 1], wrong[0], side="right"))
+        rows = [
+            at
+            for at, own in enumerate(text.split(b"\n"))
+            if own.strip() and not own.lstrip().startswith(b"#")
+        ]
+        raise DataError(
+            f"{path}:{line + rows[row]}: found the index {indices[wrong[0]]}, expected {least} to {most}, because the "
+            f"model, or the store given as --like, has {self._known_d} features; leave out what it was not trained on, "
+            "or train it on rows as wide"
+        )
 
     def _block(
         self, path: str, line: int, parsed: Parsed, n: int, n_qid: int, labels: np.ndarray | None
@@ -120,11 +143,10 @@ class SvmlightReader:
 
     def width(self) -> int:
         found = self._highest + 1 - self._first_index()
-        if self._lowest < self._first_index():
-            raise DataError("an index is 0, but in the store given as --like indices start at 1")
         if self._known_d is not None and found > self._known_d:
             raise DataError(
-                f"an index is {self._highest}, but the store given as --like has {self._known_d} features"
+                f"indices are {self._lowest} to {self._highest}, one more than the {self._known_d} features of the "
+                "model, or of the store given as --like"
             )
         if found < 1:
             raise DataError("the sources have no index:value; expected at least one feature")
@@ -280,7 +302,7 @@ def _parse_line(text, at, row, k, out, powers):
     if has_qid:
         if not (text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == 58):
             return 5, at, k, True
-        qid[row], end = _integer(text, at + 4)
+        qid[row], end = _integer(text, _skip(text, at + 4))
         if end < 0 or not _is_end(text[end]):
             return 5, at, k, True
         at = _skip(text, end)
@@ -293,7 +315,7 @@ def _parse_line(text, at, row, k, out, powers):
             return 6, at, k, has_qid
         if index <= last:
             return 4, at, k, has_qid
-        value, end = _number(text, end + 1, powers)
+        value, end = _number(text, _skip(text, end + 1), powers)
         if end < 0 or not _is_end(text[end]) or not np.isfinite(value):
             return 3, at, k, has_qid
         indices[k], values[k], last = index, value, index
