@@ -24,6 +24,7 @@ def raw_rows(
     for j, feature in enumerate(schema.features):
         column = batch.column(feature.name)
         if feature.kind == "text":
+            feature.is_wanted |= pa.types.is_dictionary(column.type)  # categories, even if they are numbers
             raw[:, j] = schema.codes(feature, *texts(column), where)
         else:
             plain = days(column) if feature.kind == "time" else column

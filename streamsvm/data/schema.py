@@ -374,7 +374,9 @@ class Schema:
         return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
 
 
-def require_texts(path: str, kinds: Mapping[str, str], named: Mapping[str, str], of_numbers: str = "") -> None:
+def require_texts(
+    path: str, kinds: Mapping[str, str], named: Mapping[str, str], of_numbers: str = ""
+) -> None:
     """Raises DataError if a named column is not a feature or not text. named: with what is done to it. of_numbers: what
     to do about numbers."""
     for name, what in named.items():

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from streamsvm.data.arrow import of_texts
 from streamsvm.data.ingest.block import OpenStream
 from streamsvm.data.ingest.csv_columns import Column, columns_of, remark_of_commas
 from streamsvm.data.ingest.dialect import (
@@ -132,7 +133,8 @@ class Csv:
         return texts.filter(pc.invert(self._are_missing(texts, (*MISSING, *self._options.missing))))
 
     def _are_missing(self, texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
-        return pc.is_in(pc.utf8_trim_whitespace(texts), pa.array([*markers], pa.string()), skip_nulls=False)
+        known = of_texts(markers).cast(pa.string())
+        return pc.is_in(pc.utf8_trim_whitespace(texts), known, skip_nulls=False)
 
     def kinds(self) -> dict[str, str]:
         return {name: column.kind for name, column in self._columns.items()}
@@ -178,15 +180,17 @@ class Csv:
             markers = ("", *MISSING, *self._options.missing) if is_number else self._options.missing
             column = batch.column(at)
             if markers:
-                column = pc.if_else(self._are_missing(column, markers), pa.scalar(None, pa.string()), column)
+                gaps = pa.nulls(len(column), pa.string())
+                column = pc.if_else(self._are_missing(column, markers), gaps, column)
             if is_number:
                 column = self._numbers(f.name, column, edited[f.name], line)
             batch = batch.set_column(at, f.name, column)
         return batch
 
     def _numbers(self, name: str, column: pa.Array, marks: Marks, line: int) -> pa.Array:
-        wrong = pc.index(pc.match_substring_regex(column, marks.pattern), False).as_py()
-        if wrong >= 0:
+        fit = pc.match_substring_regex(column, marks.pattern)
+        if pc.all(fit).as_py() is False:
+            wrong = fit.to_pylist().index(False)
             raise unlike(self._path, line + wrong, name, column[wrong].as_py(), "a number", self._known)
         return marks.numbers(column)
 

@@ -96,7 +96,9 @@ def shape_of(path: str, head: bytes, usual: str, delimiter: str | None, skip: in
         return Shape(delimiter, skip + ends[0], (*names, *[""] * (width - len(names))))
     first = [row[0] for row in body]
     if len(names) == width - 1 and len(names) > 1 and len({*first}) == len(first) > 1:
-        told = f"line {skip + 1} has {len(names)} names for {width} columns: the first column is taken as names of rows"
+        told = (
+            f"line {skip + 1} has {len(names)} names, for {width} columns: the first one is read as row names"
+        )
         return Shape(delimiter, skip + ends[0], ("", *names), told)
     titles = next(at for at, row in enumerate(rows) if len(row) == width)
     found = f"found {len(names)} column{'s' * (len(names) > 1)}, and {width} in the lines below"
@@ -106,7 +108,7 @@ def shape_of(path: str, head: bytes, usual: str, delimiter: str | None, skip: in
 
 
 def _without_empty_end(rows: list[list[str]]) -> tuple[str, ...] | None:
-    """Arrow's names of the columns of rows that end in a delimiter, without one for what follows it; None for others."""
+    """The columns of rows that end in a delimiter, as Arrow names them, the last one without a name. None: others."""
     if {len(row) for row in rows} != {len(rows[0])} or len(rows[0]) < 2 or any(row[-1] for row in rows):
         return None
     return (*(f"f{at}" for at in range(len(rows[0]) - 1)), "")

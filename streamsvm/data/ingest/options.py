@@ -237,12 +237,12 @@ class IngestOptions(Options):
 
     @model_validator(mode="after")
     def _text_fits(self) -> IngestOptions:
-        named = {"text": self.text, "category": self.category, "ignore": self.ignore}
+        read = {"text": [*self.text], "category": [*self.category]}
+        made = {"hash": [*self.hash], "target_encode": [*self.target_encode]}
+        named = {"ignore": [*self.ignore]} | read | made
         for one, other in combinations(named, 2):
-            if twice := {*named[one]} & {*named[other]}:
-                raise ValueError(f"{one} and {other} both name column {min(twice)!r}; expected one of them")
-        named = {"hash": (*self.hash,), "target_encode": (*self.target_encode,), "ignore": self.ignore}
-        for one, other in combinations(named, 2):
+            if one in read and other in made:
+                continue
             twice = [name for name in named[one] if name in named[other]]
             if twice:
                 raise ValueError(f"{one} and {other} both name column {twice[0]!r}; expected one of them")
