@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.config import FitConfig, ProbabilityConfig, build_config
+from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config
 from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
+from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import load_model, read_attrs
 from streamsvm.options.costs import Costs
@@ -38,14 +38,16 @@ from streamsvm.texts.documented import described
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
 from streamsvm.training.choices import with_choices
 from streamsvm.training.drafts import Draft, opened_draft
+from streamsvm.training.expected import of_model
 from streamsvm.training.held_out import require_holdout, rows_of_intervals
-from streamsvm.training.prepare import prepare
+from streamsvm.training.prepare import Prepared, prepare
 from streamsvm.training.repeating import as_chosen, write_config
 from streamsvm.training.thresholds import Decided
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
+COMPARED_ROWS = 1000  # whose bounds show whether rows were prepared alike
 MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
 
 
@@ -237,6 +239,8 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
             if run.run_dir is not None:
                 run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
             solutions = _solved(fit, draft, run.Cs)
+            if chooses:
+                fit, solutions = _as_promised(store, fit, solutions, draft)
             told = store if not chooses else fit.store
             found = [
                 fit.certified(solution, _of_parts(decided, solution.model, told, fit))
@@ -277,6 +281,68 @@ def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
     if not isinstance(fit, PathFit):
         raise ConfigError(f"solver {fit.config.solver} learns one C at a time, found {len(Cs)}")
     return fit.path(Cs)
+
+
+def _as_promised(
+    store: Store, fit: Fit, solutions: list[Solution], draft: Draft
+) -> tuple[Fit, list[Solution]]:
+    """The fit of a choice, and its solution, which decides the rows that the search held out as well as the search
+    expects of new rows, or better, because it may have learned from them.
+
+    Else the choice is not what was trained: there is a warning, and another fit, if preparing the chosen options anew
+    makes something else of the rows.
+    """
+    losses = _losses_of_search(fit, solutions[0])
+    if losses is None:
+        return fit, solutions
+    promised, score = fit.prepared.promised, 1 - float(losses.mean())
+    assert promised is not None  # else there were no losses
+    if score >= promised.expected.low:
+        return fit, solutions
+    what = f"the model has a score of {score:.3f} on rows that it could learn from, where the search expects "
+    what += f"{promised.expected.low:.3f} to {promised.expected.high:.3f} on new rows"
+    again = None if solutions[0].late else _prepared_anew(store, fit)
+    if again is not None:
+        fit.context.checkpoints = fit.context.checkpoints.inside("anew")
+        draft.discard()
+        fit = fit_class(again.config.solver)(again, fit.context)
+        solutions = [fit.solve(draft)]
+        losses = _losses_of_search(fit, solutions[0])
+        assert losses is not None  # as before
+        what += f"; prepared and trained anew it has {1 - losses.mean():.3f}"
+    if 1 - float(losses.mean()) < promised.expected.low:
+        fit.prepared = replace(fit.prepared, expected=of_model(promised.expected.scoring, losses))
+        what += ": do not rely on the choice; --no-search or options that you give train another model"
+    fit.events(Warned(what))
+    return fit, solutions
+
+
+def _losses_of_search(fit: Fit, solution: Solution) -> np.ndarray | None:
+    """Of the model, on the rows that the search held out; None without a search."""
+    promised = fit.prepared.promised
+    if promised is None:
+        return None
+    return promised.losses(solution.model, fit.prepared.no_targets.units, solution.promised)
+
+
+def _prepared_anew(store: Store, fit: Fit) -> Prepared | None:
+    """The rows as the chosen options alone prepare them; None if they are prepared like this already."""
+    prepared = fit.prepared
+    config = prepared.config.model_copy(update={"search": SearchConfig(options=())})
+    again = prepare(store, config, fit.engine, phase=fit.phase)
+    some = np.arange(min(COMPARED_ROWS, again.store.n))
+    first, second = (
+        {"upper": own.answers.take(some).upper, "kind": own.scaling.kind, **own.scaling.to_arrays()}
+        for own in (prepared, again)
+    )
+    if (
+        again.kernel == prepared.kernel
+        and first.keys() == second.keys()
+        and all(np.array_equal(first[name], second[name]) for name in first)
+    ):
+        return None
+    own = {name: getattr(prepared, name) for name in ("learned", "expected", "asked", "promised")}
+    return replace(again, config=prepared.config, **own)
 
 
 def _asking_folds(config: FitConfig) -> FitConfig:

@@ -140,7 +140,8 @@ class Solution:
 
     exact: the problem was neither divided nor approximated. converged: None for a solver that makes passes; if False,
     advice says what to do. facts: of this solver, for its report. decided (h, pairs): decision values of the held-out
-    rows, if the model cannot compute them because its arrays are in a file. late: time was up before it was done.
+    rows, if the model cannot compute them because its arrays are in a file; promised (p, pairs): those of the rows of a
+    search. late: time was up before it was done.
     """
 
     model: Learned
@@ -152,6 +153,7 @@ class Solution:
     advice: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     decided: np.ndarray | None = None
+    promised: np.ndarray | None = None
     late: bool = False
 
 

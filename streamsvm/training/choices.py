@@ -27,10 +27,11 @@ from streamsvm.tasks.base import Task
 from streamsvm.training.advice import advice
 from streamsvm.training.base import Context
 from streamsvm.training.drawn import LEAST_ROWS, MOST_HELD, class_weights, drawn
-from streamsvm.training.expected import gain_of_rows, of_candidates
+from streamsvm.training.expected import Expected, gain_of_rows, of_candidates
 from streamsvm.training.held_out import can_hold_out
 from streamsvm.training.pace import Clock, has_time_for_regions, in_time, rows_in_time, with_sample
 from streamsvm.training.prepare import Prepared, first_rows, measured, require_range
+from streamsvm.training.promised import Promised
 from streamsvm.training.regions import regions
 from streamsvm.training.starts import FREE, Start, starts_of
 from streamsvm.training.trials import Learner, Sample, SampleTrials
@@ -67,9 +68,10 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
         )
     prepared = _holding_out(prepared)
     base, starts = starts_of(prepared, context.engine)
-    samples = drawn(prepared, base, context.engine)
-    if isinstance(samples, str):
-        return _unchosen(prepared, samples, context)
+    found = drawn(prepared, base, context.engine)
+    if isinstance(found, str):
+        return _unchosen(prepared, found, context)
+    samples, held = found
     learner = _learner(prepared, starts["given"], samples[0])
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
     search = _search(config, base, starts, samples)
@@ -89,7 +91,9 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
         if dense is not None and dense.best is not None:
             best, told = chosen(dense), told | {"regions": facts(dense)}
     prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
-    return prepared if prepared.kept_out is not None else _with_expected(prepared, state, best, trials)
+    expected = _expected(prepared, state, chosen(state), trials)
+    prepared = replace(prepared, promised=Promised(held, [sample.of_held for sample in samples], expected))
+    return prepared if prepared.kept_out is not None else replace(prepared, expected=expected)
 
 
 def _learner(prepared: Prepared, given: Start, sample: Sample) -> Learner:
@@ -109,15 +113,17 @@ def _holding_out(prepared: Prepared) -> Prepared:
     return prepared.without(rows)
 
 
-def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Prepared:
-    """The score on new rows to expect from a search that has seen all rows."""
+def _expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Expected:
+    """The score on new rows to expect by the rows that a search held out."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
-    if state.n < trials.n:  # it ended on fewer rows than there are: a fit on all of them says more
+    if (
+        state.n < trials.n and prepared.kept_out is None
+    ):  # it ended on fewer rows than there are: a fit on all of them says more
         [found] = trials.tried(trials.n, best.factor, [best.trial], None)
         if not found.has_failed:
             steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
     gain = gain_of_rows(steps, trials.n, prepared.store.n)
-    return replace(prepared, expected=of_candidates(prepared.scoring, pool, gain, prepared.config.seed))
+    return of_candidates(prepared.scoring, pool, gain, prepared.config.seed)
 
 
 def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:

@@ -35,6 +35,7 @@ from streamsvm.training.prepare import Prepared
 from streamsvm.training.spans import spans_of
 from streamsvm.training.subproblems import over_margins
 
+Decisions = tuple[np.ndarray | None, np.ndarray | None]  # see `Solution`
 ASIDE = "aside"  # the thread of what is wanted in the end alone
 
 
@@ -135,7 +136,8 @@ class DCSVMFit(Fit):
             "late": state.late and is_late(self.until),
             "advice": _rounded_at(self.config.tol),
         }
-        return Solution(model, *numbers, exact, facts=facts, decided=decided, **ended)
+        own = dict(zip(("decided", "promised"), decided, strict=True))
+        return Solution(model, *numbers, exact, facts=facts, **own, **ended)
 
     def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
         """How many tasks of each kind a graph of this fit needs; of one level of partitions."""
@@ -170,8 +172,9 @@ class DCSVMFit(Fit):
         share = 2 * self.store.n // options.children**level
         return min(max(share, 1024), most)
 
-    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, np.ndarray | None]:
-        """The partitions of a level, and their decision values for the held-out rows, each row by its own partition."""
+    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, Decisions]:
+        """The partitions of a level, and their decision values for the held-out rows, and for those of a search, each
+        row by its own partition."""
         in_memory, keeps = self.memory.in_memory, self.checkpoints.run_dir is not None
         files = PartFiles(self.context.folder / "solved") if keeps or not in_memory else None
         log = PartLog(files, self.events)
@@ -193,7 +196,7 @@ class DCSVMFit(Fit):
         if not self.memory.in_memory:
             self.context.clear()
 
-    def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState, None]:
+    def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState, Decisions]:
         """The whole problem, from all levels."""
         problem = DividedProblem(self, self.memory, self.part_rows)
         state = self._solved(problem)
@@ -209,7 +212,7 @@ class DCSVMFit(Fit):
                 )
             )
         told = over_margins(self.prepared.all_asked, state.start, state.bias, state.margin)
-        return model_of_duals(self, *told, take), state, None
+        return model_of_duals(self, *told, take), state, (None, None)
 
     def _compare(self, state: DCSVMState, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +16,10 @@ from streamsvm.storage.paths import Place
 from streamsvm.training.joined import Joined, blocks_of, write
 
 
+class _Discarded(Exception):  # noqa: N818  ends a draft, and is no error
+    pass
+
+
 class Draft(Protocol):
     """Takes blocks of a model's arrays as they come."""
 
@@ -23,6 +27,10 @@ class Draft(Protocol):
 
     def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
         """Arrays of partitions in files; folder: for what tasks write."""
+        ...
+
+    def discard(self) -> None:
+        """Forgets what came, for a fit that begins anew."""
         ...
 
     @property
@@ -58,6 +66,9 @@ class InMemory:
         for own in arrays:
             self._blocks[own.name] = [own.like, *blocks_of(own, engine)]
 
+    def discard(self) -> None:
+        self._blocks = {}
+
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
@@ -85,6 +96,11 @@ class InFile:
         if self._writer is None:
             self._writer = self._stack.enter_context(ModelWriter(self._path, LocalModel.kind))
         return self._writer
+
+    def discard(self) -> None:
+        with suppress(_Discarded), self._stack.pop_all():  # so that no file appears
+            raise _Discarded
+        self._writer = None
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

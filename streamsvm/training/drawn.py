@@ -9,6 +9,7 @@ import numpy as np
 from streamsvm.data.finite import require_finite
 from streamsvm.data.folds import apart, shuffled, together
 from streamsvm.data.gather import gather
+from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.scaling import Scaling
 from streamsvm.options.search import BALANCED
@@ -25,8 +26,9 @@ MOST_HELD = 10_000
 MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
 
 
-def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ...] | str:
-    """Random rows of a store, a fifth of them held out, and more if there are others; or why there is no sample.
+def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[tuple[Sample, ...], Rows] | str:
+    """Random rows of a store, a fifth of them held out, and more if there are others, and the held-out rows as stored,
+    sample by sample; or why there is no sample.
 
     With few rows, there are as many samples as folds, so that each row is held out once. No sample learns from rows of
     a group that also has held-out rows in it. Raises DataError.
@@ -62,7 +64,7 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
         return "the sample has rows of one class alone"
     if not all(one.of_held.upper.any() for one in samples):
         return "held-out rows of the sample have no weight"
-    return samples
+    return samples, raw.take(np.concatenate([turn[:held] for turn in turns]))
 
 
 def weighed(prepared: Prepared, ids: np.ndarray) -> Asked:

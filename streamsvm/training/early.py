@@ -57,11 +57,11 @@ class EarlyParts:
         self._present: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []
         self._bias: list[np.ndarray] = []
-        kept = prepared.kept_out
-        self._kept = None if kept is None else prepared.scaling.apply(kept.rows)
+        rows = prepared.scored_rows
+        self._kept = None if rows is None else prepared.scaling.apply(rows)
         self._asked: np.ndarray | None = None  # (h, partitions that decide for a held-out row)
         columns = prepared.task.n_subproblems(len(prepared.classes))
-        self._decided = np.zeros((0 if kept is None else len(kept.y), columns))
+        self._decided = np.zeros((0 if rows is None else len(rows), columns))
 
     def add(self, division: Division, part: ModelPart | FiledPart) -> None:
         """The next partition."""
@@ -147,11 +147,18 @@ class EarlyParts:
             self._prepared.config.multiclass,
         )
 
-    def decided(self, model: LocalModel) -> np.ndarray | None:
-        """(h, columns) what the model decides of the held-out rows; None if there are none."""
-        if self._kept is None or self._asked is None:
-            return None if self._kept is None else self._decided
-        return self._decided / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
+    def decided(self, model: LocalModel) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """(h, columns) what the model decides of the held-out rows, and of those of a search; None if there are
+        none."""
+        kept = self._prepared.kept_out
+        if self._kept is None:
+            return None, None
+        found = self._decided
+        if self._asked is not None:
+            found = found / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
+        if kept is None:
+            return None, found
+        return found[: len(kept.y)], (None if self._prepared.promised is None else found[len(kept.y) :])
 
 
 def _says(like: LocalModel, part: ModelPart, rows: Rows) -> np.ndarray:

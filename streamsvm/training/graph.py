@@ -118,7 +118,7 @@ def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
 
 
 def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
-    prepared, memory = fit.prepared, fit.memory
+    prepared, memory = replace(fit.prepared, promised=None), fit.memory  # nobody would hear of it
     cuts = cuts_of(prepared, level, fit.part_rows(level))
     spans = spans_of(StoreSamples(fit.store, fit.scaling), cuts, in_memory=memory.in_memory)
     solver = part_solver(prepared, 1, memory.cache_bytes // memory.threads, is_last=True)
@@ -306,7 +306,7 @@ def _model(plan: Plan, numbered: Numbered, solved: Sequence[list[SolvedPart]]) -
         keep.add(division, part.kept)
     model = keep.model(prepared.header(), division)
     objective, gap = sum(part.objective for part in parts), sum(part.gap for part in parts)
-    decided, late = keep.decided(model), any(part.late for part in parts)
+    (decided, _), late = keep.decided(model), any(part.late for part in parts)
     solution = Solution(
         model, objective, gap, model.n_support, False, converged=not late, decided=decided, late=late
     )

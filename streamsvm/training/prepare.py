@@ -38,6 +38,7 @@ from streamsvm.training.answers import Answers, HeldAnswers, answers_of
 from streamsvm.training.expected import Expected
 from streamsvm.training.gaps import are_filled, filled
 from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
+from streamsvm.training.promised import Promised
 from streamsvm.training.subproblems import Asked
 from streamsvm.training.target import encoded
 
@@ -52,7 +53,7 @@ class Prepared(Weighed):
     class_rows (k,): the number of rows of each class in the whole store, also if this is a sample. moments: of all rows
     as stored, if scaling, gamma or a search needed them. learned: report entries on the choice. kept_out: held-out
     rows. whole: the store, if this is a sample of its rows. expected: the score that a search expects on new rows, if
-    it held none out. asked: the digest of the options before the choice.
+    it held none out. asked: the digest of the options before the choice. promised: what a search expects of the model.
     """
 
     store: Store
@@ -68,6 +69,7 @@ class Prepared(Weighed):
     whole: Store | None = None
     expected: Expected | None = None
     asked: str | None = None
+    promised: Promised | None = None
 
     @property
     def classes(self) -> np.ndarray:
@@ -92,6 +94,12 @@ class Prepared(Weighed):
     def upper(self) -> np.ndarray:
         """(n,) C times class and sample weights, in memory."""
         return self.all_asked.upper
+
+    @property
+    def scored_rows(self) -> Rows | None:
+        """As stored, those that a score of the model is computed from: the held-out ones, then those of a search."""
+        own = [rows.rows for rows in (self.kept_out, self.promised) if rows is not None]
+        return concat(own) if own else None
 
     @property
     def scoring(self) -> str:

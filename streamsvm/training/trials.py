@@ -27,6 +27,7 @@ from streamsvm.solvers.tracks import Found, Trial
 from streamsvm.tasks.pairs import MANY, joined, pair_coefficients, pair_decisions
 from streamsvm.tasks.weights import balancing
 from streamsvm.training.prepare import origin
+from streamsvm.training.promised import losses_of
 from streamsvm.training.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
@@ -364,11 +365,7 @@ def losses(
     held: Rows,
     of_held: Asked,
 ) -> np.ndarray:
-    """(h,) losses of held-out rows by a solution: 0 or 1 of classes, of several labels a row their mean, squared errors
-    over the variance of numbers.
-
-    They are weighted as rows are; 1 less their mean is the accuracy, or R2.
-    """
+    """(h,) losses of held-out rows by a solution, see `losses_of`."""
     alpha, bias = solved
     task, k = asked.task, len(asked.targets.classes)
     if task.in_pairs:
@@ -379,14 +376,7 @@ def losses(
         support = np.flatnonzero(sums.any(axis=1))
         found = kernel.apply(held, rows.take(support), sums[support])
     values = joined(found + bias, k, pairwise=task.in_pairs)
-    if task.has_classes:
-        wrong = task.codes(values, np.empty(0)) != task.truth(of_held.targets)
-        cost = of_held.upper[:, None] * of_held.targets.weights
-        return (cost * wrong.reshape(len(wrong), -1)).mean(axis=1) / cost.mean()
-    t, weights = _numbers(of_held), of_held.upper / of_held.upper.mean()
-    mean = float(np.average(t, weights=weights))
-    spread = float(np.average((t - mean) ** 2, weights=weights))
-    return weights * (t - values) ** 2 / max(spread, np.finfo(np.float64).tiny)
+    return losses_of(task.codes(values, np.empty(0)) if task.has_classes else values, of_held)
 
 
 def _decisions(
@@ -401,10 +391,3 @@ def _decisions(
         )
     K = kernel.block(held, support)
     return pair_decisions(lambda ids, coef: K[:, ids] @ coef, len(held), alpha, codes, k)
-
-
-def _numbers(asked: Asked) -> np.ndarray:
-    """(m,) the scaled numbers that rows of task regress are learned by: half of epsilon + t less epsilon - t."""
-    linear = asked.targets.linear
-    assert linear is not None  # of a task without pairs
-    return 0.5 * (linear[:, 1] - linear[:, 0])
