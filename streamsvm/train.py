@@ -37,9 +37,11 @@ from streamsvm.tasks.base import Task
 from streamsvm.texts.documented import described
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
 from streamsvm.training.choices import with_choices
-from streamsvm.training.drafts import Draft, opened_draft
+from streamsvm.training.drafts import Draft, InMemory, opened_draft
 from streamsvm.training.expected import of_model
 from streamsvm.training.held_out import require_holdout, rows_of_intervals
+from streamsvm.training.memory_plan import STREAMED_SHARE
+from streamsvm.training.pace import with_more_rows
 from streamsvm.training.prepare import Prepared, prepare
 from streamsvm.training.repeating import as_chosen, write_config
 from streamsvm.training.thresholds import Decided
@@ -238,7 +240,10 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
                 by_folds = _by_folds(fit.store, as_chosen(_asking_folds(fit.config)), own, phase)
             if run.run_dir is not None:
                 run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
-            solutions = _solved(fit, draft, run.Cs)
+            if _may_extend(fit):
+                fit, solutions = _extended(fit, draft)
+            else:
+                solutions = _solved(fit, draft, run.Cs)
             if chooses:
                 fit, solutions = _as_promised(store, fit, solutions, draft)
             told = store if not chooses else fit.store
@@ -283,14 +288,41 @@ def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
     return fit.path(Cs)
 
 
+def _may_extend(fit: Fit) -> bool:
+    """Whether the time left has cut the rows, to so few that a model of them may wait in memory."""
+    limit = fit.config.memory_limit or free_bytes()
+    return fit.prepared.complete is not None and fit.store.nbytes < limit / STREAMED_SHARE
+
+
+def _extended(fit: Fit, draft: Draft) -> tuple[Fit, list[Solution]]:
+    """A fit of the rows for which there was time, and its solution: of more rows while there is time left, as that
+    for one fit shows how long the next one takes. A fit that does not end in time leaves the one before."""
+    began, last = time.perf_counter(), fit.solve(InMemory())
+    while not last.late:
+        prepared = with_more_rows(fit.prepared, time.perf_counter() - began, fit.context)
+        if prepared is None:
+            break
+        fit.context.begin_again(f"of {prepared.store.n} rows")
+        more, began = fit_class(prepared.config.solver)(prepared, fit.context), time.perf_counter()
+        draft.discard()
+        solution = more.solve(draft if not _may_extend(more) else InMemory())
+        if solution.late:
+            draft.discard()
+            break
+        fit, last = more, solution
+        if not _may_extend(fit):
+            break
+    return fit, [last]
+
+
 def _as_promised(
     store: Store, fit: Fit, solutions: list[Solution], draft: Draft
 ) -> tuple[Fit, list[Solution]]:
     """The fit of a choice, and its solution, which decides the rows that the search held out as well as the search
     expects of new rows, or better, because it may have learned from them.
 
-    Else the choice is not what was trained: there is a warning, and another fit, if preparing the chosen options anew
-    makes something else of the rows.
+    Else the choice is not what was trained: there is a warning, and another fit, if preparing the rows again by the
+    chosen options alone makes something else of them.
     """
     losses = _losses_of_search(fit, solutions[0])
     if losses is None:
@@ -301,15 +333,15 @@ def _as_promised(
         return fit, solutions
     what = f"the model has a score of {score:.3f} on rows that it could learn from, where the search expects "
     what += f"{promised.expected.low:.3f} to {promised.expected.high:.3f} on new rows"
-    again = None if solutions[0].late else _prepared_anew(store, fit)
+    again = None if solutions[0].late else _prepared_again(store, fit)
     if again is not None:
-        fit.context.checkpoints = fit.context.checkpoints.inside("anew")
+        fit.context.begin_again("again")
         draft.discard()
         fit = fit_class(again.config.solver)(again, fit.context)
         solutions = [fit.solve(draft)]
         losses = _losses_of_search(fit, solutions[0])
         assert losses is not None  # as before
-        what += f"; prepared and trained anew it has {1 - losses.mean():.3f}"
+        what += f"; prepared and trained again it has {1 - losses.mean():.3f}"
     if 1 - float(losses.mean()) < promised.expected.low:
         fit.prepared = replace(fit.prepared, expected=of_model(promised.expected.scoring, losses))
         what += ": do not rely on the choice; --no-search or options that you give train another model"
@@ -325,23 +357,23 @@ def _losses_of_search(fit: Fit, solution: Solution) -> np.ndarray | None:
     return promised.losses(solution.model, fit.prepared.no_targets.units, solution.promised)
 
 
-def _prepared_anew(store: Store, fit: Fit) -> Prepared | None:
+def _prepared_again(store: Store, fit: Fit) -> Prepared | None:
     """The rows as the chosen options alone prepare them; None if they are prepared like this already."""
     prepared = fit.prepared
     config = prepared.config.model_copy(update={"search": SearchConfig(options=())})
     again = prepare(store, config, fit.engine, phase=fit.phase)
     some = np.arange(min(COMPARED_ROWS, again.store.n))
-    first, second = (
-        {"upper": own.answers.take(some).upper, "kind": own.scaling.kind, **own.scaling.to_arrays()}
-        for own in (prepared, again)
+
+    def arrays(own: Prepared) -> dict[str, np.ndarray]:
+        return {"upper": own.answers.take(some).upper, **own.scaling.to_arrays()}
+
+    first, second = arrays(prepared), arrays(again)
+    is_alike = first.keys() == second.keys() and all(
+        np.allclose(first[name], second[name], equal_nan=True) for name in first
     )
-    if (
-        again.kernel == prepared.kernel
-        and first.keys() == second.keys()
-        and all(np.array_equal(first[name], second[name]) for name in first)
-    ):
+    if is_alike and again.kernel == prepared.kernel:
         return None
-    own = {name: getattr(prepared, name) for name in ("learned", "expected", "asked", "promised")}
+    own = {name: getattr(prepared, name) for name in ("learned", "expected", "asked", "promised", "complete")}
     return replace(again, config=prepared.config, **own)
 
 

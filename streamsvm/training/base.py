@@ -77,6 +77,7 @@ class Context:
     events: Events
     phase: Phases
     until: float | None = None
+    _is_again: bool = False
 
     @cached_property
     def scratch(self) -> Place:
@@ -108,6 +109,13 @@ class Context:
         if self.until is not None:
             self.until = max(self.until, time.time() + seconds)
 
+    def begin_again(self, name: str) -> None:
+        """Checkpoints and files for another fit of the same run; those of the last one are wanted no more."""
+        if self.checkpoints.run_dir is not None:
+            remove_tree(self.folder)
+        self.checkpoints = self.checkpoints.inside(name)
+        self._is_again = True
+
     def clear(self) -> None:
         """Has tasks remove the fit's files, which are many and large for many rows."""
         run_dir = self.checkpoints.run_dir
@@ -124,6 +132,8 @@ class Context:
     def close(self) -> None:
         """Stops the engine, and removes scratch files."""
         self.engine.close()
+        if self._is_again and self.checkpoints.run_dir is not None:
+            remove_tree(self.folder)
         if "scratch" in self.__dict__:
             remove_tree(self.scratch)
 
@@ -240,6 +250,9 @@ class Fit(ABC):
         if solution.late or solution.converged is False:
             advice = LATE if solution.late else solution.advice
             self.events(Warned(f"not converged: {advice}", about="convergence"))
+        if self.prepared.complete is not None:
+            rows, n = self.store.n, self.prepared.complete.store.n
+            self.events(Warned(f"the time left was enough to learn from {rows:,} of {n:,} rows"))
         solution = _asked(self.prepared, solution)
         model = with_certificate(self.prepared, solution, by_folds)
         certificate = model.header.certificate or {}

@@ -92,8 +92,16 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
             best, told = chosen(dense), told | {"regions": facts(dense)}
     prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
     expected = _expected(prepared, state, chosen(state), trials)
-    prepared = replace(prepared, promised=Promised(held, [sample.of_held for sample in samples], expected))
-    return prepared if prepared.kept_out is not None else replace(prepared, expected=expected)
+    return _promising(prepared, Promised(held, [sample.of_held for sample in samples], expected))
+
+
+def _promising(prepared: Prepared, promised: Promised) -> Prepared:
+    """The data with what a search expects of the model, which held-out rows tell more exactly, where there are any."""
+    own: dict[str, Any] = {"promised": promised}
+    if prepared.kept_out is None:
+        own["expected"] = promised.expected
+    complete = prepared.complete and replace(prepared.complete, **own)
+    return replace(prepared, **own, complete=complete)
 
 
 def _learner(prepared: Prepared, given: Start, sample: Sample) -> Learner:

@@ -136,8 +136,8 @@ class DCSVMFit(Fit):
             "late": state.late and is_late(self.until),
             "advice": _rounded_at(self.config.tol),
         }
-        own = dict(zip(("decided", "promised"), decided, strict=True))
-        return Solution(model, *numbers, exact, facts=facts, **own, **ended)
+        kept, of_search = decided
+        return Solution(model, *numbers, exact, facts=facts, decided=kept, promised=of_search, **ended)
 
     def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
         """How many tasks of each kind a graph of this fit needs; of one level of partitions."""

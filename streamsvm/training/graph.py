@@ -118,7 +118,10 @@ def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
 
 
 def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
-    prepared, memory = replace(fit.prepared, promised=None), fit.memory  # nobody would hear of it
+    prepared, memory = (
+        replace(fit.prepared, promised=None, complete=None),
+        fit.memory,
+    )  # nobody would hear of it
     cuts = cuts_of(prepared, level, fit.part_rows(level))
     spans = spans_of(StoreSamples(fit.store, fit.scaling), cuts, in_memory=memory.in_memory)
     solver = part_solver(prepared, 1, memory.cache_bytes // memory.threads, is_last=True)

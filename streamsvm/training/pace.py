@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,11 @@ PROBLEM_S, MOST_CONSTANT = 2e-4, 0.8  # of a trial, whatever its rows: a pair of
 PASSES = 6.0  # over the store, of the fit of partitions
 END_S = 1.5  # to write the model, and to end
 ROOM = 0.8  # of the time left that a fit on fewer rows is to take
+FEWEST, HURRY_S = (
+    3000,
+    10.0,
+)  # rows that a fit learns from in any hurry, and seconds that these may take beyond the time
+MORE = 1.5  # times the rows, or all, for which a fit in less time than estimated is repeated
 SAMPLE_S, MOST_SAMPLE = 60.0, 60_000  # budget of the usual sample; rows of the largest one
 REGION_STEPS = 3.0  # times the last step, that the search in regions takes
 
@@ -170,29 +176,85 @@ def has_time_for_regions(state: MetricState, prepared: Prepared, context: Contex
     return own + _least_fit_s(prepared, speed, context) < context.left()
 
 
-def in_time(prepared: Prepared, steps: Sequence[Step], context: Context) -> Prepared:
-    """The fit that the time left allows: exact, else early, else of fewer rows."""
-    config, n, left = prepared.config, prepared.store.n, context.left()
+def in_time(prepared: Prepared, steps: Sequence[Step], context: Context, pace: float = 1.0) -> Prepared:
+    """The fit that the time left allows: exact, else early, else of fewer rows. pace: seconds that a fit took, over
+    those that the steps of the search let expect."""
+    left, pass_s = context.left(), context.phase.seconds.get("scale", 0.0)
+    steps = steps if pace == 1.0 else [{**step, "seconds": pace * step["seconds"]} for step in steps]
     speed = Speed.of(steps, prepared, counted=math.isinf(left))
-    least_s = (1 + config.n_folds) * speed.last_s + END_S  # of as many rows as the last trial
+    least_s = _least_s(prepared, speed, pass_s)
     if left < least_s:  # a model of what time is left would be none
         context.allow(least_s)
         over = f"{least_s - left:.1f} s more than the time budget"
         context.events(Warned(f"the search took longer than planned, so that the fit may take {over}"))
         left = least_s
-    needed, rows = _least_fit_s(prepared, speed, context), n
-    if needed > left:
-        rows = min(n, max(speed.steps[-1]["rows"], int(n * ROOM * left / needed)))
-    if "early" in config.search.chosen:
-        took_s, most_s = partial(speed.fit_s, rows), EXACT_SHARE * left
-        is_long = took_s(rows) > (EXACT_S if math.isinf(left) else most_s)
-        config = _coarsest(_early(config), took_s, rows, most_s)
-        has_parts = fit_class(config.solver).growth.part_rows(rows, config) < rows
-        prepared = replace(prepared, config=config if is_long and has_parts else _early(config, early=False))
-    if rows == n:
-        return prepared
-    context.events(Warned(f"the time left is enough to learn from {rows:,} of {n:,} rows"))
-    return prepared.of_rows(rows)
+    config, rows = _decided(prepared, speed, left, pass_s)
+    found = replace(prepared, config=config)
+    return found if rows == prepared.store.n else replace(found.of_rows(rows), complete=prepared)
+
+
+def planned_in_time(
+    prepared: Prepared, steps: Sequence[Step], left: float, pass_s: float
+) -> tuple[FitConfig, float]:
+    """As `in_time` would decide with so many seconds left: the configuration, and seconds of the fit."""
+    speed = Speed.of(steps, prepared, counted=math.isinf(left))
+    left = max(left, _least_s(prepared, speed, pass_s))
+    config, rows = _decided(prepared, speed, left, pass_s)
+    if rows < prepared.store.n:
+        config = config.model_copy(update={"rows": rows})
+    return config, min(left, _speed_of_config(speed, rows, config, pass_s))
+
+
+def with_more_rows(prepared: Prepared, took_s: float, context: Context) -> Prepared | None:
+    """The fit that the time left allows after one on some rows has shown in how many seconds it ends; None if these
+    are about as many, or all.
+
+    The steps of a search may have shared the cores with others, or a slow moment.
+    """
+    steps, complete, rows = prepared.learned.get("rungs"), prepared.complete, prepared.store.n
+    if complete is None or not steps or context.left() < MORE * took_s + END_S:
+        return None
+    pass_s = context.phase.seconds.get("scale", 0.0)
+    expected_s = _speed_of_config(Speed.of(steps, prepared), rows, prepared.config, pass_s)
+    found = in_time(complete, steps, context, took_s / expected_s)
+    return found if found.complete is None or found.store.n >= MORE * rows else None
+
+
+def _least_s(prepared: Prepared, speed: Speed, pass_s: float) -> float:
+    """Of a fit as long as the last trial, or of the fewest rows, if that is soon done."""
+    hurry_s = min(speed.least_fit_s(_fewest(prepared, speed), prepared.config, pass_s), HURRY_S)
+    return max((1 + prepared.config.n_folds) * speed.last_s + END_S, hurry_s)
+
+
+def _fewest(prepared: Prepared, speed: Speed) -> int:
+    """Rows that a fit learns from in any hurry."""
+    return min(prepared.store.n, max(FEWEST, speed.steps[-1]["rows"]))
+
+
+def _decided(prepared: Prepared, speed: Speed, left: float, pass_s: float) -> tuple[FitConfig, int]:
+    """The configuration of a fit for which so many seconds are left, and its rows."""
+    config, rows = prepared.config, prepared.store.n
+
+    def needed_s(rows: int) -> float:
+        return speed.least_fit_s(max(1, rows), config, pass_s)
+
+    if needed_s(rows) > left:
+        most = bisect_right(range(rows), ROOM * left, key=needed_s) - 1
+        rows = max(_fewest(prepared, speed), most)
+    if "early" not in config.search.chosen:
+        return config, rows
+    took_s, most_s = partial(speed.fit_s, rows), EXACT_SHARE * left
+    is_long = took_s(rows) > (EXACT_S if math.isinf(left) else most_s)
+    early = _coarsest(_early(config), took_s, rows, most_s)
+    has_parts = fit_class(config.solver).growth.part_rows(rows, early) < rows
+    return (early if is_long and has_parts else _early(config, early=False)), rows
+
+
+def _speed_of_config(speed: Speed, rows: int, config: FitConfig, pass_s: float) -> float:
+    """Seconds of so many rows, early or not as the configuration says."""
+    options = tuple(name for name in config.search.chosen if name != "early")
+    search = config.search.model_copy(update={"options": options})
+    return speed.least_fit_s(rows, config.model_copy(update={"search": search}), pass_s)
 
 
 def _coarsest(config: FitConfig, took_s: Callable[[int], float], n: int, most_s: float) -> FitConfig:

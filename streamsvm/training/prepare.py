@@ -54,6 +54,7 @@ class Prepared(Weighed):
     as stored, if scaling, gamma or a search needed them. learned: report entries on the choice. kept_out: held-out
     rows. whole: the store, if this is a sample of its rows. expected: the score that a search expects on new rows, if
     it held none out. asked: the digest of the options before the choice. promised: what a search expects of the model.
+    complete: that of all rows, if the time left is enough for these alone.
     """
 
     store: Store
@@ -70,6 +71,7 @@ class Prepared(Weighed):
     expected: Expected | None = None
     asked: str | None = None
     promised: Promised | None = None
+    complete: Prepared | None = None
 
     @property
     def classes(self) -> np.ndarray:

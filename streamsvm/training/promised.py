@@ -30,24 +30,24 @@ class Promised(Weighed):
     """What a search expects of the model, and the rows as stored (h, d) that this is based on.
 
     The model may learn from these rows, so if it decides them worse than is expected of new ones, it is not the model
-    that was chosen. parts: their targets, with the weights of their scores, of each sample of the search.
+    that was chosen. samples: their targets, with the weights of their scores, sample by sample.
     """
 
     rows: Rows
-    parts: Sequence[Asked]
+    samples: Sequence[Asked]
     expected: Expected
 
     def losses(self, model: Decides, units: Units, decided: np.ndarray | None = None) -> np.ndarray:
         """(h,) losses of a model. decided (h, pairs): its decision values, if its arrays are in a file."""
-        if not self.parts[0].task.has_classes:
+        if not self.samples[0].task.has_classes:
             values = model.answers(self.rows)[0] if decided is None else decided[:, 0]
             found = (values - units.offset) / units.scale
         else:
             answers = model.answers(self.rows) if decided is None else model.answers_from(decided, self.rows)
             found = model.codes_of(*answers)
-        ends = np.cumsum([len(part.upper) for part in self.parts])[:-1]
+        ends = np.cumsum([len(own.upper) for own in self.samples])[:-1]
         return np.concatenate(
-            [losses_of(own, part) for own, part in zip(np.split(found, ends), self.parts, strict=True)]
+            [losses_of(one, own) for one, own in zip(np.split(found, ends), self.samples, strict=True)]
         )
 
 

@@ -19,7 +19,17 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.search.bare import completed
 from streamsvm.solvers.metric import TOLD
 from streamsvm.train import Run, learned, train_in_memory, with_task
-from streamsvm.training.pace import END_S, TIMES, Speed, in_time, rows_in_time, with_sample
+from streamsvm.training import pace
+from streamsvm.training.pace import (
+    END_S,
+    FEWEST,
+    TIMES,
+    Speed,
+    in_time,
+    rows_in_time,
+    with_more_rows,
+    with_sample,
+)
 from streamsvm.training.prepare import prepare
 
 STEPS = [
@@ -73,7 +83,8 @@ def test_without_a_time_counts_tell_how_many_rows_a_search_has():
 @pytest.mark.parametrize(
     ("left_s", "early", "is_whole"), [(math.inf, False, True), (40.0, False, True), (2.5, True, False)]
 )
-def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is_whole):
+def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is_whole, monkeypatch):
+    monkeypatch.setattr(pace, "FEWEST", 300)
     data = prepared(search={"options": ["early"]}, dcsvm={"levels": 1})
     slow = [step | {"rows": step["rows"] // 5, "seconds": 2.5 * step["seconds"]} for step in STEPS]
     found = in_time(data, slow, context(left_s))
@@ -85,7 +96,9 @@ def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is
     assert in_time(prepared(), slow, context(0.5)).config.dcsvm.early is False  # where nobody asks
 
 
-def test_a_search_that_took_too_long_leaves_time_for_a_fit_like_its_last_trial():
+def test_a_search_that_took_too_long_leaves_time_for_a_fit_like_its_last_trial(monkeypatch):
+    monkeypatch.setattr(pace, "FEWEST", 300)
+    monkeypatch.setattr(pace, "HURRY_S", 0.0)
     allowed: list[float] = []
     data, steps = prepared(search={"options": ["C"]}), [step | {"rows": step["rows"] // 5} for step in STEPS]
     found = in_time(data, steps, context(-9.0, allowed))
@@ -165,3 +178,72 @@ def test_of_a_large_budget_parts_are_as_large_as_it_allows(left_s, levels):
     slow = [step | {"seconds": 0.05} for step in STEPS]
     data = replace(prepared(), config=config, store=store)
     assert in_time(data, slow, context(left_s)).config.dcsvm.levels == levels
+
+
+def large(n: int = 50_000) -> Any:
+    X, y = table(n)
+    config = with_task(
+        build_config(("t", {"threads": 1, "search": {"options": ["C"]}})), Store.from_arrays(X, y)
+    )
+    return prepare(Store.from_arrays(X, y), config, Engine(1))
+
+
+def test_as_many_rows_as_the_time_left_allows_where_seconds_grow_faster_than_rows():
+    """Twice the rows take more than three times as long, so 0.75 of the time is enough for more than 0.6 of them."""
+    data, steps = large(10_000), STEPS
+    whole_s = Speed.of(steps, data).least_fit_s(10_000, data.config, 0.1)
+    found = in_time(data, steps, context(0.75 * whole_s))
+    assert 0.65 * 10_000 < found.store.n < 10_000
+    assert found.complete is data
+
+
+def test_no_hurry_leaves_fewer_than_some_thousands_of_rows():
+    """A moment in which the search was slow costs seconds, and not the model."""
+    allowed: list[float] = []
+    slow = [step | {"seconds": 10 * step["seconds"]} for step in STEPS]
+    found = in_time(large(), slow, context(1.0, allowed))
+    assert found.store.n == FEWEST
+    assert 5.0 < allowed[0] < 20.0
+
+
+@pytest.mark.parametrize(
+    ("left_s", "took_s", "rows"),
+    [(9.0, 0.02, (50_000, 50_000)), (9.0, 1.0, (4500, 49_999)), (1.5, 0.5, None)],
+)
+def test_a_fit_that_ends_before_it_was_expected_is_repeated_with_more_rows(left_s, took_s, rows):
+    slow = [step | {"seconds": 10 * step["seconds"]} for step in STEPS]
+    first = replace(in_time(large(), slow, context(1.0)), learned={"rungs": slow})
+    assert first.complete is not None
+    more = with_more_rows(first, took_s, context(left_s))
+    if rows is None:
+        assert more is None
+        return
+    assert more is not None
+    assert rows[0] <= more.store.n <= rows[1]
+
+
+def test_the_model_is_of_the_rows_for_which_there_was_time_in_the_end(monkeypatch):
+    """The search is told to be slow; the clock of the fit is not."""
+    monkeypatch.setattr(pace, "FEWEST", 300)
+    original, said = pace.Speed.of, []
+
+    def slow(cls: Any, steps: Any, data: Any, **own: Any) -> Any:
+        found = original(steps, data, **own)
+        return replace(found, steps=[{**step, "seconds": 1e4} for step in found.steps])
+
+    def repeated(data: Any, took_s: float, context: Any) -> Any:
+        assert data.complete is not None
+        return data.complete if data.store.n < 1500 else None
+
+    monkeypatch.setattr(pace.Speed, "of", classmethod(slow))
+    monkeypatch.setattr(recipe, "with_more_rows", repeated)
+    options = {"search": {"time_budget": 1000, "trials": 2}, "metric": {"kind": "none"}, "threads": 1}
+    events = Events(lambda record: said.append(record.event))
+    store = Store.from_arrays(*table(1500))
+    model, report = train_in_memory(store, completed([("t", options)]), events)
+    assert report["n"] == 1500
+    assert not any(isinstance(event, Warned) and "the time left" in event.message for event in said)
+    monkeypatch.setattr(recipe, "with_more_rows", lambda *args: None)
+    _, report = train_in_memory(store, completed([("t", options)]), events)
+    assert report["n"] < 1500
+    assert any(isinstance(event, Warned) and "the time left was enough" in event.message for event in said)

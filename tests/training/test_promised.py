@@ -69,7 +69,7 @@ def score(model: Any, options: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_that_are_prepared_wrongly_are_prepared_and_trained_anew(name, tmp_path, monkeypatch):
+def test_rows_that_are_prepared_wrongly_are_prepared_and_trained_again(name, tmp_path, monkeypatch):
     """The gamma that was chosen is not the one that is trained, until the options are prepared without a search."""
     options = CASES[name]
     if "files" in name:
@@ -79,7 +79,7 @@ def test_rows_that_are_prepared_wrongly_are_prepared_and_trained_anew(name, tmp_
     broken("measured", monkeypatch, choices)
     model, report, said = fitted(tmp_path / "wrong", **options)
     [line] = said
-    assert "prepared and trained anew it has" in line
+    assert "prepared and trained again it has" in line
     assert score(model, options) == pytest.approx(score(right, options), abs=0.02)
     assert model.header.kernel == right.header.kernel
     assert report["expected"]["high"] > 0.7
