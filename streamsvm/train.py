@@ -289,7 +289,7 @@ def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
 
 
 def _may_extend(fit: Fit) -> bool:
-    """Whether the time left has cut the rows, to so few that a model of them may wait in memory."""
+    """Whether the time left has cut the rows, and whether a model of those that are left may wait in memory."""
     limit = fit.config.memory_limit or free_bytes()
     return fit.prepared.complete is not None and fit.store.nbytes < limit / STREAMED_SHARE
 

@@ -96,7 +96,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
 
 
 def _promising(prepared: Prepared, promised: Promised) -> Prepared:
-    """The data with what a search expects of the model, which held-out rows tell more exactly, where there are any."""
+    """The data with what a search expects of the model, unless held-out rows give the score of new ones."""
     own: dict[str, Any] = {"promised": promised}
     if prepared.kept_out is None:
         own["expected"] = promised.expected
@@ -125,8 +125,8 @@ def _expected(prepared: Prepared, state: MetricState, best: Fitted, trials: Samp
     """The score on new rows to expect by the rows that a search held out."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
     if (
-        state.n < trials.n and prepared.kept_out is None
-    ):  # it ended on fewer rows than there are: a fit on all of them says more
+        prepared.kept_out is None and state.n < trials.n
+    ):  # it ended on fewer rows: a fit on all of them says more
         [found] = trials.tried(trials.n, best.factor, [best.trial], None)
         if not found.has_failed:
             steps, pool = [*steps, (trials.n, found.score)], (found.losses,)

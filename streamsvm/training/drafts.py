@@ -30,7 +30,7 @@ class Draft(Protocol):
         ...
 
     def discard(self) -> None:
-        """Forgets what came, for a fit that begins anew."""
+        """Forgets what came, for another fit."""
         ...
 
     @property
