@@ -25,6 +25,12 @@ class Bounds(Protocol):
     upper: np.ndarray
 
 
+class Linear(Bounds, Protocol):
+    """And linear terms p, (n,) or a number."""
+
+    linear: np.ndarray | float
+
+
 class Block(Bounds, Protocol):
     """The oracle that solving a block needs."""
 

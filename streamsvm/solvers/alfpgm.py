@@ -78,6 +78,9 @@ class ALFPGM(BlockSolver):
     def is_solved(self, state: BlockState) -> bool:
         return super().is_solved(state) and not self._left_out(state).any()
 
+    def leaves_out(self, state: BlockState) -> bool:
+        return super().leaves_out(state) or bool(self._left_out(state).any())
+
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, those left out too, and measured."""
         assert isinstance(state, ALFPGMState)

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.errors import ConfigError
-from streamsvm.problems.dual import Block, Bounds, DualQP
+from streamsvm.problems.dual import Block, Bounds, DualQP, Linear
 from streamsvm.solvers.descent import block_descent, signs_descent
 from streamsvm.solvers.kept_sums import Ends, balanced, feasible
 from streamsvm.solvers.loop import run
@@ -31,7 +30,11 @@ FEW = 64  # rows that are one block
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
 MOST_SUBBLOCKS = 1000  # of a block
-NEAR = 10.0  # times tol: the violation at which a solution is good enough, if rounding leaves no better one
+MOST_IDLE = (
+    100  # blocks for each row, in which the violation falls by less than FALLS and the objective by less than
+)
+LEAST_GAIN = 1e-7  # of itself, about what float32 kernel values resolve: then rounding undoes what steps gain
+FALLS = 0.1
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,10 @@ class BlockState:
 
     bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M. margin: r, where the
     variables of each sign keep their sum, and y (f + b) is to reach r; of regression minus epsilon. given: what
-    `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere. is_rounded: by rounding, near tol.
+    `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere. is_rounded: above tol, and for
+    rounding no step improves it. shrinks_below: the violation from which rows may be taken out. is_double: blocks are
+    solved with coefficients in float64, as steps were lost to float32. least, idle, gained: the least violation, the
+    rounds since it last fell by much, and how far the objective has fallen in these.
     """
 
     alpha: np.ndarray
@@ -62,6 +68,11 @@ class BlockState:
     margin: float = 0.0
     given: np.ndarray | None = None
     is_rounded: bool = False
+    shrinks_below: float = np.inf
+    is_double: bool = False
+    least: float = np.inf
+    idle: int = 0
+    gained: float = 0.0
 
     def to_arrays(self) -> dict[str, Any]:
         """All fields as named arrays, for a checkpoint."""
@@ -79,6 +90,11 @@ class BlockState:
         return BlockState(**plain, shrunk=tuple(shrunk))
 
 
+UNPACED: dict[str, Any] = {
+    "least": np.inf,
+    "idle": 0,
+    "gained": 0.0,
+}  # of a state that is to be measured anew
 _SAVED = tuple(each.name for each in fields(BlockState) if each.name != "shrunk")
 
 
@@ -118,9 +134,10 @@ def solve(
     bias: bool = False,
     max_rounds: int = MOST_ROUNDS,
 ) -> BlockState:
-    """The dual solved to a largest KKT violation of at most tol, from alpha or from zero.
+    """The dual solved to a largest KKT violation of at most tol, from alpha or from zero; or, where rounding or
+    max_rounds ends it before that, the last state, whose violation says how near it is.
 
-    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError as `rounded`.
+    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does.
     """
     solver = BlockSolver(tol, bias=bias)
     return solver.solve(problem, solver.init(problem, alpha), max_rounds=max_rounds)
@@ -146,12 +163,13 @@ class BlockSolver:
         max_rounds: int = MOST_ROUNDS,
         on_step: Callable[[BlockState], None] = lambda state: None,
     ) -> BlockState:
-        """Steps from `state` until the problem is solved. Raises ConfigError as `solve`."""
+        """Steps from `state` until the problem is solved, or no step improves it, or for so many rounds."""
 
         def stop(state: BlockState) -> bool:
-            return self.is_solved(state) or self.out_of_rounds(state, max_rounds)
+            return self.has_ended(state, max_rounds)
 
-        return run(self, problem, state, stop=stop, on_step=on_step)
+        state = run(self, problem, state, stop=stop, on_step=on_step)
+        return self.unshrunk(problem, state) if state.shrunk else state
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
         return self.measured(problem, self._start(problem, alpha))
@@ -174,25 +192,28 @@ class BlockSolver:
         return BlockState(alpha, gradient)
 
     def is_solved(self, state: BlockState) -> bool:
-        return (state.violation <= self.tol or state.is_rounded) and not state.shrunk
+        return state.violation <= self.tol and not state.shrunk
 
-    def out_of_rounds(self, state: BlockState, max_rounds: int) -> bool:
-        if state.rounds < max_rounds:
-            return False
-        raise self.stuck(state)
+    def has_ended(self, state: BlockState, max_rounds: float = MOST_ROUNDS) -> bool:
+        """Whether no step follows: it is solved, or no step improves it, or it has taken so many rounds."""
+        return self.is_solved(state) or state.is_rounded or state.rounds >= max_rounds
 
     def rounded(self, problem: DualQP, state: BlockState) -> BlockState:
-        """The end of what rounding keeps from tol. Raises ConfigError unless float32 kernel values led near to it."""
-        state = self.unshrunk(problem, state)
-        if state.violation > NEAR * self.tol:
-            raise self.stuck(state)
-        return replace(state, is_rounded=True)
+        """What follows on a block that cannot improve. If some rows were left out, which may violate: the state with
+        all rows. The next time: coefficients in float64. Then it is the end.
 
-    def stuck(self, state: BlockState) -> ConfigError:
-        return ConfigError(
-            f"tol={self.tol:g} was not reached in {state.rounds} rounds (violation {state.violation:.2e}): "
-            "kernel values are float32, ask for a larger tol or a smaller C, or scale the features"
-        )
+        All rows halve the violation from which some may be left out again, so there are few such times.
+        """
+        whole = self.unshrunk(problem, state)
+        if self.leaves_out(state):
+            return replace(whole, shrinks_below=0.5 * min(state.shrinks_below, whole.violation))
+        if not (self.bias or state.is_double):
+            return replace(whole, is_double=True)
+        return replace(whole, is_rounded=not self.is_solved(whole))
+
+    def leaves_out(self, state: BlockState) -> bool:
+        """Whether there are rows that no block can have."""
+        return bool(state.shrunk)
 
     def step(self, problem: DualQP, state: BlockState) -> BlockState:
         if state.violation <= self.tol:
@@ -207,10 +228,25 @@ class BlockSolver:
         alpha[block] = new
         active = slice(None) if state.active is None else state.active
         gradient[active] += problem.apply(block[moved], delta, state.active)
-        if self.bias and delta @ (state.gradient + gradient)[block[moved]] >= 0:
-            return self.rounded(problem, state)  # twice what the objective gained: nothing, but for rounding
+        gain = -0.5 * float(delta @ (state.gradient + gradient)[block[moved]])
+        if self.bias and gain <= 0:
+            return self.rounded(problem, state)  # nothing, but for rounding
         after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
-        return self.measured(problem, self._moved(problem, state, after))
+        after = self.paced(problem, self.measured(problem, self._moved(problem, state, after)), gain)
+        return self.rounded(problem, after) if self.is_idle(after) else after
+
+    def paced(self, problem: Linear, state: BlockState, gain: float) -> BlockState:
+        """A measured state with what is known of its progress. gain: what the objective has fallen by."""
+        if state.violation <= (1 - FALLS) * state.least:
+            return replace(state, least=state.violation, idle=0, gained=0.0)
+        state = replace(state, idle=state.idle + 1, gained=state.gained + gain)
+        if not self.is_idle(state):
+            return state
+        size = 0.5 * abs(float(state.alpha @ (state.gradient + problem.linear)))  # about: some may be stale
+        return replace(state, idle=0, gained=0.0) if state.gained > LEAST_GAIN * size else state
+
+    def is_idle(self, state: BlockState) -> bool:
+        return state.idle >= MOST_IDLE * max(1.0, len(active_rows(state)) / self.block_rows)
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
@@ -218,7 +254,7 @@ class BlockSolver:
         def apply(ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
             return [problem.apply(ids, deltas[0], rows)]
 
-        return self.measured(problem, caught_up([state], apply)[0])
+        return self.measured(problem, caught_up([replace(state, **UNPACED)], apply)[0])
 
     def _candidates(self, state: BlockState) -> np.ndarray | slice:
         """The rows that may move."""
@@ -258,6 +294,8 @@ class BlockSolver:
 
     def _shrink(self, problem: DualQP, state: BlockState) -> BlockState:
         """Drops rows at a bound whose gradient holds them there by more than the largest violation."""
+        if state.violation > state.shrinks_below:
+            return state
         held = partial(self.held, problem, state, least=state.violation)
         return shrunk([state], self.block_rows, held)[0]
 
@@ -304,7 +342,8 @@ class BlockSolver:
     ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = problem.gram(block)
-        number = np.float64 if self.bias else np.float32  # of a: y'a must not drift from 0
+        is_double = self.bias or state.is_double  # y'a must not drift from 0
+        number = np.float64 if is_double else np.float32
         a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block

@@ -64,7 +64,7 @@ class Division:
 class PartSolution(Weighed):
     """A partition's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps
     them for a model; objective and duality gap of its subproblems. late: ended before it was solved. is_capped: nu is
-    less than was asked for in a partition of a model, whose classes allow no more.
+    less than was asked for in a partition of a model, whose classes allow no more. violation: the largest at its end.
     """
 
     ids: np.ndarray
@@ -74,6 +74,7 @@ class PartSolution(Weighed):
     gap: float
     late: bool = False
     is_capped: bool = False
+    violation: float = 0.0
 
 
 class Divisible(Protocol):
@@ -125,7 +126,7 @@ class DCSVMState:
     level: whose partitions are solved. division: the latest. solutions: of its first partitions. turns: of the last two
     stages. support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits.
     bias, margin (subproblems,): at the end. late: whether something was ended before it was solved. thresholds: biases
-    that partitions share, from level to level.
+    that partitions share, from level to level. violation: the largest of what the solution is made of.
     """
 
     stage: Stage
@@ -142,6 +143,7 @@ class DCSVMState:
     margin: np.ndarray | None = None
     late: bool = False
     thresholds: Thresholds | None = None
+    violation: float = 0.0
 
     @property
     def divided(self) -> Division | None:
@@ -173,6 +175,7 @@ class DCSVMState:
             "objective": self.objective,
             "gap": self.gap,
             "late": self.late,
+            "violation": self.violation,
         }
         own |= {f"found{level}": bits for level, bits in self.found.items()}
         if self.start is not None:
@@ -211,6 +214,7 @@ class DCSVMState:
             arrays.get("margin"),
             bool(arrays.get("late", False)),
             thresholds_from(arrays),
+            float(arrays.get("violation", 0.0)),
         )
 
 
@@ -252,7 +256,8 @@ class DCSVM:
             return self._above(problem, state)
         found = problem.parts(len(state.solutions), division, state.start, state.thresholds)
         late = state.late or any(part.late for part in found)
-        return replace(state, solutions=(*state.solutions, *found), late=late)
+        worst = max((state.violation, *(part.violation for part in found)))
+        return replace(state, solutions=(*state.solutions, *found), late=late, violation=worst)
 
     def _above(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         if state.level == self.early:
@@ -294,8 +299,9 @@ class DCSVM:
         turns = self._turned(problem.whole(state.division), state, start)
         if not turns.ended:
             return replace(state, start=start, turns=turns)
-        ended = replace(state, stage=Stage.END, start=turns.solved, turns=None, late=turns.late)
-        return replace(ended, objective=turns.objective, gap=turns.gap, bias=turns.bias, margin=turns.margin)
+        ended = replace(state, stage=Stage.END, start=turns.solved, turns=None)
+        certificate = {name: getattr(turns, name) for name in ("objective", "gap", "violation", "late")}
+        return replace(ended, bias=turns.bias, margin=turns.margin, **certificate)
 
     def _turned(self, duals: Duals, state: DCSVMState, start: np.ndarray) -> InTurnState:
         solver = InTurn(self.tol, self.until, self.has_bias)

@@ -118,14 +118,24 @@ def _block_descent(Q, g, a, upper, y, apart, limits):
         a_S = _taken(a, S)
         own = Variables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
         _sub_descent(chosen, own, y, apart, max(tol, np.float32(0.3) * worst))
-        for k in range(s):
-            i = S[k]
-            delta = np.float32(a_S[k] - a[i])
-            if delta != 0:
-                a[i] = a_S[k]
-                row = Q[i]
-                for j in range(q):
-                    g[j] += delta * row[j]
+        if not _move(Q, g, a, a_S, S) and y is None:  # pairs of other rows may still move
+            break
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _move(Q, g, a, a_S, S):
+    """Moves the chosen rows to a_S, and the gradient with them; whether any moved."""
+    has_moved = False
+    for k in range(len(S)):
+        i = S[k]
+        delta = np.float32(a_S[k] - a[i])
+        if delta != 0:
+            has_moved = True
+            a[i] = a_S[k]
+            row = Q[i]
+            for j in range(len(g)):
+                g[j] += delta * row[j]
+    return has_moved
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
@@ -181,7 +191,9 @@ def _descent(chosen, own, tol, max_steps):
         if v[i] <= tol:
             break
         new = min(max(a[i] - g[i] / diag[i], zero), upper[i])
-        delta = new - a[i]
+        delta = np.float32(new - a[i])
+        if delta == 0:  # lost to rounding, and would be again
+            break
         a[i] = new
         low[i] = -big if new < upper[i] else zero
         high[i] = big if new > 0 else zero

@@ -55,11 +55,14 @@ class InTurnState:
     ended: bool = False
     late: bool = False  # whether any was ended before it was solved
     thresholds: Thresholds | None = None
+    violation: float = 0.0  # the largest of finished ones, comparable with tol
 
     def to_arrays(self) -> dict[str, Any]:
         """All fields but the start as named arrays, for a checkpoint."""
         running = self.running.to_arrays() if self.running is not None else {}
-        numbers = {name: getattr(self, name) for name in ("done", "objective", "gap", "ended", "late")}
+        numbers = {
+            name: getattr(self, name) for name in ("done", "objective", "gap", "ended", "late", "violation")
+        }
         own = numbers | {"bias": self.bias, "margin": self.margin}
         own |= {} if self.thresholds is None else {"thresholds": self.thresholds.to_array()}
         return own | packed("solved", self.solved) | prefixed("running_", running)
@@ -79,6 +82,7 @@ class InTurnState:
             bool(arrays["ended"]),
             bool(arrays.get("late", False)),
             thresholds_from(arrays),
+            float(arrays.get("violation", 0.0)),
         )
 
 
@@ -111,10 +115,10 @@ class InTurn:
         running = state.running or self._begun(solver, problem, dual, state, state.start[places])
         if dual.nu is not None:
             solver = replace(solver, tol=self.tol * unit(dual, running))
-        unsolved = not solver.is_solved(running)
-        if unsolved and not (running.alpha.any() and is_late(self.until)):  # zeros decide nothing
-            solver.out_of_rounds(running, blockws.MOST_ROUNDS)
+        is_late_now = running.alpha.any() and is_late(self.until)  # zeros decide nothing
+        if not solver.has_ended(running) and not is_late_now:
             return replace(state, running=solver.step(dual, running))
+        unsolved = not solver.is_solved(running)
         if unsolved:
             running = solver.unshrunk(dual, running)
         running = replace(running, bias=best_bias(dual, running))
@@ -127,7 +131,8 @@ class InTurn:
             objective=state.objective + blockws.objective(dual, running),
             gap=state.gap + blockws.duality_gap(dual, running),
             running=None,
-            late=state.late or unsolved or running.is_rounded,
+            late=state.late or unsolved,
+            violation=max(state.violation, running.violation * self.tol / solver.tol),
         )
 
     def _solver(self, dual: DualQP, state: InTurnState) -> blockws.BlockSolver:

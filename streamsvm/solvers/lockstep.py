@@ -7,7 +7,7 @@ Q[active, B] @ deltas. The gradient is known on held-out rows, too, so their dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,8 +16,7 @@ import numpy as np
 from streamsvm.parallel.strips import strips
 from streamsvm.problems.dual import ColumnsQP
 from streamsvm.solvers.blockws import (
-    MOST_ROUNDS,
-    NEAR,
+    UNPACED,
     BlockSolver,
     BlockState,
     active_rows,
@@ -38,6 +37,7 @@ class _Column:
 
     y: np.ndarray
     upper: np.ndarray
+    linear: np.ndarray | float = 0.0
     Q: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
@@ -63,6 +63,10 @@ class LockstepState:
     def alpha(self) -> np.ndarray:
         """(columns, n)"""
         return np.stack([column.alpha for column in self.columns])
+
+    def with_all(self, change: Callable[[BlockState], dict[str, Any]]) -> LockstepState:
+        """With fields of each column changed."""
+        return LockstepState(tuple(replace(column, **change(column)) for column in self.columns))
 
     def to_arrays(self) -> dict[str, Any]:
         """All fields as named arrays, for a checkpoint."""
@@ -113,12 +117,13 @@ class Lockstep:
         return self._measured(problem, columns)
 
     def solve(self, problem: ColumnsQP, state: LockstepState) -> LockstepState:
-        """Steps from `state` until all columns are solved. Raises ConfigError if tol is far out of reach."""
+        """Steps from `state` until all columns are solved, or no step improves those that are not."""
+        state = run(self, problem, state, stop=self.has_ended)
+        return self._whole(problem, state.columns) if state.first.shrunk else state
 
-        def stop(state: LockstepState) -> bool:
-            return self.is_solved(state) or self.solver.out_of_rounds(state.first, MOST_ROUNDS)
-
-        return run(self, problem, state, stop=stop)
+    def has_ended(self, state: LockstepState) -> bool:
+        """Whether no step follows, as `BlockSolver.has_ended`."""
+        return self.is_solved(state) or all(map(self.solver.has_ended, state.columns))
 
     def is_solved(self, state: LockstepState) -> bool:
         return all(map(self.solver.is_solved, state.columns))
@@ -128,7 +133,7 @@ class Lockstep:
         tol = self.solver.tol
         todo = [c for c, column in enumerate(state.columns) if column.violation > tol]
         if not todo:
-            return self._measured(problem, caught_up(state.columns, problem.apply))
+            return self._whole(problem, state.columns)
         columns = self._shrunk(problem, state, todo)
         block = self._block(problem, columns, todo)
         deltas = self._deltas(problem, columns, todo, block)
@@ -137,21 +142,42 @@ class Lockstep:
             return self._rounded(problem, columns)
         active = columns[0].active
         products = problem.apply(block[moved], deltas[:, moved], active)
+        gains = np.zeros(len(columns))
         for c, delta, product in zip(todo, deltas, products, strict=True):
             alpha, gradient = columns[c].alpha.copy(), columns[c].gradient.copy()
             alpha[block] = np.clip(alpha[block] + delta, 0.0, problem.upper[c][block])
             gradient[slice(None) if active is None else active] += product
+            gains[c] = -0.5 * float(delta @ (columns[c].gradient + gradient)[block])
             columns[c] = replace(columns[c], alpha=alpha, gradient=gradient)
         rounds = state.first.rounds + 1
-        return self._measured(problem, [replace(c, block=block, rounds=rounds) for c in columns])
+        after = self._measured(problem, [replace(c, block=block, rounds=rounds) for c in columns])
+        return self._paced(problem, after, todo, gains)
+
+    def _paced(
+        self, problem: ColumnsQP, state: LockstepState, todo: list[int], gains: np.ndarray
+    ) -> LockstepState:
+        """With what is known of the progress of columns that are not solved; or, if none makes any, what follows."""
+        columns = list(state.columns)
+        for c in todo:
+            own = _Column(problem.y, problem.upper[c], problem.linear)
+            columns[c] = self.solver.paced(own, columns[c], gains[c])
+        if all(self.solver.is_idle(columns[c]) for c in todo):
+            return self._rounded(problem, columns)
+        return LockstepState(tuple(columns))
 
     def _rounded(self, problem: ColumnsQP, columns: Sequence[BlockState]) -> LockstepState:
-        """As the block solver ends where rounding undoes every step."""
-        ended = self._measured(problem, caught_up(columns, problem.apply)).columns
-        worst = max(ended, key=lambda column: column.violation)
-        if worst.violation > NEAR * self.solver.tol:
-            raise self.solver.stuck(worst)
-        return LockstepState(tuple(replace(column, is_rounded=True) for column in ended))
+        """As `BlockSolver.rounded`."""
+        first, whole = columns[0], self._whole(problem, columns)
+        if first.shrunk:
+            below = 0.5 * min(first.shrinks_below, whole.violation)
+            return whole.with_all(lambda _: {"shrinks_below": below})
+        if not (self.solver.bias or first.is_double):
+            return whole.with_all(lambda _: {"is_double": True})
+        return whole.with_all(lambda column: {"is_rounded": not self.solver.is_solved(column)})
+
+    def _whole(self, problem: ColumnsQP, columns: Sequence[BlockState]) -> LockstepState:
+        """With all rows active again."""
+        return self._measured(problem, caught_up([replace(c, **UNPACED) for c in columns], problem.apply))
 
     def _deltas(
         self, problem: ColumnsQP, columns: list[BlockState], todo: list[int], block: np.ndarray
@@ -162,7 +188,7 @@ class Lockstep:
         def solve(start: int, stop: int) -> None:
             for place in range(start, stop):
                 column, upper = columns[todo[place]], problem.upper[todo[place]]
-                new, _ = self.solver.solve_block(_Column(problem.y, upper, Q), column, block)
+                new, _ = self.solver.solve_block(_Column(problem.y, upper, problem.linear, Q), column, block)
                 deltas[place] = new - column.alpha[block]
 
         strips(solve, len(todo), 1, self.threads)
@@ -174,6 +200,8 @@ class Lockstep:
 
     def _shrunk(self, problem: ColumnsQP, state: LockstepState, todo: list[int]) -> list[BlockState]:
         """Drops rows that every column would drop."""
+        if state.violation > state.first.shrinks_below:
+            return list(state.columns)
 
         def held(rows: np.ndarray) -> np.ndarray:
             each = (

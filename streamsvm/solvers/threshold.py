@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.problems.dual import DualQP
-from streamsvm.solvers.blockws import BlockSolver, BlockState, free_rows
+from streamsvm.solvers.blockws import MOST_ROUNDS, UNPACED, BlockSolver, BlockState, free_rows
 from streamsvm.solvers.kept_sums import ROUNDING, balanced
 
 MOST_MOVES = 20  # of a threshold; then pairs do the rest
@@ -88,10 +88,14 @@ class ThresholdSolver(BlockSolver):
     def is_solved(self, state: BlockState) -> bool:
         return state.given is None and super().is_solved(state)
 
+    def has_ended(self, state: BlockState, max_rounds: float = MOST_ROUNDS) -> bool:
+        is_last = state.given is None or state.rounds >= max_rounds
+        return is_last and super().has_ended(state, max_rounds)
+
     def step(self, problem: DualQP, state: BlockState) -> BlockState:
         if state.given is None:
             return super().step(problem, state)
-        if not self._at_given.is_solved(state):
+        if not self._at_given.has_ended(state):
             return self._at_given.step(problem, state)
         return self._moved_threshold(problem, state, state.given)
 
@@ -107,8 +111,8 @@ class ThresholdSolver(BlockSolver):
         moved = Thresholds.from_array(np.array(known)[:, None]).after(excess, n_support)
         if abs(moved.step[0]) <= self.row_tol or moves >= MOST_MOVES:
             return self._settled(problem, state)
-        given = np.append(moved.to_array()[:, 0], moves + 1)
-        return self._at_given.measured(problem, replace(state, bias=float(moved.bias[0]), given=given))
+        at = {"bias": float(moved.bias[0]), "given": np.append(moved.to_array()[:, 0], moves + 1)}
+        return self._at_given.measured(problem, replace(state, **at, **UNPACED, shrinks_below=np.inf))
 
     def _settled(self, problem: DualQP, state: BlockState) -> BlockState:
         """With y'a = 0: what is left of it is spread over so many free variables that none moves by much."""

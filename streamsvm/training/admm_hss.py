@@ -37,6 +37,7 @@ from streamsvm.solvers.admm import (
 )
 from streamsvm.solvers.catalogue import made_for
 from streamsvm.solvers.loop import run
+from streamsvm.training.advice import unreached
 from streamsvm.training.base import Context, PathFit, Solution
 from streamsvm.training.factorisations import keep, kept
 from streamsvm.training.hss_columns import columns_of, duals
@@ -329,6 +330,12 @@ class ADMMHSSFit(PathFit):
         bias = units.labels(solved.bias)
         ids = self.prepared.original_ids(order[kept])
         model = ExpansionModel(header, rows.take(kept), coef, bias, ids, self.task.name)
+        advice = (
+            f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; take a "
+            "smaller C or more iterations, or let the exact solver finish (polish, 1000 say)"
+        )
+        if solved.is_rounded and solved.violation is not None:
+            advice = unreached(solved.violation, self.config.tol)
         return Solution(
             model,
             solved.objective,
@@ -336,8 +343,8 @@ class ADMMHSSFit(PathFit):
             len(kept),
             exact=solved.converged is not None,
             converged=converged,
-            advice=f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; "
-            "take a smaller C or more iterations, or let the exact solver finish (polish, 1000 say)",
+            advice=advice,
             facts=facts,
             late=solved.late and not converged,
+            violation=solved.violation,
         )

@@ -1,4 +1,5 @@
-"""Warnings from the first rows of a store, if a fit with a stationary kernel is likely to learn little."""
+"""Warnings: what to do about a tolerance that was not reached; from the first rows of a store, if a fit with a
+stationary kernel is likely to learn little."""
 
 from __future__ import annotations
 
@@ -15,6 +16,14 @@ UNEVEN = (
 )
 VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly nothing but the rows is learned
 SAMPLE, FEWEST = 256, 20
+
+
+def unreached(violation: float, tol: float) -> str:
+    """What to do about a fit that rounding ended above its tolerance."""
+    return (
+        f"kernel values are float32, and rounding ended the fit at a violation of {violation:.2g}, tol is {tol:g}; "
+        "give a larger tol or a smaller C, or scale the features"
+    )
 
 
 def advice(kernel: Stationary, scaling: Scaling, first: Rows, names: Names | None) -> str | None:

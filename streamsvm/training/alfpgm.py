@@ -32,6 +32,7 @@ from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.loop import is_late, run
 from streamsvm.tasks.base import Subproblem
+from streamsvm.training.advice import unreached
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.drafts import Draft
 from streamsvm.training.duals import model_of_duals
@@ -122,6 +123,10 @@ class ALFPGMFit(Fit):
     def has_bias(self) -> bool:
         return True
 
+    @property
+    def _most_rounds(self) -> float:
+        return self.config.alfpgm.max_iter or math.inf
+
     def plan(self) -> dict[str, Any]:
         """Memory, and how many problems."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
@@ -161,9 +166,12 @@ class ALFPGMFit(Fit):
             model.n_support,
             exact=True,
             converged=worst <= tol and not late,
-            advice=f"stopped after {max(rounds)} rounds at a violation of {worst:.2g}, tol is {tol:g}; give a larger "
+            violation=worst,
+            advice=unreached(worst, tol)
+            if max(rounds) < self._most_rounds
+            else f"stopped after {max(rounds)} rounds at a violation of {worst:.2g}, tol is {tol:g}; give a larger "
             "max_iter, or scale the features",
-            facts={"rounds": rounds, "violation": worst},
+            facts={"rounds": rounds},
             late=late,
         )
 
@@ -204,7 +212,7 @@ class ALFPGMFit(Fit):
     ) -> Iterator[tuple[np.ndarray, Facts]]:
         """Few problems one after the other, each on all threads; many in parallel, if rows are in memory."""
         slots = self.engine.slots
-        solve = _Solve(self.solver, self.config.alfpgm.max_iter or math.inf, self.until)
+        solve = _Solve(self.solver, self._most_rounds, self.until)
         if isinstance(source, _InMemory) and len(duals) >= 4 * slots and not running:
             alone = partial(_solve_alone, solve, source.cache_bytes // self.engine.worker_memory()[1])
             shared = (self.engine.share(source.rows),)
@@ -310,7 +318,7 @@ class _Solve:
 
     def _solved(self, dual: DualQP, start: ALFPGMState | None, on_step: OnStep) -> tuple[np.ndarray, Facts]:
         def stop(state: Any) -> bool:
-            return self.solver.is_solved(state) or state.rounds >= self.most_rounds
+            return self.solver.has_ended(state, self.most_rounds)
 
         def told(state: Any) -> None:
             on_step(state, dual)

@@ -149,9 +149,10 @@ class Solution:
     """The result of a solver: a model without its certificate, and what is known of it.
 
     exact: the problem was neither divided nor approximated. converged: None for a solver that makes passes; if False,
-    advice says what to do. facts: of this solver, for its report. decided (h, pairs): decision values of the held-out
-    rows, if the model cannot compute them because its arrays are in a file; promised (p, pairs): those of the rows of a
-    search. late: time was up before it was done.
+    advice says what to do. violation: of the optimality conditions, for a solver whose tol bounds it. facts: of this
+    solver, for its report. decided (h, pairs): decision values of the held-out rows, if the model cannot compute them
+    because its arrays are in a file; promised (p, pairs): those of the rows of a search. late: time was up before it
+    was done.
     """
 
     model: Learned
@@ -165,6 +166,7 @@ class Solution:
     decided: np.ndarray | None = None
     promised: np.ndarray | None = None
     late: bool = False
+    violation: float | None = None
 
 
 class Fit(ABC):
@@ -274,6 +276,7 @@ class Fit(ABC):
             "gap": solution.gap,
             "exact": solution.exact,
             "converged": solution.converged,
+            **_violation(solution),
             **({"target_units": asdict(units)} if units != Units() else {}),
             "gamma": self.kernel.to_attrs().get("gamma"),
             **({"metric": dict(self.prepared.learned)} if self.prepared.learned else {}),
@@ -316,6 +319,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
         "tol": prepared.config.tol,
         "exact": solution.exact,
         "converged": solution.converged,
+        **_violation(solution),
     }
     if prepared.asked is not None:
         certificate["asked"] = prepared.asked
@@ -340,6 +344,10 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
         told = (header.certificate or {}) | {"expected": expected.facts()}
         model = replace(model, header=replace(header, certificate=told))
     return model
+
+
+def _violation(solution: Solution) -> dict[str, float]:
+    return {} if solution.violation is None else {"violation": solution.violation}
 
 
 def _answers(

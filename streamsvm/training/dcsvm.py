@@ -18,10 +18,10 @@ from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, W
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.progress.approach import Rounds
 from streamsvm.runs.part_log import PartFiles, PartLog
-from streamsvm.solvers.blockws import NEAR
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, support_of
 from streamsvm.solvers.loop import is_late, run
+from streamsvm.training.advice import unreached
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.divided import DividedProblem, cuts_of
 from streamsvm.training.divided_growth import DividedGrowth, parts_levels
@@ -133,8 +133,9 @@ class DCSVMFit(Fit):
         exact = self.solver.early is None
         ended: dict[str, Any] = {
             "converged": not state.late,
+            "violation": state.violation,
             "late": state.late and is_late(self.until),
-            "advice": _rounded_at(self.config.tol),
+            "advice": unreached(state.violation, self.config.tol),
         }
         kept, of_search = decided
         return Solution(model, *numbers, exact, facts=facts, decided=kept, promised=of_search, **ended)
@@ -322,11 +323,3 @@ def require_graph(config: FitConfig, n: int) -> None:
         raise ConfigError(
             f"a graph has one level of partitions, found dcsvm.early_level {early} of {levels} levels"
         )
-
-
-def _rounded_at(tol: float) -> str:
-    """What to do about a fit that rounding ended near tol."""
-    return (
-        f"kernel values are float32, and rounding ended the fit at a violation above tol, {tol:g}, and below "
-        f"{NEAR * tol:g}; ask for a larger tol or a smaller C, or scale the features"
-    )

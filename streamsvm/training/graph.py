@@ -309,10 +309,10 @@ def _model(plan: Plan, numbered: Numbered, solved: Sequence[list[SolvedPart]]) -
         keep.add(division, part.kept)
     model = keep.model(prepared.header(), division)
     objective, gap = sum(part.objective for part in parts), sum(part.gap for part in parts)
-    (decided, _), late = keep.decided(model), any(part.late for part in parts)
-    solution = Solution(
-        model, objective, gap, model.n_support, False, converged=not late, decided=decided, late=late
-    )
+    late, worst = any(part.late for part in parts), max(part.violation for part in parts)
+    ended: dict[str, Any] = {"converged": not late, "violation": worst, "late": late}
+    decided, _ = keep.decided(model)
+    solution = Solution(model, objective, gap, model.n_support, False, decided=decided, **ended)
     found = with_certificate(prepared, solution)
     assert isinstance(found, LocalModel)
     remove_tree(plan.folder)

@@ -221,7 +221,7 @@ class PartSolver:
             bias = asked.targets.units.labels(bias)
         support = support_of(alpha)
         is_capped = present is not None and (asked.targets.nu or 0.0) > asked.most_nu
-        numbers = len(support), state.objective, state.gap, state.late, is_capped
+        numbers = len(support), state.objective, state.gap, state.late, is_capped, state.violation
         if present is None:
             return SolvedPart(ids[support], alpha[support], *numbers)
         codes = asked.targets.codes[support].astype(np.int32)

@@ -23,7 +23,8 @@ from streamsvm.training.base import Fit
 class Solved:
     """Coefficients coef (n, columns), bias (columns,), and their dual objective and gap, summed over columns.
 
-    converged: what the exact solver reports, if it continued from ADMM. late: time ended one of them.
+    converged, violation: what the exact solver reports, if it continued from ADMM; is_rounded: no step of it improved a
+    column any more. late: time ended one of them.
     """
 
     coef: np.ndarray
@@ -32,6 +33,8 @@ class Solved:
     gap: float
     converged: bool | None = None
     late: bool = False
+    violation: float | None = None
+    is_rounded: bool = False
 
 
 def polished(
@@ -40,11 +43,11 @@ def polished(
     """Each dual of all rows, with bounds (n,), from its coefficients start (n, columns); and facts for the report."""
     coef, bias = np.empty_like(start), np.empty(start.shape[1])
     before = after = objective = 0.0
-    rounds, converged, late = 0, True, False
+    rounds, converged, late, worst, is_rounded = 0, True, False, 0.0, False
     solver = blockws.BlockSolver(fit.config.tol, bias=True)
 
     def stop(state: blockws.BlockState) -> bool:
-        return solver.is_solved(state) or state.rounds >= most_rounds
+        return solver.has_ended(state, most_rounds)
 
     tell = Rounds(fit.events, Phase.POLISH, start.shape[1], fit.config.tol)
 
@@ -60,8 +63,9 @@ def polished(
                 tell(c, blockws.facts(dual, state))
 
             state = run(solver, dual, first, stop=stop, on_step=on_step, until=fit.until)
-            late = late or not stop(state)
+            late, is_rounded = late or not stop(state), is_rounded or state.is_rounded
             state = solver.unshrunk(dual, state)
+            worst = max(worst, state.violation)
             before += blockws.duality_gap(dual, first)
             after += blockws.duality_gap(dual, state)
             objective, rounds = objective + blockws.objective(dual, state), rounds + state.rounds
@@ -69,6 +73,6 @@ def polished(
             coef[:, c], bias[c] = part.coefficients(state.alpha), state.bias
     tell.end()
     return (
-        Solved(coef, bias, objective, after, converged, late),
+        Solved(coef, bias, objective, after, converged, late, worst, is_rounded),
         {"gap_before_polish": before, "polish_rounds": rounds},
     )

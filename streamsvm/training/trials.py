@@ -31,6 +31,7 @@ from streamsvm.training.promised import losses_of
 from streamsvm.training.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
+NEAR = 1.0  # a larger violation than that disqualifies a fit that has ended before TOL
 MOST_ROUNDS = 2000  # of a fit: one that takes more is not what is looked for
 MOST_SUBBLOCKS = 100  # of a pair of classes that is one block
 GRADIENT_ROWS, GRADIENT_ENTRIES = 2000, 1 << 22
@@ -267,6 +268,8 @@ def solution(
         own = alpha[places] if start is not None else None
         dual = make(part, part.bounds(asked.upper), None)
         state = blockws.solve(dual, own, tol=TOL, bias=asked.task.has_bias, max_rounds=MOST_ROUNDS)
+        if not state.violation <= NEAR:
+            raise ConfigError(f"a trial ended at a violation of {state.violation:.2g}")
         alpha[places] = state.alpha
         bias[part.number] = state.bias
     return alpha, bias

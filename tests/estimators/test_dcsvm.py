@@ -151,12 +151,20 @@ def test_a_kernel_that_is_0_at_the_origin_has_an_intercept(kernel, has_intercept
 @pytest.mark.parametrize(
     "options", [{}, DIVIDED | {"early": True}, DIVIDED], ids=["whole", "early", "divided"]
 )
-def test_rounding_near_tol_is_a_warning(options):
-    X, y = data(2, 200)
-    svm = DCSVC(C=1e4, kernel="linear", fit_intercept=False, tol=1e-3, random_state=0, **options)
-    with pytest.warns(ConvergenceWarning, match="rounding ended the fit at a violation above tol, 0.001"):
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_tolerance_out_of_reach_is_one_warning(options, k):
+    X, y = data(k, 200)
+    svm = DCSVC(kernel="linear", fit_intercept=True, tol=1e-30, random_state=0, **options)
+    with pytest.warns(
+        ConvergenceWarning, match="rounding ended the fit at a violation of .* larger tol"
+    ) as told:
         svm.fit(X, y)
-    assert svm.score(X, y) > 0.5
+    assert len(told) == 1
+    certificate = svm.model_.header.certificate
+    assert certificate["converged"] is False
+    assert 1e-30 < certificate["violation"] < 1e-3
+    near = DCSVC(kernel="linear", fit_intercept=True, random_state=0, **options).fit(X, y)
+    assert svm.score(X, y) == pytest.approx(near.score(X, y), abs=0.02)
 
 
 @pytest.mark.parametrize("k", [2, 3])

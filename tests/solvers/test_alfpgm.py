@@ -37,7 +37,7 @@ def solve(p, solver: ALFPGM, on_step=lambda state: None) -> ALFPGMState:
         solver,
         p,
         solver.init(p),
-        stop=lambda s: solver.is_solved(s) or solver.out_of_rounds(s, 5000),
+        stop=lambda s: solver.has_ended(s, 5000),
         on_step=on_step,
     )
 

@@ -7,11 +7,21 @@ import warnings
 import numpy as np
 import pytest
 from cases import config, labelled
+from sklearn.base import is_regressor
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC
+from streamsvm import (
+    ALFPGMSVC,
+    ALFPGMSVR,
+    DCSVC,
+    DCSVR,
+    HSSSVC,
+    BudgetedSVC,
+    CuttingPlaneSVC,
+    DCOneClassSVM,
+)
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Record, Warned
@@ -65,6 +75,43 @@ class TestConvergence:
     def test_python_hears_a_convergence_warning(self, svm):
         with pytest.warns(ConvergenceWarning, match="not converged: "):
             svm.fit(*labelled())
+
+
+NEVER = {"tol": 1e-30}  # that no float32 kernel values reach
+UNREACHED = [
+    DCSVC(**NEVER),
+    DCSVC(**NEVER, nu=0.3),
+    DCSVC(**NEVER, loss="squared_hinge"),
+    DCSVC(**NEVER, early=True, levels=1),
+    DCSVC(**NEVER, levels=1),
+    DCSVC(**NEVER, probability=True),
+    DCSVR(**NEVER),
+    DCSVR(**NEVER, nu=0.3),
+    DCSVR(**NEVER, early=True, levels=1),
+    DCOneClassSVM(**NEVER),
+    ALFPGMSVC(**NEVER),
+    ALFPGMSVC(**NEVER, subproblem="fpg"),
+    ALFPGMSVR(**NEVER),
+    HSSSVC(**NEVER, polish=1000),
+]
+
+
+@pytest.mark.parametrize("svm", UNREACHED, ids=str)
+def test_a_tolerance_out_of_reach_is_one_warning_and_the_best_model(svm):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    y = X[:, 0] if is_regressor(svm) else np.digitize(X[:, 0], [-0.5, 0.5])
+    y = (y > 0).astype(int) if getattr(svm, "nu", None) and not is_regressor(svm) else y
+    with pytest.warns(
+        ConvergenceWarning, match="rounding ended the fit at a violation of .* larger tol"
+    ) as found:
+        svm.fit(X, y)
+    assert len(found) == 1
+    certificate = svm.model_.header.certificate
+    assert certificate["converged"] is False
+    assert 1e-30 < certificate["violation"] < 1e-3
+    if not isinstance(svm, DCOneClassSVM):
+        assert svm.score(X, y) > 0.85
 
 
 class TestScale:
