@@ -160,7 +160,8 @@ def scores(report: Report) -> dict[str, str]:
 
 def _expected(expected: Report) -> dict[str, str]:
     score, low, high = (score_text(expected["scoring"], expected[name]) for name in ("score", "low", "high"))
-    rows = "rows kept out of the fit" if expected["model"] else "held-out rows of the search"
+    fits = "folds" if expected.get("folds") else "the search"
+    rows = "rows kept out of the fit" if expected["model"] else f"held-out rows of {fits}"
     return {
         "expected on new rows": f"{score}, by {expected['rows']:,} {rows}",
         "19 of 20 such tests": f"{low} to {high}",

@@ -248,7 +248,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, n_classes) probabilities; with `probability` only. If rows have several labels, (n, k) of each by itself.
 
-        Without `threshold` and `costs` the largest is that of the label from `predict`.
+        Without `threshold`, `costs` and `class_weight` the largest is that of the label from `predict`.
         """
         return self._answers(X, self._probable())
 

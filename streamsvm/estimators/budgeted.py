@@ -28,7 +28,7 @@ from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
-from streamsvm.tasks.weights import row_weights
+from streamsvm.tasks.weights import class_factors, row_weights
 from streamsvm.training.prepare import prepare
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
@@ -264,7 +264,10 @@ class BudgetedSVC(SetClassifier):
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
         options = BudgetOptions.of(config, prepared.task, STREAM_ROWS)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
-        calibration = Calibration.logistic(n_columns(k)) if are_odds(self.loss) else None
+        calibration, weight = None, config.class_weight  # by label: rows are still to be counted
+        if are_odds(self.loss):
+            factors = None if weight is None else class_factors(np.zeros(k), targets.classes, weight)
+            calibration = Calibration.logistic(n_columns(k), factors)
         header = replace(prepared.header(calibration=calibration), fingerprint="")  # other rows are to come
         self.model_, self.classes_ = BudgetModel.of(header, self._learner), targets.classes
 

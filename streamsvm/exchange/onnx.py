@@ -209,8 +209,8 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     if task.in_sets:
         graph.called("label", graph.cast(_has(graph, decisions, p, model), np.int64))
         return [helper.make_tensor_value_info("label", TensorProto.INT64, ["N", k]), *outputs]
-    by_decisions = calibration is None or (calibration.method == "stream" and model.costs is None)
-    if p is None or by_decisions or model.header.threshold is not None:
+    follows = calibration is not None and (calibration.by_decisions or calibration.method == "stream")
+    if p is None or (follows and model.costs is None) or model.header.threshold is not None:
         codes = _codes(graph, values, model, one_column)
     else:
         codes = _by_probabilities(graph, p, model.costs)
@@ -222,8 +222,9 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
 
 def _has(graph: Graph, decisions: str, p: str | None, model: Any) -> str:
     """(N, k) bool which labels a row has, as `codes_of`."""
-    threshold, costs = model.header.threshold, model.costs
-    if p is None or threshold is not None:
+    threshold, costs, calibration = model.header.threshold, model.costs, model.header.calibration
+    follows = costs is None and calibration is not None and calibration.by_decisions
+    if p is None or follows or threshold is not None:
         return graph.op(
             "Greater", decisions, graph.constant(np.asarray(0.0 if threshold is None else threshold))
         )

@@ -16,6 +16,8 @@ def probabilities(
     if calibration.method == "stream":
         return _of_stream(graph, calibration, decisions)
     p = of_problems(graph, calibration, decisions, parts)
+    if calibration.class_weight is not None:
+        p = graph.op("Div", p, graph.constant(calibration.class_weight))
     return _coupled(graph, p, k) if pairwise and k > 2 else _against_rest(graph, p, k)
 
 
@@ -114,7 +116,7 @@ def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
         z = graph.op("Sub", z, graph.op("ReduceMax", z, axis))
         p = _shares(graph, graph.op("Exp", graph.op("Max", z, graph.constant(-LARGEST_EXPONENT))))
         winners = graph.op("ArgMax", f, axis=1, keepdims=0)
-    return _with_decisions(graph, p, winners, k)
+    return p if calibration.by_decisions else _with_decisions(graph, p, winners, k)
 
 
 def _with_decisions(graph: Graph, p: str, winners: str, k: int) -> str:

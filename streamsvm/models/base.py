@@ -189,14 +189,16 @@ class Model(Shown, Named, Weighed, ABC):
 
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
         """(m,) positions in `classes`, or those of `Task.codes`. They follow the threshold that was chosen, else, given
-        probabilities, the least expected cost or the largest probability, else decision values."""
+        probabilities, the least expected cost or the largest probability, else decision values; these, too, if classes
+        had weights in the fit, see `Calibration`."""
         if self.header.threshold is not None:
             return self.learned.above(decision, self.header.threshold)
-        if proba is None:
+        if proba is not None and self.costs is not None:
+            return self.learned.cheapest(proba, self.costs)
+        calibration = self.header.calibration
+        if proba is None or (calibration is not None and calibration.by_decisions):
             return self._decided(decision)
-        return (
-            self.learned.likeliest(proba) if self.costs is None else self.learned.cheapest(proba, self.costs)
-        )
+        return self.learned.likeliest(proba)
 
     @property
     def cuts(self) -> np.ndarray:

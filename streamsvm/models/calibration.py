@@ -7,7 +7,7 @@ A learner of streams has its own map (see `online.calibration`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -32,21 +32,37 @@ class Calibration(Weighed):
     stream: one map of all problems, see `OnlineCalibration`; a row for each: coefficients of its own decision or of
     all, an offset, and the size of decisions that they are measured by. by_part (partitions, problems, 2): in a model
     of partitions, the sigmoids of the partition that a row falls into, which replace those of all rows.
+
+    Probabilities are those of the rows as they are, whatever weights classes had in the fit. by_decisions: classes had
+    some, so labels follow decision values, not the largest probability. class_weight (k,): of three or more classes,
+    what is taken out of log-odds that were learned with it.
     """
 
     method: str  # "sigmoid", "isotonic" or "stream"
     points: np.ndarray
     bounds: np.ndarray
     by_part: np.ndarray | None = None
+    by_decisions: bool = False
+    class_weight: np.ndarray | None = None
 
     @classmethod
     def of(cls, method: str, maps: list[np.ndarray]) -> Calibration:
         return cls(method, np.concatenate(maps), np.cumsum([0, *map(len, maps)], dtype=np.int64))
 
     @classmethod
-    def logistic(cls, problems: int) -> Calibration:
-        """Of decisions that are logarithms of odds themselves, see `are_odds`."""
-        return cls.of("sigmoid", [np.array([[1.0, 0.0]])] * problems)
+    def logistic(cls, problems: int, class_weight: np.ndarray | None = None) -> Calibration:
+        """Of decisions that are logarithms of odds themselves, see `are_odds`.
+
+        class_weight: of the classes (k,) in the fit, or of rows without and with each label (2, k). The odds of two
+        sides are as many times too large as their weights differ.
+        """
+        if class_weight is None:
+            return cls.of("sigmoid", [np.array([[1.0, 0.0]])] * problems)
+        if class_weight.ndim == 1 and len(class_weight) > 2:
+            return replace(cls.logistic(problems), by_decisions=True, class_weight=class_weight)
+        offsets = np.log(class_weight[0] / class_weight[1]).reshape(-1)
+        maps = [np.array([[1.0, offset]]) for offset in offsets.tolist()]
+        return replace(cls.of("sigmoid", maps), by_decisions=True)
 
     def probabilities(
         self, decisions: np.ndarray, n_classes: int, *, pairwise: bool, parts: np.ndarray | None = None
@@ -59,6 +75,8 @@ class Calibration(Weighed):
         if self.method == "stream":
             return self._of_stream(self._checked(decisions))
         p = self.of_problems(decisions, parts)
+        if self.class_weight is not None:
+            p = p / self.class_weight
         return coupled(p, n_classes) if pairwise and n_classes > 2 else against_rest(p)
 
     def of_problems(self, decisions: np.ndarray, parts: np.ndarray | None = None) -> np.ndarray:
@@ -88,16 +106,20 @@ class Calibration(Weighed):
         u = f / size
         if u.shape[1] == 1:
             p = against_rest(sigmoid(slopes[0, 0] * u / np.sqrt(1 + u * u) + offsets))
-            return with_decisions(p, f)
+            return p if self.by_decisions else with_decisions(p, f)
         z = (u * slopes[:, 0] if slopes.shape[1] == 1 else u @ slopes.T) + offsets
         p = np.exp(np.maximum(z - z.max(axis=1, keepdims=True), -LARGEST_EXPONENT))
-        return with_decisions(p / p.sum(axis=1, keepdims=True), f)
+        p /= p.sum(axis=1, keepdims=True)
+        return p if self.by_decisions else with_decisions(p, f)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {"calibration_points": self.points, "calibration_bounds": self.bounds}
         if self.by_part is not None:
             arrays["calibration_by_part"] = self.by_part
-        return arrays, {"calibration": self.method}
+        if self.class_weight is not None:
+            arrays["calibration_class_weight"] = self.class_weight
+        by = {"calibration_labels": "decisions"} if self.by_decisions else {}
+        return arrays, {"calibration": self.method} | by
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Calibration | None:
@@ -118,13 +140,19 @@ class Calibration(Weighed):
         fits = fits and points.shape[1] in columns and np.isfinite(points).all()
         if not (whole and fits and points.dtype == np.float64):
             raise ValueError("the maps of the calibration are incomplete")
+        found = cls(method, points, bounds, by_decisions=attrs.get("calibration_labels") == "decisions")
+        if "calibration_class_weight" in arrays:
+            weight = np.asarray(arrays["calibration_class_weight"])
+            if weight.shape != (len(points),) or not np.all((weight > 0) & np.isfinite(weight)):
+                raise ValueError("the class weights of the calibration are incomplete")
+            found = replace(found, class_weight=weight)
         if "calibration_by_part" not in arrays:
-            return cls(method, points, bounds)
+            return found
         by_part = np.asarray(arrays["calibration_by_part"])
         shape = (len(by_part), len(points), 2)
         if method != "sigmoid" or by_part.shape != shape or not np.isfinite(by_part).all():
             raise ValueError("the maps of the calibration's partitions are incomplete")
-        return cls(method, points, bounds, by_part)
+        return replace(found, by_part=by_part)
 
 
 def are_odds(loss: str | None) -> bool:
@@ -217,7 +245,7 @@ def calibrate(
     """The maps fitted to decision values of rows that the model behind them was not trained on.
 
     decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1, or (n, k) bool, which labels a row has;
-    weight (n,), or (n, k) by label, of which the mean counts as one row. Raises DataError if a class has no rows.
+    weight (n,), of which the mean counts as one row. Raises DataError if a class has no rows.
     """
     weight = np.ones(len(codes)) if weight is None else weight
     problems = binary_problems(decisions, codes, weight, k, pairwise=pairwise)
@@ -229,17 +257,16 @@ def binary_problems(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Rows of each binary problem that have a weight, their decision values, whether they are of the positive class,
     and their weights, of which the mean of all rows is 1. As `calibrate`."""
-    used = np.flatnonzero(weight.reshape(len(weight), -1).any(axis=1))
+    used = np.flatnonzero(weight)
     decisions, codes, weight = decisions[used].astype(np.float64), codes[used], weight[used]
     found = int(codes.any(axis=0).sum()) if codes.ndim == 2 else len(np.unique(codes))
     if found < k:
         raise DataError(
             f"probabilities need rows of all {k} {'labels' if codes.ndim == 2 else 'classes'}, found {found}"
         )
-    weight = weight / weight.mean(axis=0)
+    weight = weight / weight.mean()
     if codes.ndim == 2:
-        weights = np.broadcast_to(weight.T, codes.T.shape)
-        yield from ((used, f, own, w) for f, own, w in zip(decisions.T, codes.T, weights, strict=True))
+        yield from ((used, f, own, weight) for f, own in zip(decisions.T, codes.T, strict=True))
     elif pairwise and k > 2:
         for i, j in combinations(range(k), 2):
             first, second = np.flatnonzero(codes == i), np.flatnonzero(codes == j)

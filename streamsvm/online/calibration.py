@@ -37,12 +37,15 @@ class OnlineCalibration:
         self.P = np.empty((0, 2, 2))  # inverse curvatures
         self.running = np.zeros(2)  # mean square of decisions, and the weight it stands for
 
-    def __call__(self, decisions: np.ndarray) -> np.ndarray:
-        """(m, classes) probabilities of decisions (m, columns)."""
+    def __call__(self, decisions: np.ndarray, class_weight: np.ndarray | None = None) -> np.ndarray:
+        """(m, classes) probabilities of decisions (m, columns).
+
+        class_weight (classes,): if classes have weights, labels follow decisions, and probabilities do not: they are
+        those of the events as they are."""
         self._grow(decisions.shape[1])
         p = np.empty((len(decisions), max(2, decisions.shape[1])))
         _predict(self.W, self.running, decisions, p)
-        return with_decisions(p, decisions)
+        return with_decisions(p, decisions) if class_weight is None else p
 
     def learn_one(self, decisions: np.ndarray, code: int) -> None:
         """The same for one event with decisions (columns,)."""
@@ -53,11 +56,12 @@ class OnlineCalibration:
         self._grow(decisions.shape[1])
         _learn(self.W, self.P, self.running, decisions, codes)
 
-    def calibration(self, columns: int) -> Calibration:
+    def calibration(self, columns: int, class_weight: np.ndarray | None = None) -> Calibration:
         """What models keep of it."""
         self._grow(columns)
         size = np.full((columns, 1), _size(self.running))
-        return Calibration("stream", np.hstack([self.W, size]), np.arange(columns + 1))
+        points, bounds = np.hstack([self.W, size]), np.arange(columns + 1)
+        return Calibration("stream", points, bounds, by_decisions=class_weight is not None)
 
     def to_state(self) -> dict[str, Any]:
         lower = np.tril_indices(self.P.shape[1])  # the rest is their mirror image
@@ -111,17 +115,21 @@ class OnlineCalibration:
 class LogOdds:
     """Probabilities of a logistic loss, whose decisions are logarithms of odds: nothing more is learned."""
 
-    def __call__(self, decisions: np.ndarray) -> np.ndarray:
+    def __call__(self, decisions: np.ndarray, class_weight: np.ndarray | None = None) -> np.ndarray:
+        """(m, classes), without the weights (classes,) with which the odds were learned."""
         p = np.empty((len(decisions), max(2, decisions.shape[1])))
         _of_odds(decisions, p)
-        return p
+        if class_weight is None:
+            return p
+        p /= class_weight
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def learn_one(self, decisions: np.ndarray, code: int) -> None: ...
 
     def learn(self, decisions: np.ndarray, codes: np.ndarray) -> None: ...
 
-    def calibration(self, columns: int) -> Calibration:
-        return Calibration.logistic(columns)
+    def calibration(self, columns: int, class_weight: np.ndarray | None = None) -> Calibration:
+        return Calibration.logistic(columns, class_weight)
 
     def to_state(self) -> None: ...
 

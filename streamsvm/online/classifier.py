@@ -176,7 +176,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
         return self._labels[self._winner(self._meet(self._row(x, grow=False))[0])]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """Probabilities by label, the largest that of `predict_one`."""
+        """Probabilities by label, the largest that of `predict_one` unless there is a `class_weight`."""
         if not self._labels:
             return {}
         decisions = self._meet(self._row(x, grow=False))[0]
@@ -234,9 +234,10 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
         """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
-        calibration = (
-            self._calibration.calibration(len(self._labels.targets[0])) if self.n_labels > 1 else None
-        )
+        calibration = None
+        if self.n_labels > 1:
+            columns = len(self._labels.targets[0])
+            calibration = self._calibration.calibration(columns, self._class_weights())
         own: dict[str, Any] = {
             "labels": self.labels,
             "calibration": self._calibration.to_state(),
@@ -316,7 +317,17 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
         """(m, labels) from decisions (m, columns)."""
         if len(self._labels) < 2:
             return np.ones((len(decisions), len(self._labels)))
-        return self._calibration(decisions)
+        return self._calibration(decisions, self._class_weights())
+
+    def _class_weights(self) -> np.ndarray | None:
+        """(labels,) of the events that come next; None if all count alike."""
+        if self._seen is not None:
+            seen = np.zeros(self.n_labels)
+            seen[: len(self._seen)] = self._seen
+            return np.minimum(max(seen.sum(), 1.0) / (self.n_labels * np.maximum(seen, 1.0)), HEAVIEST)
+        if not self._weights:
+            return None
+        return np.array([self._weights.get(_text(label), 1.0) for label in self._labels])
 
 
 def _text(label: Any) -> str:

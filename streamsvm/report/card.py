@@ -141,7 +141,8 @@ def _expected(model: Model) -> Row:
         return {}
     scoring = told["scoring"]
     score, low, high = (score_text(scoring, told[name]) for name in ("score", "low", "high"))
-    by = "by the model itself" if told["model"] else "by fits of the search"
+    fits = "folds" if told.get("folds") else "the search"
+    by = "by the model itself" if told["model"] else f"by fits of {fits}"
     return {
         scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {told['rows']:,} rows, {by}"
     }

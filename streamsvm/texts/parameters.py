@@ -55,7 +55,8 @@ class_weight : dict, "balanced", "search" or None
     count). None: 1. If rows have several labels, these are numbers of columns of y, each of which is balanced alone.
 probability : bool, "sigmoid" or "isotonic"
     Calibrate probabilities by five-fold cross-validation, which takes five more fits. Then there is a
-    `predict_proba`, and `predict` returns the most probable class. True: "sigmoid".
+    `predict_proba`, and `predict` returns the most probable class, or with `class_weight` that of the decision values.
+    True: "sigmoid".
 threshold : str or None
     What the decision threshold of two classes is chosen for, by five-fold cross-validation: "f1", "balanced_accuracy",
     "precision=0.9" (the highest recall with at least this precision) or "recall=0.9". They are those of classes_[1].

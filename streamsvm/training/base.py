@@ -37,8 +37,9 @@ from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.tasks.base import Targets, Units
 from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.weights import class_factors
 from streamsvm.training.drafts import Draft
-from streamsvm.training.expected import Expected, losses_of, of_model
+from streamsvm.training.expected import Expected, losses_of, of_model, of_threshold
 from streamsvm.training.growth import Growth
 from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.prepare import Prepared
@@ -230,7 +231,15 @@ class Fit(ABC):
                 f"{section_of(self.config.solver)}.loss is {loss!r}, which is for classes; "
                 f"found task {self.task.name!r}"
             )
-        return Calibration.logistic(self.task.columns(len(self.classes)))
+        weight = None
+        if (class_weight := self.config.class_weight) is not None:
+            in_sets = self.task.in_sets
+            weight = (
+                self.prepared.no_targets.factors
+                if in_sets
+                else class_factors(self.prepared.class_rows, self.classes, class_weight)
+            )
+        return Calibration.logistic(self.task.columns(len(self.classes)), weight)
 
     @abstractmethod
     def plan(self) -> dict[str, Any]:
@@ -339,7 +348,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
         header = with_threshold(header, threshold)
         model = replace(model, header=header)
     codes = None if f is None else model.codes_of(f, proba)
-    expected = _expected(prepared, codes, solution.decided)
+    expected = _expected(prepared, model, codes, solution.decided, by_folds)
     if expected is not None:
         told = (header.certificate or {}) | {"expected": expected.facts()}
         model = replace(model, header=replace(header, certificate=told))
@@ -395,16 +404,36 @@ def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | 
     return HeldOut(len(kept.y), shown(kept.y, decided[:, 0]), *own)
 
 
-def _expected(prepared: Prepared, codes: np.ndarray | None, decided: np.ndarray | None) -> Expected | None:
-    """The score to expect on new rows: from the held-out rows (codes: their predicted classes), else from a search.
+def _expected(
+    prepared: Prepared,
+    model: Learned,
+    codes: np.ndarray | None,
+    decided: np.ndarray | None,
+    by_folds: Decided,
+) -> Expected | None:
+    """The score to expect of the model on new rows, at its threshold or by its costs: from the held-out rows (codes:
+    their predicted classes), else from folds that decide as the model, else from a search.
 
     decided: see `_asked`.
     """
-    kept = prepared.kept_out
-    if kept is None:
+    kept, scoring = prepared.kept_out, prepared.scoring
+    if kept is None and prepared.expected is None:
+        return None
+    told = (model.header.certificate or {}).get("threshold")
+    if told is not None and (own := of_threshold(scoring, told, folds=kept is None)) is not None:
+        return own  # which its choice on these rows has made no better
+    if kept is None and told is None and model.header.costs is None:
         return prepared.expected
+    if kept is None:
+        codes = by_folds.codes_by(model)
+        if codes is None:
+            return None  # a search knows neither threshold nor costs
+        assert by_folds.by is not None
+        return of_model(
+            scoring, losses_of(scoring, codes, by_folds.by["codes"], prepared.classes), folds=True
+        )
     if codes is not None:
-        return of_model(prepared.scoring, losses_of(prepared.scoring, codes, kept.codes, prepared.classes))
+        return of_model(scoring, losses_of(scoring, codes, kept.codes, prepared.classes))
     t = kept.y.astype(np.float64)
     assert decided is not None  # what has no classes is a regression here
     errors = (decided[:, 0] - t) ** 2

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ class Expected:
     """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and how many rows they are
     based on.
 
-    model: whether these rows were decided by the model itself, else by fits of the search on fewer rows.
+    model: whether these rows were decided by the model itself, else by fits on fewer rows: those of the search, or of
+    folds with the chosen options, whose threshold or costs decide.
     """
 
     scoring: str
@@ -31,9 +32,10 @@ class Expected:
     high: float
     rows: int
     model: bool
+    folds: bool = False
 
     def facts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("scoring", "score", "low", "high", "rows", "model")}
+        return {name: value for name, value in asdict(self).items() if name != "folds" or value}
 
 
 def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: int) -> Expected:
@@ -57,11 +59,17 @@ def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: i
     return Expected(scoring, 1 - mean * (1 - gain), 1 - high, 1 - low * (1 - gain), h, model=False)
 
 
-def of_model(scoring: str, losses: np.ndarray) -> Expected:
-    """The score to expect of a model with these losses (h,) on held-out rows."""
+def of_model(scoring: str, losses: np.ndarray, *, folds: bool = False) -> Expected:
+    """The score to expect of a model with these losses (h,) on held-out rows; of fits of folds as the model's."""
     mean = float(losses.mean())
     low, high = _interval(losses, mean)
-    return Expected(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=True)
+    return Expected(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=not folds, folds=folds)
+
+
+def of_threshold(scoring: str, told: Mapping[str, Any], *, folds: bool) -> Expected | None:
+    """The score that the choice of a threshold expects on new rows; None if it has no such score."""
+    own = (told.get("expected") or {}).get(scoring)
+    return own and Expected(scoring, **own, rows=told["rows"], model=not folds, folds=folds)
 
 
 def losses_of(scoring: str, found: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> np.ndarray:

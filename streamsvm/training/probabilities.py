@@ -28,8 +28,8 @@ from streamsvm.predict import predict_blocks
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks import task_for, task_of
+from streamsvm.tasks.pairs import MANY, n_pairs
 from streamsvm.tasks.scores import codes_of_labels
-from streamsvm.tasks.weights import label_weights, row_weights
 from streamsvm.training.label_thresholds import chosen_of
 from streamsvm.training.part_sigmoids import with_parts
 from streamsvm.training.thresholds import (
@@ -64,12 +64,12 @@ def held_out(
     groups = together(store)
     state = {
         "codes": codes[known],
-        "sample_weight": None if store.sample_weight is None else store.sample_weight[known],
+        "weight": np.ones(store.n)[known] if store.sample_weight is None else store.sample_weight[known],
+        "by_decisions": _by_decisions(model),
         "groups": None if groups is None else groups[known],
         "k": len(model.classes),
         "pairwise": model.is_pairwise,
     }
-    state["weight"] = _weights(model, state["codes"], state["sample_weight"])
     found = _decisions(model, store, codes, engine, events)[known]
     decided = by_parts(_made(asked, state, found, 0), model, store, engine, rows=known)
     header = model.header
@@ -97,15 +97,24 @@ def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) ->
 
 
 def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> Decided:
-    """What decision values (n, own problems) of rows make. state: their codes, of k classes, what they weigh in the
-    fit and by themselves, their groups if any, and whether problems are pairs of classes."""
+    """What decision values (n, own problems) of rows make. state: their codes, of k classes, their sample weights,
+    their groups if any, and whether problems are pairs of classes, and labels follow decisions.
+
+    Weights of classes do not count: probabilities are those of the rows as they are. Of three or more classes in pairs
+    found may have all pairs, which costs need."""
     codes, calibration, threshold = state["codes"], None, None
+    pairwise, k, binary = bool(state["pairwise"]), state["k"], found
+    if pairwise and k > 2:
+        is_whole = found.shape[1] == n_pairs(k)
+        binary = found if is_whole else None
+        found = own_problems(found, codes, k, pairwise=True) if is_whole else found
     if asked.method is not None:
-        facts: dict[str, Any] = {"method": asked.method, "pairwise": bool(state["pairwise"])}
-        calibration = calibrate(found, codes, state["k"], weight=state["weight"], **facts)
+        facts: dict[str, Any] = {"method": asked.method, "pairwise": pairwise}
+        calibration = calibrate(found, codes, k, weight=state["weight"], **facts)
+        calibration = replace(calibration, by_decisions=bool(state["by_decisions"]))
     if asked.threshold is not None:
-        threshold = chosen_of(Wish.of(asked.threshold), codes, found, state["sample_weight"], seed)
-    return Decided(calibration, threshold, {**state, "decisions": found})
+        threshold = chosen_of(Wish.of(asked.threshold), codes, found, state["weight"], seed)
+    return Decided(calibration, threshold, {**state, "decisions": found, "binary": binary})
 
 
 def by_parts(
@@ -159,7 +168,8 @@ def cross_validated(
         checkpoints = Checkpoints(folder if run_dir else None, store, config, resume, events)
         state = _predicted(store, config, learn, folder, checkpoints, events)
     state |= {
-        "sample_weight": store.sample_weight,
+        "weight": np.ones(store.n) if store.sample_weight is None else store.sample_weight,
+        "by_decisions": config.class_weight is not None,
         "groups": together(store),
         "k": state["codes"].shape[1] if state["codes"].ndim == 2 else int(state["codes"].max()) + 1,
     }
@@ -169,7 +179,7 @@ def cross_validated(
 def _predicted(
     store: Store, config: FitConfig, learn: Learn, folder: Place, checkpoints: Checkpoints, events: Events
 ) -> dict[str, Any]:
-    """decisions (models, n, own problems) of all rows, their codes and weight (n,), and whether they are pairwise."""
+    """decisions (models, n, own problems) of all rows, their codes (n,), and whether they are pairwise."""
     state = _begun(store, config, folder, checkpoints)
     fold, folds = state["fold"], int(state["fold"].max()) + 1
     for number in range(int(state["done"]), folds):
@@ -178,14 +188,14 @@ def _predicted(
         models = learn(store.subset(np.flatnonzero(fold != number)), own, folds - number + 1)
         if number == 0:
             codes = codes_of_labels(models[0], store)
-            weight = _weights(models[0], codes, store.sample_weight)
-            state |= {"codes": codes, "weight": weight, "pairwise": models[0].is_pairwise}
+            state |= {"codes": codes, "pairwise": models[0].is_pairwise}
         rows, codes = store.subset(inside), state["codes"][inside]
         where = config.threads, config.workers, config.scheduler, config.memory_limit
         engine = open_engine(*where, wait_s=config.wait_for_scheduler)
         with closing(engine):
             engine.require_folder(own)
-            found = np.stack([_decisions(model, rows, codes, engine) for model in models])
+            has_costs = config.probability.costs is not None
+            found = np.stack([_decisions(model, rows, codes, engine, whole=has_costs) for model in models])
         if number == 0:
             state["decisions"] = np.zeros((len(models), store.n, found.shape[2]))
         state["decisions"][:, inside] = found
@@ -214,19 +224,24 @@ def _begun(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoi
     return begun
 
 
-def _weights(model: Any, codes: np.ndarray, sample_weight: np.ndarray | None) -> np.ndarray:
-    """(n,) weights of rows, or (n, k) by label, as in the fit of the model: else labels and decisions do not match."""
-    class_weight = (model.header.config or {}).get("class_weight")
-    if codes.ndim == 2:
-        return label_weights(codes, model.classes, class_weight, sample_weight)
-    return row_weights(codes, model.classes, class_weight, sample_weight)
+def _by_decisions(model: Any) -> bool:
+    """Whether classes had weights in the fit, which decisions know and probabilities do not."""
+    return (model.header.config or {}).get("class_weight") is not None
 
 
 def _decisions(
-    model: Any, store: Store, codes: np.ndarray, engine: Engine, events: Events = ignore
+    model: Any,
+    store: Store,
+    codes: np.ndarray,
+    engine: Engine,
+    events: Events = ignore,
+    *,
+    whole: bool = False,
 ) -> np.ndarray:
-    """(n, own problems) decision values, see `calibration.own_problems`."""
+    """(n, own problems) decision values, see `calibration.own_problems`; whole: of all problems, unless there are many
+    pairs of classes."""
     k, pairwise = len(model.classes), model.is_pairwise
+    pairwise = pairwise and not (whole and k < MANY)
     blocks = predict_blocks(
         model, store, engine=engine, ask=_binary_decisions, phase="calibrate", events=events
     )

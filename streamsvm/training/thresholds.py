@@ -20,9 +20,10 @@ from streamsvm.models.calibration import Calibration
 from streamsvm.options.costs import Costs
 from streamsvm.options.wish import Wish
 from streamsvm.tasks.base import Task
+from streamsvm.tasks.pairs import joined
 from streamsvm.training.optimism import Ranked, expected, samples, some_rows
 
-SCORES = ("precision", "recall", "f1", "balanced_accuracy")
+SCORES = ("precision", "recall", "f1", "balanced_accuracy", "accuracy")
 CURVE = 100  # points that a report draws
 Told = Mapping[str, Any]
 
@@ -37,6 +38,22 @@ class Decided:
     calibration: Calibration | None = None
     threshold: Told | None = None
     by: Mapping[str, Any] | None = None
+
+    def codes_by(self, model: Any) -> np.ndarray | None:
+        """(n,) what the model's threshold or costs make of these rows, as `Model.codes_of`, but with one map of all
+        partitions; None if not all of its problems decided them."""
+        if self.by is None or self.by["binary"] is None:
+            return None
+        binary, k, pairwise, p = self.by["binary"], len(model.classes), model.is_pairwise, None
+        if (calibration := model.header.calibration) is not None:
+            in_sets = model.learned.in_sets
+            p = (
+                calibration.of_problems(binary)
+                if in_sets
+                else calibration.probabilities(binary, k, pairwise=pairwise)
+            )
+        codes: np.ndarray = model.codes_of(joined(binary, k, pairwise=pairwise), p)
+        return codes
 
 
 def chosen(wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
@@ -77,7 +94,8 @@ def scores(hits: np.ndarray, falls: np.ndarray) -> dict[str, np.ndarray]:
     with np.errstate(invalid="ignore"):
         precision = np.where(hits > 0, hits / (hits + falls), 0.0)
     f1 = 2 * hits / (hits + falls + hits[-1])
-    return dict(zip(SCORES, (precision, recall, f1, (recall + spared) / 2), strict=True))
+    accuracy = (hits + falls[-1] - falls) / (hits[-1] + falls[-1])
+    return dict(zip(SCORES, (precision, recall, f1, (recall + spared) / 2, accuracy), strict=True))
 
 
 def _best(wish: Wish, hits: np.ndarray, falls: np.ndarray) -> int:
@@ -107,7 +125,7 @@ def _best_of(wish: Wish, above: np.ndarray) -> int:
 
 
 def _at(above: np.ndarray, place: int) -> np.ndarray:
-    """The SCORES (4,) at one of falling thresholds, (2, s) positive and negative rows above which there are."""
+    """The SCORES (5,) at one of falling thresholds, (2, s) positive and negative rows above which there are."""
     return np.array([values[0] for values in scores(*above[:, [place, -1]]).values()])
 
 

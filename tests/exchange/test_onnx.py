@@ -333,6 +333,19 @@ def test_probabilities_of_parts(k, neighbours):
     assert_probable(model, raw_rows(200), replace(calibration, by_part=by_part))
 
 
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [("kernel", "sigmoid"), ("kernel", "isotonic"), ("budget", "of all"), ("budget", "sigmoid")],
+)
+def test_labels_of_weighted_classes_follow_decisions(kind, method, k):
+    model = model_of(kind, k=k)
+    calibration = replace(points_of(method, columns_of(model)), by_decisions=True)
+    assert_probable(model, raw_rows(200), calibration)
+    if (kind, k, method) == ("budget", 3, "sigmoid"):
+        assert_probable(model, raw_rows(200), replace(calibration, class_weight=np.array([1.0, 5.0, 0.2])))
+
+
 def test_a_threshold_is_before_probabilities():
     assert_probable(model_of("kernel"), raw_rows(), points_of("sigmoid", 1), threshold=0.3)
 

@@ -588,6 +588,31 @@ def test_balanced_weights_find_what_is_rare(options, tmp_path):
     assert framed._seen == again._seen == [sum(y == label for _, y in stream) for label in again.labels]
 
 
+@pytest.mark.parametrize("weight", ["balanced", {"good": 1.0, "bad": 4.0}], ids=["balanced", "given"])
+@pytest.mark.parametrize("loss", ["hinge", "logistic", None])
+def test_probabilities_are_those_of_the_events_whatever_their_weights(loss, weight, tmp_path):
+    options = {} if loss is None else {"lam": 1e-3, "gamma": 0.2, "loss": loss}
+    rng = np.random.default_rng(2)
+    bad = rng.random(2500) < 0.12
+    stream = [{"a": float(rng.normal(1.5 * b)), "b": float(rng.normal())} for b in bad]
+    labels = np.where(bad, "bad", "good").tolist()
+    model, p = BSGDClassifier(**options, class_weight=weight), []
+    for x, y in zip(stream, labels, strict=True):
+        p.append(model.predict_proba_one(x).get("bad", 0.0))
+        model.learn_one(x, y)
+    p, bad = np.clip(p[1000:], 1e-6, 1 - 1e-6), bad[1000:]
+    assert p.mean() == pytest.approx(bad.mean(), abs=0.06)  # with the weights in it, 0.25 and more
+    rate = bad.mean()
+    assert -np.log(np.where(bad, p, 1 - p)).mean() < -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    save_model(model.to_model(), tmp_path / "m")
+    loaded, some = load_model(tmp_path / "m"), pd.DataFrame(stream[:100])
+    told = model.predict_proba_many(some)[loaded.classes.tolist()]
+    np.testing.assert_allclose(loaded.predict_proba(some), told, atol=1e-6)
+    assert loaded.predict(some).tolist() == model.predict_many(some).tolist()
+    again = BSGDClassifier.from_model(loaded)
+    assert again.predict_proba_one(stream[0]) == pytest.approx(model.predict_proba_one(stream[0]), abs=1e-9)
+
+
 def test_balanced_weights_of_a_fit_do_not_go_on():
     X = np.array([[x["a"]] for x, _ in heavy()], np.float32)
     y = np.array([label for _, label in heavy()])

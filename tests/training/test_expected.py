@@ -16,6 +16,7 @@ from streamsvm.events import ignore
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
+from streamsvm.search.bare import completed
 from streamsvm.train import train, train_in_memory
 from streamsvm.training.expected import gain_of_rows, of_candidates, of_model
 from streamsvm.training.prepare import prepare
@@ -132,3 +133,42 @@ def test_more_rows_save_errors_as_they_did_before():
     steps = [(1000, 0.8), (1000, 0.7), (4000, 0.9)]  # half of the errors with four times the rows
     assert gain_of_rows(steps, 4000, 16_000) == pytest.approx(0.5)
     assert gain_of_rows(steps[:2], 4000, 16_000) == gain_of_rows(steps, 4000, 4000) == 0.0
+
+
+PURPOSES = {
+    "threshold": {"probability": {"threshold": "recall=0.9"}},
+    "threshold by balanced accuracy": {
+        "probability": {"threshold": "precision=0.6"},
+        "search": {"scoring": "balanced_accuracy"},
+    },
+    "costs": {"probability": {"method": "sigmoid", "costs": "1>0=8"}},
+    "costs of three classes": {"probability": {"method": "sigmoid", "costs": "1>0=8,2>0=8"}},
+    "rows kept out": {"probability": {"threshold": "recall=0.9"}, "holdout": 300},
+}
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_what_is_expected_is_of_the_model_with_its_threshold_or_costs(purpose):
+    k, values = 3 if "three" in purpose else 2, PURPOSES[purpose]
+
+    def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        y = rng.choice(k, n, p=[0.8, 0.2] if k == 2 else [0.7, 0.15, 0.15])
+        return rng.normal(size=(n, 3)).astype(np.float32) + 1.2 * np.eye(3)[y], y
+
+    (X, y), (new, truth) = rows(1000, 0), rows(5000, 1)
+    search = {"trials": 2, "options": ["C"]} | values.get("search", {})
+    config = completed([("test", {"threads": 2, **values, "search": search})])
+    model, report = train_in_memory(Store.from_arrays(X, y), config)
+    right = model.predict(Rows(new)) == truth
+    recalls = [right[truth == c].mean() for c in range(k)]
+    scoring = report["expected"]["scoring"]
+    score = right.mean() if scoring == "accuracy" else np.mean(recalls)
+    assert report["expected"]["low"] - 0.01 < score < report["expected"]["high"] + 0.01
+    assert report["expected"]["score"] == pytest.approx(score, abs=0.08)
+    by_default = model.learned.codes(model.decision_function(Rows(new)), model.thresholds) == truth
+    assert abs(by_default.mean() - right.mean()) > 0.03  # which the search knows
+    assert model.header.certificate["expected"] == report["expected"]
+    if "threshold" in report:
+        own = report["threshold"]["expected"][scoring]
+        assert {name: report["expected"][name] for name in own} == own

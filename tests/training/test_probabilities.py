@@ -14,7 +14,7 @@ import pytest
 from cases import SOLVERS, labelled
 from making import write
 
-from streamsvm.config import FitConfig, ProbabilityConfig
+from streamsvm.config import FitConfig, ProbabilityConfig, build_config
 from streamsvm.data.folds import make_folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
@@ -118,25 +118,92 @@ def test_blocks_and_chunks_do_not_matter(tmp_path, monkeypatch):
     np.testing.assert_allclose(model.header.calibration.points, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_weights_count_as_in_the_fit():
-    weight = np.where(np.arange(N) % 2, 3.0, 0.5)
-    names = {"1": 4.0}
-    weighted, _ = train_in_memory(store(sample_weight=weight), config(class_weight=names))
-    together = weight * np.where(data()[1][:N] == 1, 4.0, 1.0)
-    same, _ = train_in_memory(store(sample_weight=together), config())
-    np.testing.assert_allclose(weighted.header.calibration.points, same.header.calibration.points, rtol=1e-6)
+def test_sample_weights_count_and_class_weights_do_not():
+    y = data()[1]
+    weight = np.where(y[:N] == 1, 4.0, 1.0)
     rows = Rows(data()[0][N:])
-    assert (
-        weighted.predict_proba(rows)[:, 1].mean() > trained("dcsvm", 2).predict_proba(rows)[:, 1].mean() + 0.1
-    )
-    again, _ = held_out(
-        weighted, store(sample_weight=weight), ProbabilityConfig(method="sigmoid"), engine=Engine(1)
-    )
-    plain = replace(weighted, header=replace(weighted.header, config=None))
-    other, _ = held_out(
-        plain, store(sample_weight=together), ProbabilityConfig(method="sigmoid"), engine=Engine(1)
-    )
-    np.testing.assert_allclose(again.header.calibration.points, other.header.calibration.points)
+    plain = trained("dcsvm", 2).predict_proba(rows)[:, 1]
+    by_row, _ = train_in_memory(store(sample_weight=weight), config())
+    assert by_row.predict_proba(rows)[:, 1].mean() > plain.mean() + 0.1
+    by_class, _ = train_in_memory(store(), config(class_weight={"1": 4.0}))
+    p = by_class.predict_proba(rows)[:, 1]
+    assert p.mean() == pytest.approx(plain.mean(), abs=0.03)
+    f = by_class.decision_function(rows)
+    np.testing.assert_array_equal(by_class.predict(rows), (f > 0).astype(int))  # as weighted
+    assert np.count_nonzero(f > 0) > np.count_nonzero(p > 0.5)
+    again, _ = held_out(by_class, store(), ProbabilityConfig(method="sigmoid"), engine=Engine(1))
+    unknown = replace(by_class, header=replace(by_class.header, config=None))
+    other, _ = held_out(unknown, store(), ProbabilityConfig(method="sigmoid"), engine=Engine(1))
+    np.testing.assert_array_equal(again.header.calibration.points, other.header.calibration.points)
+    np.testing.assert_array_equal(again.predict(rows), by_class.predict(rows))
+
+
+def rare(k: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """k classes, the later the rarer, which overlap."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(k, n, p=[0.88, 0.12] if k == 2 else [0.7, 0.2, 0.1])
+    return rng.normal(size=(n, 3)) + 1.3 * np.eye(3)[y], y
+
+
+WEIGHTED = {
+    "sigmoid": {"dcsvm": {}},
+    "isotonic": {"probability": {"method": "isotonic"}},
+    "early": {"dcsvm": {"early": True, "levels": 1}},
+    "linear": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
+    "logistic": {
+        "solver": "cutting-plane",
+        "kernel": {"name": "linear"},
+        "cutting_plane": {"loss": "logistic"},
+        "probability": {},
+    },
+    "alfpgm": {"solver": "alfpgm"},
+    "hss": {"solver": "admm-hss", "admm_hss": {"polish": 1000}},
+}
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("options", WEIGHTED.values(), ids=WEIGHTED)
+def test_probabilities_of_balanced_classes_are_those_of_the_rows(options, k, tmp_path):
+    (X, y), (new, truth) = rare(k, 800, 0), rare(k, 3000, 1)
+    base = {"kernel": {"gamma": 0.2}, "C": 2.0, "probability": {"method": "sigmoid"}, "threads": 2}
+    rows = Rows(new)
+    found = {}
+    for weight in (None, "balanced"):
+        own = build_config(("test", base | options | {"class_weight": weight}))
+        model, _ = train_in_memory(Store.from_arrays(X, y), own)
+        save_model(model, tmp_path / str(weight))
+        model = load_model(tmp_path / str(weight))
+        p, labels = model.predict_proba(rows), model.predict(rows)
+        recalls = [np.mean(labels[truth == c] == c) for c in range(k)]
+        found[weight] = -np.log(p[np.arange(len(p)), truth]).mean(), p.mean(axis=0), np.mean(recalls), model
+    (plain, _, before, _), (loss, means, after, model) = found.values()
+    assert loss < plain + 0.06  # with the weights in it, the loss rises by 0.15 and more
+    np.testing.assert_allclose(means, np.bincount(truth) / len(truth), atol=0.06)
+    assert after > before + 0.02  # labels are those of balanced classes
+    f = model.decision_function(rows)
+    np.testing.assert_array_equal(model.predict(rows), f > 0 if k == 2 else f.argmax(axis=1))
+
+
+def test_costs_weigh_probabilities_of_the_rows_and_not_of_balanced_classes():
+    (X, y), (new, _) = rare(2, 800, 0), rare(2, 500, 1)
+    values = {"kernel": {"gamma": 0.2}, "class_weight": "balanced", "threads": 2}
+    values |= {"probability": {"method": "sigmoid", "costs": "1>0=3"}}
+    model, _ = train_in_memory(Store.from_arrays(X, y), build_config(("test", values)))
+    np.testing.assert_array_equal(model.predict(Rows(new)), model.predict_proba(Rows(new))[:, 1] > 0.25)
+
+
+def test_probabilities_of_weighted_label_sets_are_those_of_the_rows():
+    X, y = rare(2, 1500, 0)
+    sets = np.array(["a,b" if c and x[0] > 0 else "b" if c else "a" for x, c in zip(X, y, strict=True)])
+    shared = {"task": "multilabel", "solver": "cutting-plane", "kernel": {"name": "linear"}}
+    for values in ({"cutting_plane": {"loss": "logistic"}}, {"probability": {"method": "sigmoid"}}):
+        config = build_config(("test", shared | values | {"class_weight": "balanced"}))
+        model, _ = train_in_memory(Store.from_arrays(X, sets), config)
+        p = model.predict_proba(Rows(X))
+        assert p[:, 1].mean() == pytest.approx(y.mean(), abs=0.03)
+        np.testing.assert_array_equal(
+            model.codes_of(*model.answers(Rows(X))), model.decision_function(Rows(X)) > 0
+        )
 
 
 def test_positive_labels_against_the_rest():
