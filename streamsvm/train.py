@@ -22,16 +22,17 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
 from streamsvm.models.calibration import are_odds
-from streamsvm.models.files import load_model, read_attrs
+from streamsvm.models.files import is_model, load_model, read_attrs
 from streamsvm.options.costs import Costs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.parallel.memory import free_bytes
 from streamsvm.parallel.open import open_engine
-from streamsvm.runs.checkpoints import EXECUTION, ROWS, Checkpoints, digest
-from streamsvm.runs.directory import end_with, recorded
+from streamsvm.runs.checkpoints import EXECUTION, ROWS, Checkpoints, by_path, digest
+from streamsvm.runs.directory import end_with, last_start, read_result, recorded
 from streamsvm.runs.phases import Phases, used_s, whole_command
 from streamsvm.solvers.catalogue import fit_class, renamed
 from streamsvm.storage.paths import Place, place_of, remove_tree
+from streamsvm.storage.place import is_same
 from streamsvm.tasks import default_task, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.texts.documented import described
@@ -239,7 +240,8 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
                 own = replace(run, until=fit.context.until)
                 by_folds = _by_folds(fit.store, as_chosen(_asking_folds(fit.config)), own, phase)
             if run.run_dir is not None:
-                run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
+                settled = {"solver": fit.config.solver, "C": fit.config.C}  # maybe by a search
+                run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan() | settled))
             if _may_extend(fit):
                 fit, solutions = _extended(fit, draft)
             else:
@@ -481,6 +483,35 @@ def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) ->
         return asked in map(digest, own)
     options = {name: v for name, v in renamed(model.get("config") or {}).items() if name not in EXECUTION}
     return options in (config.model_dump(mode="json", exclude=set(EXECUTION)) for config in own)
+
+
+def ended(run_dir: Place, model_path: Place, store: Store, config: FitConfig) -> Report | None:
+    """The report of a run that has ended, whose model is in place: nothing is left to resume. Else None, also of a fit
+    that ended before it had converged.
+
+    Raises ConfigError if it ended with other options.
+    """
+    report, config = read_result(run_dir), with_task(config, store)
+    if (
+        report is None
+        or not is_model(model_path)
+        or not is_same(place_of(str(report.get("model"))), model_path)
+    ):
+        return None
+    has_converged = report.get("converged") is not False
+    if is_made_by(model_path, store, [config]):
+        return report if has_converged else None
+    start = last_start(run_dir)
+    before = by_path(renamed((start and start.config) or {}))
+    now = by_path(config.model_dump(mode="json", exclude=set(EXECUTION)))
+    differ = [name for name, value in now.items() if name in before and before[name] != value]
+    if differ and (has_converged or differ != ["tol"]):
+        told = ", ".join(f"{name} was {before[name]}, is {now[name]}" for name in differ)
+        raise ConfigError(
+            f"--resume: the run in {run_dir} has ended, with other options ({told}); to train again, drop --resume "
+            "and give --force, or another --model"
+        )
+    return None
 
 
 def without_probabilities(config: FitConfig) -> FitConfig:

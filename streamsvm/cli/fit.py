@@ -201,6 +201,12 @@ def fit(
     if run_dir is not None and is_same(run_dir, model):
         raise ConfigError(f"--run-dir {run_dir}: found the place of --model, expected another one")
     rows = open_store(store, x, y)
+    if resume and not force and (report := _ended(run_dir, model, rows, resolved)) is not None:
+        if as_json:
+            emit(report, as_json=True, title="Trained")
+            return
+        typer.echo(f"the run in {run_dir} has ended, and {model} is its model: nothing is left to resume")
+        return
     require_model_place(model, force=force, of=(rows, [resolved]) if resume else None)
     if graph is not None:
         _require_drawn(graph, resolved, rows.n)
@@ -229,6 +235,14 @@ def fit(
     tell(report, resolved, _words(store, model, x, y))
     command, of = ("predict", "FILE") if files else ("evaluate", "--store TEST_STORE")
     typer.echo(f"next: streamsvm {command} --model {shlex.quote(str(model))} {of}")
+
+
+def _ended(run_dir: Place, model: Place, rows: Store, config: FitConfig) -> dict[str, Any] | None:
+    """The report of a run that has ended; None of one to resume. Raises ConfigError."""
+    with importing():
+        from streamsvm.train import ended
+
+    return ended(run_dir, model, rows, config)
 
 
 def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:

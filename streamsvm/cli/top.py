@@ -98,6 +98,7 @@ class Watch:
     def __init__(self, run_dir: Place, console: Console) -> None:
         self._run_dir, self._console = run_dir, console
         self.is_running, self._is_taking = True, False
+        self._commands: list[str] = []  # that began the run, and that resumed it
         self._begin()
 
     def _begin(self) -> None:
@@ -129,6 +130,8 @@ class Watch:
         if isinstance(record.event, Started):
             self._begin()
             self._started, self._start = record.event, _epoch_s(record.event)
+            before = self._commands if record.event.resume else []
+            self._commands = [*before, record.event.command or ""]
         self._t = record.t
         self._bars(record)
         match record.event:
@@ -154,6 +157,10 @@ class Watch:
         from rich.text import Text
 
         parts: list[Any] = [Text(self._title(), style="bold"), Text(self._state())]
+        if len(self._commands) > 1:
+            names = ["begun by", *["resumed by"] * (len(self._commands) - 1)]
+            told = zip(names, self._commands, strict=True)
+            parts += [Text(f"{name}: {command}") for name, command in told if command]
         if not self.has_ended:
             parts.append(self._bars.progress)
         parts += filter(None, (self._level_table(), self._numbers(), self._memory()))
@@ -164,11 +171,12 @@ class Watch:
         start = self._started
         config, kernel = table(start.config), table(self._planned.kernel)
         size = " x ".join(human("", length) for length in (start.n, start.d) if length is not None)
-        words = [config.get("solver"), start.store, size, kernel.get("name")]
+        settled = self._planned.facts
+        words = [settled.get("solver", config.get("solver")), start.store, size, kernel.get("name")]
         if has_gamma(str(kernel.get("name", ""))):
             words.append(f"gamma {human('', kernel.get('gamma'))}")
         if "C" in config:
-            words.append(f"C {human('', config['C'])}")
+            words.append(f"C {human('', settled.get('C', config['C']))}")
         return "  ".join(str(word) for word in words if word) or str(self._run_dir)
 
     def _state(self) -> str:

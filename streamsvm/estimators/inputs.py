@@ -9,8 +9,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_X_y, column_or_1d, validate_data
 
 from streamsvm.config import validated
-from streamsvm.data.layout import Layout
+from streamsvm.data.finite import first_nonfinite
+from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, is_frame, names_of
+from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.data.streams import read_once
@@ -29,7 +31,7 @@ class StoreInputs(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self._fills
+        tags.input_tags.allow_nan = self._takes_gaps
         return tags
 
     def _training_store(
@@ -51,7 +53,14 @@ class StoreInputs(BaseEstimator):
             groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
         facts = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
         own: dict[str, Any] = {"feature_names": self._names(), "like": self._smooths()}
-        return Store.from_arrays(X, y, **facts, **own), y
+        return self._new_store(X, y, **facts, **own), y
+
+    def _new_store(self, X: Any, y: Any = None, **facts: Any) -> Store:
+        """A store of checked rows to fit, which knows whether rows in memory have gaps, as one of a table does."""
+        store = Store.from_arrays(X, y, **facts)
+        if self._takes_gaps and not (is_dask(X) or is_frame(X)) and _has_gaps(X):
+            store.attrs[GAPS] = True
+        return store
 
     def _smooths(self) -> dict[str, float | str]:
         """The smoothing of each column to target-encode. Raises ConfigError."""
@@ -90,7 +99,6 @@ class StoreInputs(BaseEstimator):
         if not reset and self._has_text:
             raise ValueError("it was fitted on a data frame with columns of text; give it a data frame")
         model = None if reset else getattr(self, "model_", None)
-        takes_gaps = self._fills if model is None else model.takes_gaps
         checked = validate_data(
             self,
             X,
@@ -98,9 +106,13 @@ class StoreInputs(BaseEstimator):
             reset=reset,
             accept_sparse="csr",
             dtype=[np.float64, np.float32, np.uint8],
-            ensure_all_finite="allow-nan" if takes_gaps else True,
+            ensure_all_finite="allow-nan",
         )
-        return checked if isinstance(checked, tuple) else (checked, y)
+        found = checked if isinstance(checked, tuple) else (checked, y)
+        if not (self._takes_gaps if model is None else model.takes_gaps):
+            learned = None if model is None else "the model learned from rows without missing values"
+            _require_no_gaps(found[0], learned or f"gaps is {self.gaps!r}")
+        return found
 
     def _check_columns(self, d: int, names: Names | None, y: Any = "no_validation", *, reset: bool) -> None:
         """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""
@@ -109,8 +121,14 @@ class StoreInputs(BaseEstimator):
 
     @property
     def _fills(self) -> bool:
-        """Whether arrays may have missing values."""
+        """Whether missing values are to be filled, as the parameters ask."""
         return bool(self.mark_gaps) if self.gaps is None else self.gaps != "refuse"
+
+    @property
+    def _takes_gaps(self) -> bool:
+        """Whether arrays to fit may have missing values: without `gaps` these are filled if there are any, as a
+        table's. Given kernel values are not features."""
+        return self._fills or (self.gaps is None and getattr(self, "kernel", None) != "precomputed")
 
     @property
     def _layout(self) -> Layout | None:
@@ -134,6 +152,22 @@ class StoreInputs(BaseEstimator):
         """Of the columns that it was fitted on, where they had any."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else tuple(names)
+
+
+def _has_gaps(X: Any) -> bool:
+    """Whether rows in memory, numpy or CSR without infinity, have NaN."""
+    entries = X if isinstance(X, np.ndarray) else X.data
+    with np.errstate(over="ignore", invalid="ignore"):
+        return entries.dtype.kind == "f" and bool(np.isnan(np.add.reduce(entries, axis=None)))
+
+
+def _require_no_gaps(X: Any, why: str) -> None:
+    """Raises DataError that names the first NaN of rows in memory."""
+    if _has_gaps(X) and (bad := first_nonfinite(Rows(X))) is not None:
+        raise DataError(
+            f"Input X contains NaN, first in row {bad[0]}, column {bad[1]}, and {why}; fill it in, or fit with "
+            "gaps='mean' (or median, most_frequent)"
+        )
 
 
 def in_memory(values: Any) -> Any:

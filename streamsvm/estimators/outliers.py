@@ -43,7 +43,7 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
         if sample_weight is not None:
             sample_weight = in_memory(sample_weight)
             sample_weight = check_sample_weight(sample_weight, sample_weight if is_dask_frame(X) else X)
-        return Store.from_arrays(X, sample_weight=sample_weight, feature_names=self._names())
+        return self._new_store(X, sample_weight=sample_weight, feature_names=self._names())
 
 
 def _labels(model: Any, rows: Any) -> np.ndarray:

@@ -57,8 +57,10 @@ class Run:
 
     @property
     def config(self) -> Row:
-        """The options of a run; of a search, whose first record has those that all share, with the best trial's."""
-        config = renamed(table(self.started.config))
+        """The options of a run, as it was last resumed; of a search, which has those that all trials share, with the
+        best trial's."""
+        resumed = next((e.config for _, e in reversed(self.of(Started)) if e.config is not None), None)
+        config = renamed(table(resumed))
         return _with(config, self.tune[0]) if self.tune else config
 
     @property

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, SupportCompared, Warned
+from streamsvm.events import (
+    Compressed,
+    Failed,
+    LevelSolved,
+    Memory,
+    Planned,
+    Started,
+    SupportCompared,
+    Warned,
+)
 from streamsvm.kernels.table import has_gamma
 from streamsvm.report import chosen, metric, part_plots, plots, stream_plots
 from streamsvm.report.heat_map import axes_of, heat_map
@@ -17,7 +26,7 @@ from streamsvm.report.timeline import timeline
 from streamsvm.report.tuned import over_option
 from streamsvm.report.values import Row, table
 from streamsvm.runs.records import number
-from streamsvm.solvers.catalogue import section_of, solver_names
+from streamsvm.solvers.catalogue import renamed, section_of, solver_names
 from streamsvm.storage.human import human, human_bytes
 
 if TYPE_CHECKING:
@@ -36,9 +45,13 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
             yield Facts(told)
         yield from _commands(runs)
         if settings := _settings(run):
-            yield Table(
-                "Configuration", [{"option": k, "value": v} for k, v in settings.items()], folded=True
-            )
+            before = _settings(run, table(run.started.config))
+            changed = {k: before[k] for k, v in settings.items() if k in before and before[k] != v}
+            told = [
+                {"option": k, "value": v} | ({"before it was resumed": changed.get(k)} if changed else {})
+                for k, v in settings.items()
+            ]
+            yield Table("Configuration", told, folded=True)
         if facts := _facts(run):
             yield Table("Run details", facts, folded=True)
         return
@@ -52,8 +65,9 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 def _commands(runs: Sequence[Run]) -> Iterator[Part]:
-    """The lines that began the runs."""
-    lines = [run.started.command for run in runs if run.started.command]
+    """The lines that began the runs, and those that resumed them."""
+    told = (event.command for run in runs for _, event in run.of(Started))
+    lines = list(dict.fromkeys(filter(None, told)))
     if lines:
         yield Code("Command", "\n".join(lines))
 
@@ -72,9 +86,15 @@ def _headline(run: Run) -> Row:
         "events": run.result.get("events"),
         "columns": start.d or run.result.get("d"),
         "kernel": f"{name}, gamma {human('', gamma)}" if has_gamma(name) else name,
-        "C": table(run.result.get("metric")).get("C", run.config.get("C")) if has_C else None,
+        "C": _settled_C(run, plan) if has_C else None,
         "lambda": None if has_C else table(run.config.get("bsgd")).get("lam") or "tuned while learning",
     }
+
+
+def _settled_C(run: Run, plan: Planned | None) -> Any:
+    """The C of the fit: as a search chose it, else as it was given."""
+    known = ({} if run.tune or plan is None else plan.facts) | table(run.result.get("metric"))
+    return known.get("C", run.config.get("C"))
 
 
 def _results(run: Run) -> Row:
@@ -108,10 +128,11 @@ def flat(config: Row) -> Row:
     return found
 
 
-def _settings(run: Run) -> Row:
-    """The options that its solver reads."""
+def _settings(run: Run, config: Row | None = None) -> Row:
+    """The options that its solver reads; config: others than those that it has now."""
     others = {section_of(name) for name in solver_names() if name != run.solver}
-    own = flat({name: value for name, value in run.config.items() if name not in others})
+    config = run.config if config is None else renamed(config)
+    own = flat({name: value for name, value in config.items() if name not in others})
     sizes = {name: human_bytes(size) for name in SIZES if (size := number(own.get(name))) is not None}
     return own | sizes
 

@@ -232,14 +232,18 @@ def digest(config: FitConfig) -> str:
 
 def identity(store: Store, config: FitConfig) -> dict[str, Any]:
     """Identifies a run's data, options and program."""
-    options = config.model_dump(mode="json", exclude=set(EXECUTION))
+    options = by_path(config.model_dump(mode="json", exclude=set(EXECUTION)))
+    return {"store": store.fingerprint(), "streamsvm": __version__, **options}
+
+
+def by_path(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested options by their path, as `kernel.gamma`."""
     flat = {
         f"{group}.{name}": value
         for group, values in options.items()
         for name, value in (values.items() if isinstance(values, dict) else [("", values)])
     }
-    options = {name.removesuffix("."): value for name, value in flat.items()}
-    return {"store": store.fingerprint(), "streamsvm": __version__, **options}
+    return {name.removesuffix("."): value for name, value in flat.items()}
 
 
 def is_at_work(run_dir: Place) -> bool:

@@ -24,9 +24,9 @@ from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import run_folder
-from streamsvm.runs.lines import opened_lines
+from streamsvm.runs.lines import lines_of, opened_lines
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.runs.records import flat, is_log
+from streamsvm.runs.records import flat, is_log, parse
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place, nearest
@@ -126,6 +126,21 @@ def require_run(run_dir: Place) -> None:
     """Raises NotFoundError if there is no run directory."""
     if not run_dir.is_dir():
         raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one{nearest(run_dir)}")
+
+
+def read_result(run_dir: Place) -> dict[str, Any] | None:
+    """The result of a run that has ended; None of one that has not, or whose result cannot be read."""
+    try:
+        found = json.loads((run_dir / RESULT).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def last_start(run_dir: Place) -> Started | None:
+    """The record of when the run in a directory last began or was resumed, if there is one."""
+    records = filter(None, map(parse, lines_of(run_dir / EVENTS)))
+    return next((event for _, event in reversed(list(records)) if isinstance(event, Started)), None)
 
 
 def write_result(run_dir: Place, name: str, result: Any) -> None:

@@ -132,7 +132,8 @@ scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}
     features.
 gaps : {"mean", "median", "most_frequent", "refuse"} or None
     Value that replaces NaN, learned from the training rows and stored in the model. "refuse": NaN is an error. None:
-    the mean for data frames and stores of tables, an error for arrays unless `mark_gaps`.
+    the mean for data frames, arrays in memory and stores of tables, with a warning; an error for dask arrays and other
+    stores unless `mark_gaps`.
 mark_gaps : bool
     Add an indicator for each column with missing values in the training rows, as scikit-learn's `SimpleImputer` with
     add_indicator: 1 if the value was missing, else 0. The model adds them itself.

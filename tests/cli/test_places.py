@@ -121,11 +121,59 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(store, tmp_path,
 def test_a_run_that_goes_on_may_replace_its_own_model_only(store, tmp_path, capfd):
     own = ("fit", "--no-search", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run", "--resume")
     assert run("fit", "--no-search", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run") == 0
-    assert run(*own) == 0  # as after a kill between the model and the end of the run
+    (tmp_path / "run" / "result.json").unlink()  # as after a kill between the model and the end of the run
+    assert run(*own) == 0
     assert run(*own, "--memory-limit", "8GiB") == 0
     assert run("fit", "--no-search", "--store", store, "--gamma", 3, "--force") == 0
     assert run(*own) == 2
     assert "found a model; --force replaces it" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("--no-search",), ("--trials", 1), ("--no-search", "--solver", "bsgd", "--seed", 3)], ids=str
+)
+def test_a_run_that_has_ended_has_nothing_to_resume(words, store, tmp_path, capfd):
+    folder = tmp_path / "run"
+    fit = ("fit", *words, "--store", store, "--model", tmp_path / "m.zarr", "--run-dir", folder)
+    assert run(*fit, "--json") == 0
+    result = json.loads(capfd.readouterr().out)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    for more in ([], ["--memory-limit", "8GiB"], ["--checkpoint-every", 5]):
+        assert run(*fit, "--resume", *more) == 0
+        assert capfd.readouterr().out == (
+            f"the run in {folder} has ended, and {tmp_path / 'm.zarr'} is its model: nothing is left to resume\n"
+        )
+    assert run(*fit, "--resume", "--json") == 0
+    again = json.loads(capfd.readouterr().out)
+    assert {name: again[name] for name in result} == result
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert run(*fit, "--resume", "--C", 7, "--scale", "maxabs") == 2
+    error = capfd.readouterr().err
+    assert "has ended, with other options (C was 1.0, is 7.0" in error
+    assert "scale was none, is maxabs" in error
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert run(*fit, "--resume", "--force") == 0
+    assert "nothing is left" not in capfd.readouterr().out
+
+
+def test_a_resumed_run_shows_the_commands_and_options_of_both(store, tmp_path, capfd, monkeypatch):
+    folder = tmp_path / "run"
+    fit = ["fit", "--no-search", "--store", store, "--C", "3", "--run-dir", str(folder)]
+    for more in ([], ["--resume", "--memory-limit", "8GiB"]):
+        monkeypatch.setattr("sys.argv", ["streamsvm", *map(str, fit), *more])
+        assert run(*fit, *more) == 0
+        (folder / "result.json").unlink()
+    capfd.readouterr()
+    assert run("top", folder, "--once") == 0
+    told = capfd.readouterr().out
+    assert run("report", folder, "--out", tmp_path / "r.md") == 0
+    page = (tmp_path / "r.md").read_text()
+    for text in (told.replace("\n", ""), page):
+        assert text.count("streamsvm fit --no-search") == 2
+        assert text.count("--resume --memory-limit 8GiB") == 1
+    assert "C 3" in told
+    assert "before it was resumed" in page
+    assert "8.0 GiB" in page
 
 
 def test_a_search_that_goes_on_may_replace_its_own_model(store, tmp_path):

@@ -17,7 +17,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimators_nan_inf
 
 import streamsvm
-from streamsvm import DCSVC, DCSVR, AutoSVC, BudgetedSVC, CuttingPlaneSVC, DCOneClassSVM, load_model
+from streamsvm import (
+    ALFPGMSVC,
+    DCSVC,
+    DCSVR,
+    AutoSVC,
+    BudgetedSVC,
+    CuttingPlaneSVC,
+    DCOneClassSVM,
+    load_model,
+)
 from streamsvm.cli.app import app, exit_status
 
 WITH_GAPS = [
@@ -116,10 +125,50 @@ def test_values_outliers_and_searches(rows):
     np.testing.assert_array_equal(svm.model_.header.scaling.fill, np.nanmedian(X, axis=0))
 
 
-def test_without_it_arrays_are_refused_and_frames_filled_by_their_mean(rows):
+@pytest.mark.parametrize("kind", WITH_GAPS)
+def test_without_it_every_estimator_fills_arrays_with_the_mean_and_says_so(kind, rows):
     X, y = rows
-    with pytest.raises(ValueError, match=NO_NAN):
-        DCSVC().fit(X, y)
+    options = {"random_state": 0, "search_params": {"trials": 1}, "polish": 1000}
+    few = {name: options[name] for name in options if name in kind().get_params()}
+    found = []
+    for gaps in (None, "mean"):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")  # that 80 rows are few, too
+            svm = kind(gaps=gaps, **few).fit(X[:80], y[:80])
+        told = [str(warning.message) for warning in said]
+        assert any("X: 3 columns have missing values" in text for text in told) == (gaps is None)
+        assert not any("HistGradientBoosting" in text for text in told)
+        found.append(svm.decision_function(X) if hasattr(svm, "decision_function") else svm.predict(X))
+    np.testing.assert_array_equal(*found)
+
+
+def test_sparse_rows_are_filled_as_well_and_kernel_values_are_not(rows):
+    X, y = rows
+    with pytest.warns(UserWarning, match="the mean of the column replaces them"):
+        svm = DCSVC(gamma=0.2).fit(sparse.csr_array(X), y)
+    np.testing.assert_allclose(
+        svm.decision_function(sparse.csr_array(X)),
+        DCSVC(gamma=0.2, gaps="mean").fit(X, y).decision_function(X),
+        atol=2e-3,
+    )
+    given = ALFPGMSVC(kernel="precomputed")
+    assert not given.__sklearn_tags__().input_tags.allow_nan
+    with pytest.raises(ValueError, match="Input X contains NaN, first in row"):
+        given.fit(X @ X.T, y)
+
+
+def test_a_model_of_rows_without_gaps_refuses_them_in_its_own_words(rows):
+    X, y = rows
+    svm = DCSVC().fit(np.nan_to_num(X), y)
+    row, column = np.argwhere(np.isnan(X))[0]
+    message = f"first in row {row}, column {column}, and the model learned from rows without missing values"
+    with pytest.raises(ValueError, match=message) as error:
+        svm.predict(X)
+    assert "HistGradientBoosting" not in str(error.value)
+
+
+def test_without_it_dask_arrays_are_refused_and_frames_filled_by_their_mean(rows):
+    X, y = rows
     with pytest.raises(ValueError, match="expected finite numbers: fill it in, or fit with gaps=.mean."):
         DCSVC().fit(da.from_array(X, chunks=(100, 4)), y)
     with pytest.warns(UserWarning, match="replaces them: gaps chooses median, most_frequent or refuse"):
@@ -144,8 +193,8 @@ def test_refused_ones_are_in_none(rows):
 @pytest.mark.parametrize("how", [None, "refuse", *HOW])
 def test_the_tag_says_whether_arrays_may_have_some(how):
     svm = CuttingPlaneSVC(gaps=how, C=0.01)
-    assert svm.__sklearn_tags__().input_tags.allow_nan == (how in HOW)
-    if how not in HOW:
+    assert svm.__sklearn_tags__().input_tags.allow_nan == (how != "refuse")
+    if how == "refuse":
         check_estimators_nan_inf("CuttingPlaneSVC", svm)
 
 

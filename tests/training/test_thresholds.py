@@ -154,7 +154,8 @@ def test_rows_that_are_kept_out_choose(name, tmp_path):
     assert model.header.threshold == report["threshold"]["value"] == pytest.approx(told["value"])
     labels = f > model.header.threshold
     assert np.mean(labels[y[ids] == 1]) >= 0.95
-    assert report["expected"]["score"] == pytest.approx(np.mean(labels == (y[ids] == 1)))
+    assert report["threshold"]["accuracy"] == pytest.approx(np.mean(labels == (y[ids] == 1)))
+    assert report["expected"]["score"] == report["threshold"]["expected"]["accuracy"]["score"]
     np.testing.assert_array_equal(model.predict(Rows(X[ids])), model.classes[labels.astype(int)])
     train(store(), how, model_path=tmp_path / "m")
     there = load_model(tmp_path / "m")
