@@ -47,11 +47,11 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
         if settings := _settings(run):
             before = _settings(run, table(run.started.config))
             changed = {k: before[k] for k, v in settings.items() if k in before and before[k] != v}
-            told = [
+            rows = [
                 {"option": k, "value": v} | ({"before it was resumed": changed.get(k)} if changed else {})
                 for k, v in settings.items()
             ]
-            yield Table("Configuration", told, folded=True)
+            yield Table("Configuration", rows, folded=True)
         if facts := _facts(run):
             yield Table("Run details", facts, folded=True)
         return
@@ -93,8 +93,8 @@ def _headline(run: Run) -> Row:
 
 def _settled_C(run: Run, plan: Planned | None) -> Any:
     """The C of the fit: as a search chose it, else as it was given."""
-    known = ({} if run.tune or plan is None else plan.facts) | table(run.result.get("metric"))
-    return known.get("C", run.config.get("C"))
+    planned = run.config if run.tune or plan is None else plan.facts
+    return table(run.result.get("metric")).get("C", planned.get("C", run.config.get("C")))
 
 
 def _results(run: Run) -> Row:

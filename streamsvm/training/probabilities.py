@@ -103,7 +103,8 @@ def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray,
     Weights of classes do not count: probabilities are those of the rows as they are. Of three or more classes in pairs
     found may have all pairs, which costs need."""
     codes, calibration, threshold = state["codes"], None, None
-    pairwise, k, binary = bool(state["pairwise"]), state["k"], found
+    pairwise, k = bool(state["pairwise"]), state["k"]
+    binary: np.ndarray | None = found
     if pairwise and k > 2:
         is_whole = found.shape[1] == n_pairs(k)
         binary = found if is_whole else None
