@@ -16,11 +16,12 @@ from streamsvm.parallel.sizes import Weighed
 class Moments(Weighed):
     """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2.
 
-    gaps (d,): the number of rows with NaN, which the statistics leave out. None: there are no gaps. fill (d,): the
-    values that replace NaN. marks: columns with an indicator, appended after all others: 1 in rows with a gap, else 0.
+    A row of weight w counts as w rows, so n may be any number. gaps (d,): the number of rows with NaN, which the
+    statistics leave out. None: there are no gaps. fill (d,): the values that replace NaN. marks: columns with an
+    indicator, appended after all others: 1 in rows with a gap, else 0.
     """
 
-    n: int
+    n: float
     low: np.ndarray
     high: np.ndarray
     mean: np.ndarray
@@ -30,7 +31,7 @@ class Moments(Weighed):
     marks: np.ndarray | None = None
 
     @property
-    def there(self) -> np.ndarray | int:
+    def there(self) -> np.ndarray | float:
         """The number of rows with a value, for each feature, or one number for all."""
         return self.n if self.gaps is None else self.n - self.gaps
 
@@ -53,8 +54,10 @@ class Moments(Weighed):
         return Moments(self.n, low, high, mean, m2, fill=self.fill, marks=marks)
 
 
-def moments_of(rows: Rows) -> Moments:
-    """The statistics of at least one row."""
+def moments_of(rows: Rows, weight: np.ndarray | None = None) -> Moments:
+    """The statistics of at least one row; weight (m,): how many rows each stands for, none of them if 0."""
+    if weight is not None:
+        return _weighted(rows, weight)
     X = rows.X
     if not isinstance(X, np.ndarray):
         return _sparse(X)
@@ -79,6 +82,46 @@ def _with_gaps(X: np.ndarray, has: np.ndarray) -> Moments:
     for name in ("low", "high", "mean", "m2", "gaps"):
         getattr(found, name)[has] = getattr(own, name)
     return found
+
+
+def _weighted(rows: Rows, weight: np.ndarray) -> Moments:
+    used = np.flatnonzero(weight)
+    if not len(used):
+        none = np.zeros(rows.d)
+        return Moments(0.0, none + np.inf, none - np.inf, none, none)
+    X, w = rows.X[used], weight[used].astype(np.float64)
+    if not isinstance(X, np.ndarray):
+        return _weighted_sparse(X, w)
+    step = max(1, (1 << 15) // X.shape[1])
+    tiles = ((X[lo : lo + step].astype(np.float64), w[lo : lo + step]) for lo in range(0, len(X), step))
+    return reduce(merge, (_weighted_dense(*tile) for tile in tiles))
+
+
+def _weighted_dense(X: np.ndarray, w: np.ndarray) -> Moments:
+    is_there = ~np.isnan(X)
+    mass = w @ is_there
+    low, high = (np.where(is_there, X, end) for end in (np.inf, -np.inf))
+    mean = w @ np.where(is_there, X, 0.0) / np.where(mass > 0, mass, 1.0)
+    m2 = w @ np.where(is_there, X - mean, 0.0) ** 2
+    gaps = None if is_there.all() else w @ ~is_there
+    return Moments(float(w.sum()), low.min(axis=0), high.max(axis=0), mean, m2, gaps)
+
+
+def _weighted_sparse(X: Any, w: np.ndarray) -> Moments:
+    """As `_sparse`."""
+    d, by_entry = X.shape[1], np.repeat(w, np.diff(X.indptr))
+    is_there = ~np.isnan(X.data)
+    data, columns, own = X.data[is_there].astype(np.float64), X.indices[is_there], by_entry[is_there]
+    gaps = None
+    if not is_there.all():
+        gaps = np.bincount(X.indices[~is_there], by_entry[~is_there], minlength=d)
+    n = float(w.sum())
+    there = n if gaps is None else n - gaps
+    stored = np.bincount(columns, own, minlength=d)
+    mean = np.bincount(columns, own * data, minlength=d) / np.where(there > 0, there, 1.0)
+    m2 = np.bincount(columns, own * (data - mean[columns]) ** 2, minlength=d)
+    ends = _sparse(X)
+    return Moments(n, ends.low, ends.high, mean, m2 + np.maximum(there - stored, 0.0) * mean**2, gaps)
 
 
 def _of_there(X: np.ndarray) -> Moments:
@@ -124,7 +167,8 @@ def merge(a: Moments, b: Moments) -> Moments:
     """The joint statistics of the rows of a and b (Chan, Golub and LeVeque 1979)."""
     n, delta = a.n + b.n, b.mean - a.mean
     gaps = None if a.gaps is None and b.gaps is None else np.asarray(n - (a.there + b.there))
-    there = np.maximum(a.there + b.there, 1)
+    there = a.there + b.there
+    there = np.where(there > 0, there, 1)
     return Moments(
         n,
         np.minimum(a.low, b.low),

@@ -20,10 +20,13 @@ def row_weights(
 
 
 def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
-    """Factors on C by code, (k,) of classes, of so many rows of each. Raises ConfigError for an unknown class."""
+    """Factors on C by code, (k,) of classes, of so many rows of each, or rows of so much weight.
+
+    Raises ConfigError for an unknown class.
+    """
     factors = np.ones(len(counts))
     if class_weight == "balanced":
-        factors = counts.sum() / (len(classes) * np.maximum(counts, 1))
+        factors = counts.sum() / (len(classes) * np.where(counts > 0, counts, 1))
     elif class_weight:
         texts = label_texts(classes).tolist()
         unknown = [label for label in class_weight if label not in texts]
@@ -45,7 +48,8 @@ def label_factors(
         return None
     has = counts @ sets
     if class_weight == "balanced":
-        return counts.sum() / (2 * np.maximum(np.stack([counts.sum() - has, has]), 1))
+        sides = np.stack([counts.sum() - has, has])
+        return counts.sum() / (2 * np.where(sides > 0, sides, 1))
     own = class_factors(has, classes, class_weight)
     return np.stack([np.ones(len(own)), own])
 

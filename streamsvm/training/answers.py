@@ -8,10 +8,11 @@ from typing import Protocol
 import numpy as np
 
 from streamsvm.config import FitConfig
+from streamsvm.data.sketch import Sketch
 from streamsvm.data.store import Store
 from streamsvm.parallel.sizes import Weighed, size_of
 from streamsvm.tasks.base import Coder, Targets, Task
-from streamsvm.tasks.weights import class_factors
+from streamsvm.tasks.weights import class_factors, label_factors
 from streamsvm.training.subproblems import Asked
 
 
@@ -152,21 +153,49 @@ def answers_of(
 ) -> tuple[Answers, np.ndarray]:
     """The targets of all rows of a store, and how many rows each class has, (k,) or (1,) without classes.
 
-    targets: as `prepare` has them. Raises ConfigError, DataError.
+    Where balanced weights follow from the latter, a row counts as many as its weight says. targets: as `prepare` has
+    them. Raises ConfigError, DataError.
     """
     in_parts = store.reads_labels or not task.reads_labels
     coder = task.coder(store, config) if targets is None and in_parts else None
     if coder is None:
         targets = targets or task.targets(store, config)
         counts = np.bincount(targets.codes, minlength=len(targets.classes))
+        if _weighs_classes(store, config):
+            counts = np.bincount(targets.codes, store.sample_weight, minlength=len(counts))
+            if targets.factors is not None:
+                targets = replace(targets, factors=_of_sets(targets, counts, config))
         weights = _by_code(task, counts, targets.classes, config)[targets.codes]
         if store.sample_weight is not None:
             weights *= store.sample_weight
         return HeldAnswers(asked_of(task, targets, config.C * weights)), counts
     store.require_weights()  # now, rather than in the middle of a fit
-    factors = _by_code(task, coder.counts, coder.classes, config)
+    counts = coder.counts
+    if is_weighed := _weighs_classes(store, config):
+        counts = np.zeros(len(counts))
+        for start, stop in store.label_blocks():
+            codes = coder.targets(store.labels(start, stop)).codes
+            counts += np.bincount(codes, store.weights(start, stop), minlength=len(counts))
+    factors = _by_code(task, counts, coder.classes, config)
     factor = np.full(len(factors), config.C if task.reads_labels else 1.0)
-    return StoredAnswers(store, task, coder, (factors, factor)), coder.counts
+    found = StoredAnswers(store, task, coder, (factors, factor))
+    if is_weighed and (common := found.take(np.empty(0, np.int64)).targets).factors is not None:
+        found = replace(found, by_label=_of_sets(common, counts, config))
+    return found, counts
+
+
+def _weighs_classes(store: Store, config: FitConfig) -> bool:
+    """Whether balanced weights of classes depend on weights of rows. A sketch does not read these."""
+    is_balanced = config.class_weight == "balanced" or "class_weight" in config.search.chosen
+    return (
+        is_balanced and not isinstance(store, Sketch) and store.weights_at(np.empty(0, np.int64)) is not None
+    )
+
+
+def _of_sets(targets: Targets, counts: np.ndarray, config: FitConfig) -> np.ndarray | None:
+    """Factors of labels, of sets whose rows have so much weight (l,)."""
+    assert targets.sets is not None
+    return label_factors(counts, targets.sets, targets.classes, config.class_weight)
 
 
 def _by_code(task: Task, counts: np.ndarray, classes: np.ndarray, config: FitConfig) -> np.ndarray:

@@ -316,8 +316,9 @@ def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | N
     require_finite(store, rows, block[0], gaps=gaps)
     own = min(len(rows), FIRST_ROWS - block[0])
     with np.errstate(over="ignore"):
-        moments = moments_of(rows)
-    require_squares(store, moments.low, moments.high)
+        moments = moments_of(rows, store.weights(*block))
+    if moments.n > 0:  # else no row of this block counts
+        require_squares(store, moments.low, moments.high)
     return (rows.take(np.arange(own)) if own > 0 else None), moments
 
 
