@@ -73,7 +73,7 @@ class Quantiles(Weighed):
         columns = zip(X.T, self.knots, slopes, strict=True)
         return np.stack([own[np.searchsorted(knot, x, side="right")] for x, knot, own in columns], axis=1)
 
-    def moments(self, n: int) -> Moments:
+    def moments(self, n: float) -> Moments:
         """Statistics of n transformed rows, by the inner quantiles, between which the rows are spread equally."""
         low, inner, high = np.split(self.heights, [1, -1], axis=1)
         return Moments(n, low[:, 0], high[:, 0], inner.mean(axis=1), n * inner.var(axis=1))

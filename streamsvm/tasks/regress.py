@@ -91,22 +91,30 @@ class _NumberCoder(Weighed):
 
 
 def _units(store: Store) -> Units:
-    """In which the labels of a store have mean 0 and deviation 1; the same to the last bit for all block sizes.
+    """In which the labels of a store have mean 0 and deviation 1, a row of weight w as w rows; the same to the last bit
+    for all block sizes.
 
     Raises DataError if all are equal, or too large for this.
     """
 
     def total(of: Callable[[np.ndarray], np.ndarray]) -> float:
-        blocks = (of(_numbers(store.url, store.labels(*block))) for block in store.label_blocks())
+        blocks = (
+            weighted(of(_numbers(store.url, store.labels(*block))), block) for block in store.label_blocks()
+        )
         return math.fsum(chain.from_iterable(block.tolist() for block in blocks))
+
+    def weighted(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
+        weight = store.weights(*block)
+        return values if weight is None else values * weight
 
     first = float(_numbers(store.url, store.labels(0, 1))[0])
     if total(lambda t: (t != first).astype(float)) == 0:
         found = f"all labels are {first:g} (n_samples={store.n})"
         raise DataError(f"{store.url or 'y'}: {found}, expected different numbers to learn")
+    n = store.n if store.weights(0, 1) is None else total(np.ones_like)
     with np.errstate(over="ignore"):
-        offset = total(lambda t: t / store.n)
-        scale = math.sqrt(total(lambda t: (t - offset) ** 2 / store.n))
+        offset = total(lambda t: t / n)
+        scale = math.sqrt(total(lambda t: (t - offset) ** 2 / n))
     if not 0 < scale < math.inf:
         raise DataError(f"{store.url or 'y'}: the labels' deviation is {scale:g}; learn them in other units")
     return Units(scale, offset)

@@ -160,7 +160,7 @@ def answers_of(
     coder = task.coder(store, config) if targets is None and in_parts else None
     if coder is None:
         targets = targets or task.targets(store, config)
-        counts = np.bincount(targets.codes, minlength=len(targets.classes))
+        counts: np.ndarray = np.bincount(targets.codes, minlength=len(targets.classes))
         if _weighs_classes(store, config):
             counts = np.bincount(targets.codes, store.sample_weight, minlength=len(counts))
             if targets.factors is not None:

@@ -24,6 +24,7 @@ SOLVERS: dict[str, dict[str, Any]] = {
     "planes": LINEAR,
     "logistic": LINEAR | {"cutting_plane": {"loss": "logistic"}},
     "sets": LINEAR | {"task": "multilabel"},
+    "numbers": {"solver": "alfpgm", "task": "regress", "scale_targets": True, "class_weight": None},
 }
 SCALES = ("standard", "none", "minmax")
 
@@ -46,6 +47,7 @@ def fitted(store: Store, **options: Any) -> Any:
 def test_decisions_are_those_of_repeated_rows(name, scale):
     X, y, counts = data()
     labels = np.where(y == 1, "a,b", np.where(X[:, 1] > 5, "b", "a")) if name == "sets" else y
+    labels = 100 + 30 * X[:, 0] if name == "numbers" else labels
     options = SOLVERS[name] | {"scale": scale}
     weighted = fitted(Store.from_arrays(X, labels, sample_weight=counts.astype(float)), **options)
     repeated = fitted(Store.from_arrays(np.repeat(X, counts, axis=0), np.repeat(labels, counts)), **options)
