@@ -153,7 +153,7 @@ def answers_of(
 ) -> tuple[Answers, np.ndarray]:
     """The targets of all rows of a store, and how many rows each class has, (k,) or (1,) without classes.
 
-    Where balanced weights follow from the latter, a row counts as many as its weight says. targets: as `prepare` has
+    If balanced weights follow from the latter, a row counts as many as its weight says. targets: as `prepare` has
     them. Raises ConfigError, DataError.
     """
     in_parts = store.reads_labels or not task.reads_labels
