@@ -26,12 +26,13 @@ from streamsvm.parallel.memory import MiB, free_bytes
 from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for
-from streamsvm.train import Run, plan, planned, train_in_memory, with_task
+from streamsvm.train import Run, learned, plan, planned, with_task
+from streamsvm.training.base import END_S
 from streamsvm.training.choices import DENSE
 from streamsvm.training.drawn import folds_of
 from streamsvm.training.growth import Growth
 from streamsvm.training.memory_plan import stay_in_memory
-from streamsvm.training.pace import SEARCH_S, in_time
+from streamsvm.training.pace import FIT_SHARE, SEARCH_S, planned_in_time
 from streamsvm.training.repeating import as_chosen
 
 LEAST_ROWS = Growth.least_rows  # of a pilot
@@ -42,6 +43,8 @@ SAMPLE_BYTES_S = (
 )  # of rows, for each second that pilots may take; otherwise a high limit would be read for minutes
 SEARCH_ROWS = 6_000  # for the search before the pilots: above the size up to which folds are held out
 SEARCH_POWER = 1.2  # of the rows, by which the time of a search grows
+AGAIN_SHARE = 1 / 8  # of the seconds, within which the smallest pilot is repeated, to know what loading takes
+LEAST_PILOT_S = 2.0  # for a pilot, however late it is
 MOST_LOADING_S = 2.0  # to load compiled code
 TASK_S = 2e-3  # of the leading process, for each task on a cluster
 PROCESSES_S = 5.0  # to start local processes
@@ -50,7 +53,7 @@ PROCESSES_S = 5.0  # to start local processes
 @dataclass(frozen=True)
 class Pilot:
     """A small fit: its rows, seconds by phase, rows read in all passes, rounds of the whole problem times its rows,
-    support vectors, partitions, and the peak memory of the process so far."""
+    support vectors, partitions, the peak memory of the process so far, and whether time ended it."""
 
     n: int
     seconds: dict[str, float]
@@ -59,6 +62,7 @@ class Pilot:
     n_support: int
     n_parts: int
     peak_rss_bytes: int
+    is_cut: bool = False
 
     @property
     def total_s(self) -> float:
@@ -67,19 +71,25 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Choice:
-    """A search on fewer rows: their number, its seconds by phase, and the configuration for all rows."""
+    """A search on fewer rows: their number, its seconds by phase, the configuration for all rows, and the rows that a
+    time budget leaves for the fit, if these are not all."""
 
     rows: int
     seconds: dict[str, float]
     config: FitConfig
     facts: dict[str, Any]
+    fit_rows: int | None = None
 
-    def grown(self, n: int, sample: int) -> dict[str, float]:
-        """Seconds by phase of a search for n rows: on a sample, with folds if there are few, within its time limit."""
+    def grown(self, n: int, sample: int, most_s: float | None = None) -> dict[str, float]:
+        """Seconds by phase of a search for n rows: on a sample, with folds if there are few, within its time limit.
+
+        most_s: seconds that a time budget leaves for it; None: there is none.
+        """
         most = min(n, max(sample, self.rows))
         longer = (most / self.rows) ** SEARCH_POWER * folds_of(most) / folds_of(self.rows)
         search_s = self.seconds.get("search", 0.0)
-        return self.seconds | {"search": min(longer * search_s, max(search_s, SEARCH_S))}
+        limit_s = max(search_s, SEARCH_S) if most_s is None else max(most_s, 0.0)
+        return self.seconds | {"search": min(longer * search_s, limit_s)}
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,8 @@ class Costs:
     ready, including the loading of compiled code. base_bytes: its memory then. is_spread: whether workers share more
     than reading. divided: rows beyond which a fit has more partitions, not larger ones, and all costs are proportional
     to the rows; None if a fit also solves the whole problem. sample: maximum number of rows for the search. choice: the
-    result of a search on fewer rows. compares_rows: whether the task compares rows with each other.
+    result of a search on fewer rows. compares_rows: whether the task compares rows with each other. budget_s: seconds
+    for all of it.
     """
 
     solver: str
@@ -128,6 +139,7 @@ class Costs:
     sample: int = 0
     choice: Choice | None = None
     compares_rows: bool = False
+    budget_s: float = math.inf
 
     def at(self, n: int, site: Site) -> dict[str, Any]:
         """Estimates for n rows: seconds, seconds by phase, bytes."""
@@ -160,8 +172,6 @@ class Costs:
         for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
             own = [pilot.seconds.get(name, 0.0) for pilot in self.pilots]
             seconds[name] = self._grown(n, own) * (faster if name in spread else 1.0)
-        if self.choice:
-            seconds |= self.choice.grown(n, self.sample)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
         seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate if self._regroups(n, site) else 0.0
@@ -169,7 +179,11 @@ class Costs:
             tasks = self.grown(n, "n_parts")
             tasks += self._rows_read(n, site) / self.block_rows
             seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
-        return seconds | {"start": self.start_s}
+        seconds["start"] = self.start_s
+        if self.choice:
+            left_s = None if math.isinf(self.budget_s) else self.budget_s - sum(seconds.values())
+            seconds |= self.choice.grown(n, self.sample, left_s)
+        return seconds
 
     def network_bytes(self, n: int) -> float:
         """Bytes between the leading process and the workers of a cluster, including rows, without small messages."""
@@ -214,30 +228,37 @@ def grown(sizes: Sequence[int], values: Sequence[float], n: int, steepest: float
 
 
 def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.0) -> Costs:
-    """The cost model of a fit of `config` on rows like those of `store`, from pilots that take about `seconds` in all.
+    """The cost model of a fit of `config` on rows like those of `store`, from a search and pilots that take about
+    `seconds` in all, and end as they are where they would take longer.
 
     start_s: seconds until a process is ready.
     """
-    limit, until = config.memory_limit or free_bytes(), time.perf_counter() + seconds
+    limit, until = config.memory_limit or free_bytes(), time.time() + seconds
+    budget_s = config.search.time_budget or math.inf
     here: dict[str, Any] = {"workers": None, "scheduler": None, "memory_limit": None}  # SAMPLE_SHARE is less
     here |= {"holdout": 0, "interval": None}  # pilots are small
     config = with_task(config, store).model_copy(update=here)
     most_bytes, sample, choice = SAMPLE_SHARE * limit, config.search.sample, None
     most = int(min(most_bytes, SAMPLE_BYTES_S * max(seconds, 1.0)) / (store.nbytes / store.n))
     if config.search.chosen:
-        choice = chosen(store, config, most)
+        choice = chosen(store, config, most, until, budget_s - start_s)
         config = choice.config
     sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
     rows, read_bytes_s = _drawn(store, sizes[-1], np.random.default_rng(config.seed))
-    first, again = (_pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0])) for _ in range(2))
+    first = again = _pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0]), until)
+    if first.total_s < AGAIN_SHARE * seconds or seconds < LEAST_PILOT_S:
+        again = _pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0]), until)
     pilots, growth = list[Pilot](), growth_of(config)
     for m, following in zip(sizes, [*sizes[1:], None], strict=True):
-        pilots.append(_pilot(rows, config, store.n, m))
+        found = _pilot(rows, config, store.n, m, until)
+        if found.is_cut and pilots:
+            break
+        pilots.append(found)
         took = [p.total_s for p in pilots]
         seen = [p.n for p in pilots]
         if following is None:
             break
-        if time.perf_counter() + grown(seen, took, following, growth.steepest) > until:
+        if time.time() + grown(seen, took, following, growth.steepest) > until:
             break
     task = task_for(config)
     k = len(task.classes_of(store.classes.values)) if task.has_classes else 0
@@ -260,27 +281,37 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         sample,
         choice,
         task.compares_rows,
+        budget_s,
     )
 
 
-def chosen(store: Store, config: FitConfig, most: int) -> Choice:
-    """The result of a search on at most `most` rows. It chooses early prediction as all rows need it."""
+def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: float = math.inf) -> Choice:
+    """The result of a search on at most `most` rows, that ends soon enough for pilots until then, a time.time(). It
+    chooses early prediction as all rows need it in the seconds that are left of a time budget."""
     sample = config.search.sample
     few = min(sample, SEARCH_ROWS)
     like = few * min(store.n / sample, DENSE)  # enough rows for regions, if all rows would have them
     m = min(most, store.n, max(few, round(like)))
     rows, _ = _drawn(store, m, np.random.default_rng(config.seed))
     search = config.search.model_copy(update={"sample": few, "time_budget": None})
-    with planned(rows, config.model_copy(update={"search": search}), Run()) as fit:
-        prepared, learned = fit.prepared, dict(fit.prepared.learned or {})
-        if steps := learned.get("rungs"):
-            prepared = in_time(replace(prepared, store=store), steps, fit.context)
+    with planned(rows, config.model_copy(update={"search": search}), Run(until=until)) as fit:
+        prepared = fit.prepared.complete or fit.prepared
+        facts = dict(prepared.learned or {})
         phases = {name: s for name, s in fit.phase.seconds.items() if name in SEARCH}
+        fit_config = prepared.config
+        if steps := facts.get("rungs"):
+            pass_s = fit.phase.seconds.get("scale", 0.0) * store.n / rows.n
+            fit_left_s = (
+                left_s if math.isinf(left_s) else max((1 - FIT_SHARE) * left_s, left_s - sum(phases.values()))
+            )
+            fit_config, _ = planned_in_time(replace(prepared, store=store), steps, fit_left_s, pass_s)
     told: dict[str, Any] = {
-        name: learned[name] for name in ("kernel", "gamma", "C", "scale", "score") if name in learned
+        name: facts[name] for name in ("kernel", "gamma", "C", "scale", "score") if name in facts
     }
-    told |= {"metric": learned.get("kind", "none"), "early": prepared.config.dcsvm.early}
-    return Choice(min(m, few), phases, as_chosen(prepared.config), told)
+    told |= {"metric": facts.get("kind", "none"), "early": fit_config.dcsvm.early}
+    cut = fit_config.rows if fit_config.rows != config.rows else None
+    told |= {} if cut is None else {"rows": cut}
+    return Choice(min(m, few), phases, as_chosen(fit_config), told, cut)
 
 
 def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
@@ -339,8 +370,8 @@ class _Counted(ArraySource):
         return super().take(ids)
 
 
-def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
-    """Fits the first m rows as if they were n."""
+def _pilot(rows: Store, config: FitConfig, n: int, m: int, until: float) -> Pilot:
+    """Fits the first m rows as if they were n; ends as it is if `until`, a time.time(), is past."""
     source = _Counted(rows.read(0, m).X)
     rounds = 0
 
@@ -350,7 +381,9 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
 
     began = time.perf_counter()
     store = Store(source, {name: values[:m] for name, values in rows.columns().items()})
-    _, report = train_in_memory(store, growth_of(config).smaller(config, n, m), Events(count))
+    until = max(until, time.time() + LEAST_PILOT_S)
+    own = with_task(growth_of(config).smaller(config, n, m), store)
+    [(_, report)] = learned(store, own, Run(Events(count), until=until))
     phases = dict(report["seconds_by_phase"])
     total = time.perf_counter() - began - phases.pop("compile", 0.0)  # the fit will not compile again
     return Pilot(
@@ -361,6 +394,7 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
         report["n_support"],
         report.get("n_parts", 0),
         usage_so_far()["peak_rss_bytes"],
+        report["converged"] is False and until - END_S < time.time(),
     )
 
 
@@ -380,7 +414,8 @@ def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) ->
     costs, limit = measure(store, config, seconds, start_s), config.memory_limit or free_bytes()
     least = costs.least_bytes(store.n)
     memory = {"limit_bytes": limit, "least_bytes_estimated": least, "fits": least <= limit}
-    found = costs.at(store.n, site_of(config)) | memory
+    rows = costs.choice.fit_rows if costs.choice and costs.choice.fit_rows else store.n
+    found = costs.at(rows, site_of(config)) | memory
     if costs.choice:
         found = plan(store, costs.choice.config) | {"chosen": costs.choice.facts} | found
     budget_s = config.search.time_budget or math.inf

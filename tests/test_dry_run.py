@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import samples
 
+from streamsvm import dry_run
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
 from streamsvm.dry_run import SEARCH_POWER, Choice, Costs, Pilot, Site, does_not_fit, estimate, grown, measure
@@ -191,3 +194,39 @@ def test_a_search_grows_with_its_sample_up_to_its_most_rows():
     assert (
         costs(choice=choice, sample=6_000).at(1000, Site(0, 2))["seconds_estimated_by_phase"]["regions"] == 3
     )
+
+
+def test_a_budget_is_what_search_and_fit_may_take_and_not_what_they_do():
+    choice = Choice(6_000, {"search": 2.0}, FitConfig(), {})
+    long, short = (
+        costs(choice=choice, sample=20_000, budget_s=budget_s).at(10_000, Site(0, 2))
+        for budget_s in (500, 106)
+    )
+    assert long["seconds_estimated_by_phase"]["search"] == pytest.approx(2.0 * (10 / 6) ** SEARCH_POWER)
+    assert long["seconds_estimated"] < 110
+    assert short["seconds_estimated"] == pytest.approx(106)
+
+
+def test_search_and_pilots_end_within_the_seconds_they_are_given(monkeypatch):
+    """A second for both: a search that has begun ends at its next step, and pilots as they are."""
+    ends: list[tuple[str, float]] = []
+    for name in ("planned", "learned"):
+        original = getattr(dry_run, name)
+
+        def noted(store, config, run, original=original, name=name):
+            ends.append((name, run.until - began))
+            return original(store, config, run)
+
+        monkeypatch.setattr(dry_run, name, noted)
+    monkeypatch.setattr(dry_run, "time", SimpleNamespace(time=lambda: began, perf_counter=time.perf_counter))
+    began = time.time() + 100  # that it takes longer to get here changes nothing
+    options = {
+        "threads": 1,
+        "metric": {"kind": "none"},
+        "kernel": {"name": "rbf"},
+        "search": {"options": ["C"]},
+    }
+    measure(Store.from_arrays(samples(400, 3).X, np.arange(400) % 2), completed([("t", options)]), 3.0)
+    assert ends[0] == ("planned", pytest.approx(3.0))
+    assert ends[1:] == [("learned", pytest.approx(3.0))] * (len(ends) - 1)
+    assert len(ends) > 2

@@ -77,7 +77,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     search = _search(config, base, starts, samples)
     if is_dense:  # regions improve a metric more than further steps do here
         search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
-    elif math.isinf(context.left()) and config.search.trials is None:
+    elif config.search.time_budget is None and config.search.trials is None:
         search = replace(search, affordable=partial(rows_in_time, prepared))
     trials = SampleTrials(samples, learner, context.engine)
     state = _searched(search, trials, context, prepared)

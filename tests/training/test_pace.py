@@ -26,6 +26,7 @@ from streamsvm.training.pace import (
     TIMES,
     Speed,
     in_time,
+    planned_in_time,
     rows_in_time,
     with_more_rows,
     with_sample,
@@ -89,6 +90,9 @@ def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is
     slow = [step | {"rows": step["rows"] // 5, "seconds": 2.5 * step["seconds"]} for step in STEPS]
     found = in_time(data, slow, context(left_s))
     assert found.config.dcsvm.early is early
+    config, seconds = planned_in_time(data, slow, left_s, 0.1)  # a plan decides as the fit does
+    assert (config.dcsvm, config.rows) == (found.config.dcsvm, found.config.rows)
+    assert 0 < seconds <= left_s
     assert (found.store.n == data.store.n) is is_whole
     if not is_whole:
         assert found.config.rows == found.store.n == len(found.upper) == len(found.targets.codes)
