@@ -17,6 +17,7 @@ import numpy as np
 from streamsvm.data.columns import Column
 from streamsvm.data.finite import first_nonfinite, require_finite
 from streamsvm.data.growing import GrowingArray
+from streamsvm.data.labels import label_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
@@ -313,7 +314,8 @@ def _write_lines(text: IO[str], blocks: Iterator[Block], names: Headings) -> Non
         if i == 0:
             heads = (_heads(column, values, names) for column, values in block.items())
             writer.writerow(chain.from_iterable(heads))
-        columns = [column for values in block.values() for column in np.atleast_2d(values.T).tolist()]
+        plain = (label_texts(values) if values.dtype.kind == "b" else values for values in block.values())
+        columns = [column for values in plain for column in np.atleast_2d(values.T).tolist()]
         writer.writerows(zip(*columns, strict=True))
 
 

@@ -24,6 +24,7 @@ from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, prog
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.human import heading
 from streamsvm.storage.paths import place_of
+from streamsvm.storage.quoted import names_in
 
 CURVES = (
     "roc",
@@ -108,7 +109,7 @@ def evaluate(
         else:
             from streamsvm.explain.slices import evaluate_sliced
 
-            result = evaluate_sliced(judged, rows.store, sliced.split(","), files=rows.files, **how)
+            result = evaluate_sliced(judged, rows.store, names_in(sliced), files=rows.files, **how)
     result |= usage_so_far()
     if run_dir is not None:
         write_result(run_dir, EVALUATION, {"model": model, "store": rows.name, **result})

@@ -12,6 +12,7 @@ from streamsvm.cli.options import CLUSTER, RUN
 from streamsvm.config import Options, field_values, option_field, option_names, option_values
 from streamsvm.options.layers import Layer
 from streamsvm.storage.human import human_bytes, number_or_text
+from streamsvm.storage.quoted import cut, name_of, split
 
 WISH = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
 COSTS = "TRUE>PREDICTED=COST[,...]"
@@ -87,8 +88,8 @@ def class_weights(text: str) -> Any:
     """`balanced`, or a table parsed from text such as 1=2.0,2=1."""
     if "=" not in text:
         return text
-    pairs = [pair.rpartition("=") for pair in text.split(",")]
-    return {label.strip(): number_or_text(weight) for label, _, weight in pairs}
+    pairs = [cut(pair, "=") for pair in split(text)]
+    return {name_of(label): number_or_text(weight) for label, weight in pairs}
 
 
 SetOption = Annotated[

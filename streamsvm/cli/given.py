@@ -22,6 +22,7 @@ from streamsvm.events import Events
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import is_same
+from streamsvm.storage.quoted import names_in
 
 if TYPE_CHECKING:
     from streamsvm.data.ingest.columns import KeptColumns
@@ -280,7 +281,7 @@ def kept_columns(
     from streamsvm.data.ingest.columns import KeptColumns
 
     paths, options = files
-    with closing(KeptColumns(paths, keep.split(","), options)) as found:
+    with closing(KeptColumns(paths, names_in(keep), options)) as found:
         yield found
 
 

@@ -9,17 +9,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from streamsvm.data.labels import plain_labels
 from streamsvm.data.schema import Schema
 from streamsvm.errors import DataError
 
-DAY_MS = 86_400_000.0
+DAY_US = 86_400_000_000.0
+TIME = (  # day, clock, fraction, and zone: its sign, hours and minutes
+    r"^\s*(?P<day>\d{4}-\d\d-\d\d)(?:[T ](?P<clock>\d\d:\d\d(?::\d\d)?)(?:\.(?P<part>\d+))?"
+    r"\s*(?:[Zz]|UTC|GMT|(?P<sign>[+-])(?P<hours>\d\d)(?::?(?P<minutes>\d\d))?)?)?\s*$"
+)
+_WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # these fit into int64
+_CODE = "^[-+]?0[0-9]|^[-+]?[0-9]{16,}$"
 
 
 def raw_rows(
-    batch: pa.RecordBatch, schema: Schema, dtype: np.dtype, where: str, line: int, *, gaps: bool
+    batch: pa.RecordBatch,
+    schema: Schema,
+    dtype: np.dtype,
+    where: str,
+    line: int,
+    *,
+    gaps: bool,
+    widens: bool = False,
 ) -> np.ndarray:
     """(m, features) numbers, times in days, and category numbers. A schema that is not frozen adds new categories.
-    line: of the first row. Raises DataError."""
+    line: of the first row. widens: raises TooNarrow if float32 loses what a column says. Raises DataError."""
     raw = np.empty((batch.num_rows, len(schema.features)), np.float32 if dtype == np.float32 else np.float64)
     for j, feature in enumerate(schema.features):
         column = batch.column(feature.name)
@@ -32,6 +46,8 @@ def raw_rows(
             with np.errstate(over="ignore"):  # values that overflow to infinity are errors
                 kept = values.astype(raw.dtype, copy=False)
             raw[:, j] = _finite(kept, where, feature.name, line, gaps=gaps, given=values)
+            if widens and raw.dtype == np.float32:
+                feature.require_kept(values, kept)
             if not schema.frozen and feature.kind == "number":
                 feature.see_lost(values, kept)
     return raw
@@ -56,10 +72,42 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
     return _finite(_plain(column, path, name, line, gaps=gaps), path, name, line, gaps=gaps)
 
 
-def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> np.ndarray:
-    if column.null_count and not gaps:
+def whole_numbers(column: pa.Array, path: str, name: str, line: int) -> np.ndarray:
+    """(m,) integers of a column as int64, or as text if some are beyond it; other numbers as float64. line: of the
+    first row. Raises DataError."""
+    if not pa.types.is_integer(column.type):
+        return numbers(column, path, name, line).astype(np.float64, copy=False)
+    _require_all(column, path, name, line)
+    return plain_labels(_buffer(column, column.type.to_pandas_dtype()))
+
+
+def written_numbers(column: pa.Array) -> np.ndarray | None:
+    """(m,) numbers of a column of texts: int64 if all are whole ones as programs write them, else float64. None if any
+    text is something else, such as 001, or a whole number that float64 may not hold."""
+    if pa.compute.all(pa.compute.match_substring_regex(column, _WHOLE)).as_py():
+        return _buffer(column.cast(pa.int64()), np.int64)
+    if pa.compute.any(pa.compute.match_substring_regex(column, _CODE)).as_py():
+        return None
+    try:
+        found = _buffer(column.cast(pa.float64()), np.float64)
+    except pa.ArrowInvalid:
+        return None
+    return found if np.isfinite(found).all() else None
+
+
+def _require_all(column: pa.Array, path: str, name: str, line: int) -> None:
+    if column.null_count:
         at = column.is_null().to_pylist().index(True)
-        raise DataError(f"{path}:{line + at}: column {name!r} has no value; fill it in or remove the row")
+        raise lacks_value(path, name, line + at)
+
+
+def lacks_value(path: str, name: str, line: int) -> DataError:
+    return DataError(f"{path}:{line}: column {name!r} has no value; fill it in or remove the row")
+
+
+def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> np.ndarray:
+    if not gaps:
+        _require_all(column, path, name, line)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     if column.type not in (pa.float32(), pa.float64()):
@@ -88,16 +136,50 @@ def _finite(
 
 def days(column: pa.Array) -> pa.Array:
     """Times as days since 1970."""
-    day = of_numbers(np.array([DAY_MS]))[0]
-    return pa.compute.divide(milliseconds(column).cast(pa.float64()), day)
+    day = of_numbers(np.array([DAY_US]))[0]
+    since = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    return pa.compute.divide(since.cast(pa.float64()), day)
 
 
 def times(column: pa.Array) -> pa.Array:
-    """Texts as times, with a zone or without. Raises pa.ArrowInvalid for others."""
+    """Texts as times of UTC, with a zone or without, and a fraction of any length, which is cut after microseconds.
+    Raises pa.ArrowInvalid for others."""
     try:
         return column.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:
-        return column.cast(pa.timestamp("us", "UTC"))
+        return _times_in_parts(column)
+
+
+def _times_in_parts(column: pa.Array) -> pa.Array:
+    """`times` of texts that Arrow does not cast, from the parts of each."""
+    found = pa.compute.extract_regex(column, TIME)
+    if found.null_count > column.null_count:
+        wrong = column.filter(pa.compute.and_(found.is_null(), column.is_valid()))
+        raise pa.ArrowInvalid(f"expected a time, found {wrong[0].as_py()!r}")
+    day, clock, part, sign, hours, minutes = found.flatten()
+    whole = pa.compute.binary_join_element_wise(day, _or(clock, "00:00"), of_texts([" "])[0].cast(day.type))
+    micros = pa.compute.utf8_rpad(pa.compute.utf8_slice_codeunits(part, 0, 6), 6, "0").cast(pa.int64())
+    away = pa.compute.add(
+        _multiplied(_or(hours, "0").cast(pa.int64()), 60), _or(minutes, "0").cast(pa.int64())
+    )
+    away = pa.compute.if_else(_is(sign, "-"), pa.compute.negate(away), away)
+    since = pa.compute.subtract(whole.cast(pa.timestamp("s")).cast(pa.int64()), _multiplied(away, 60))
+    return pa.compute.add(_multiplied(since, 1_000_000), micros).cast(pa.timestamp("us"))
+
+
+# scalars of Python would import pandas
+
+
+def _is(texts: pa.Array, text: str) -> pa.Array:
+    return pa.compute.equal(texts, of_texts([text])[0].cast(texts.type))
+
+
+def _or(texts: pa.Array, other: str) -> pa.Array:
+    return pa.compute.if_else(_is(texts, ""), of_texts([other])[0].cast(texts.type), texts)
+
+
+def _multiplied(numbers: pa.Array, factor: int) -> pa.Array:
+    return pa.compute.multiply(numbers, of_integers([factor])[0])
 
 
 def milliseconds(column: pa.Array) -> pa.Array:
@@ -128,6 +210,12 @@ def _buffer(column: pa.Array, dtype: Any) -> np.ndarray:
 def of_numbers(values: np.ndarray) -> pa.Array:
     """(m,) float64 as a column, NaN as gaps; Arrow's own array() imports pandas."""
     return _of_buffers(pa.float64(), ~np.isnan(values), values)
+
+
+def of_integers(values: Sequence[int | None]) -> pa.Array:
+    """int64 as a column, None as gaps."""
+    is_there = np.array([value is not None for value in values], bool)
+    return _of_buffers(pa.int64(), is_there, np.array([value or 0 for value in values], np.int64))
 
 
 def of_texts(texts: Sequence[str | None]) -> pa.Array:

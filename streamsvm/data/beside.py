@@ -164,7 +164,13 @@ def _texts(values: np.ndarray, start: int = 0) -> np.ndarray:
 def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
     """Checks labels (n,). start: the row of the first one. Raises DataError."""
     kind = values.dtype.kind
-    if kind in "biu":
+    if kind == "b":
+        return values
+    if kind in "iu":
+        large = np.flatnonzero(values > np.iinfo(np.int64).max) if kind == "u" else ()
+        if len(large):
+            found = f"the label of row {start + large[0]} is {values[large[0]]}"
+            raise DataError(f"{found}; integers go up to 2^63 - 1, give larger ones as text")
         return values.astype(np.int64)
     if kind == "f":
         missing = np.flatnonzero(~np.isfinite(values))

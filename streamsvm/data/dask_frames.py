@@ -11,7 +11,9 @@ from scipy import sparse
 
 from streamsvm.data.frames import (
     FLOAT32,
+    FLOAT64,
     attributes,
+    dtype_of,
     is_few,
     kinds_of,
     known_schema,
@@ -23,10 +25,12 @@ from streamsvm.data.frames import (
     tell_texts,
 )
 from streamsvm.data.layout import Layout
+from streamsvm.data.narrow import TooNarrow
 from streamsvm.data.rows import Rows
 from streamsvm.data.schema import Schema
 from streamsvm.data.sources import PartitionSource, computed
 from streamsvm.errors import DataError
+from streamsvm.events import Warned, heard
 
 
 class Held(NamedTuple):
@@ -41,15 +45,26 @@ class Held(NamedTuple):
     has_fractions: bool
 
 
+class Found(NamedTuple):
+    """A partition's number of rows and its columns by name. narrow: why float32 is too narrow for them, if it is."""
+
+    rows: int
+    columns: dict[str, Held]
+    narrow: str | None
+
+
 def partitions(
     frame: Any, like: Layout | None, target: Mapping[str, float | str] | None = None
 ) -> tuple[PartitionSource, dict[str, Any]]:
     """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
     frame = frame.optimize()  # which may join partitions
-    schema, has_gaps = known_schema(like), False
+    schema, has_gaps, dtype = known_schema(like), False, dtype_of(like)
     if schema is None:
         found = computed(frame.map_partitions(_held, meta=(None, object)))
-        lengths, columns = [n for n, _ in found], [held for _, held in found]
+        lengths, columns = [part.rows for part in found], [part.columns for part in found]
+        if narrow := next((part.narrow for part in found if part.narrow), None):
+            dtype = FLOAT64
+            heard(Warned(f"X: {narrow}"))
         schema = schema_of(_kinds(columns), target)
         entries, has_gaps = _learned(schema, columns)
         schema.settle("X")
@@ -62,39 +77,44 @@ def partitions(
     n, d = sum(lengths), int(schema.offsets[-1])
     is_sparse = is_few(entries if schema.has_text else None, n * d, like)
     attrs = attributes(schema, has_gaps)
-    X = _encoded(frame, lengths, Schema.from_attrs(attrs), is_sparse)
-    return PartitionSource(X, 8 * entries if is_sparse else 4 * n * d), attrs
+    X = _encoded(frame, lengths, Schema.from_attrs(attrs), is_sparse, dtype)
+    entry_bytes = dtype.itemsize
+    return PartitionSource(X, (4 + entry_bytes) * entries if is_sparse else entry_bytes * n * d), attrs
 
 
-def _encoded(frame: Any, lengths: Sequence[int], schema: Schema, is_sparse: bool) -> Any:
-    """The dask array (n, d) float32 of the partitions' rows, dense or CSR."""
+def _encoded(frame: Any, lengths: Sequence[int], schema: Schema, is_sparse: bool, dtype: np.dtype) -> Any:
+    """The dask array (n, d) of the partitions' rows, dense or CSR."""
     from dask import array
 
     d = int(schema.offsets[-1])
-    empty = np.empty((0, d), FLOAT32)
-    blocks = frame.map_partitions(_block, schema, is_sparse, meta=empty, enforce_metadata=False)
+    empty = np.empty((0, d), dtype)
+    blocks = frame.map_partitions(_block, schema, is_sparse, dtype, meta=empty, enforce_metadata=False)
     meta = sparse.csr_array(empty) if is_sparse else empty
     return array.Array(blocks.dask, blocks.name, chunks=(tuple(lengths), (d,)), meta=meta)
 
 
-def _block(part: Any, schema: Schema, is_sparse: bool) -> np.ndarray | sparse.csr_array:
-    rows = Rows(schema.encode(_raw(part, schema)))
+def _block(part: Any, schema: Schema, is_sparse: bool, dtype: np.dtype) -> np.ndarray | sparse.csr_array:
+    rows = Rows(schema.encode(_raw(part, schema, dtype)))
     return (rows if is_sparse else Rows(rows.dense())).X
 
 
-def _raw(part: Any, schema: Schema) -> np.ndarray:
-    """(m, features) float32 numbers and codes of a partition, which may have no rows."""
-    pieces = raw_of(table_of(part), schema, "a partition of X")
-    return np.concatenate([np.empty((0, len(schema.features)), FLOAT32), *pieces])
+def _raw(part: Any, schema: Schema, dtype: np.dtype, *, widens: bool = False) -> np.ndarray:
+    """(m, features) numbers and codes of a partition, which may have no rows."""
+    pieces = raw_of(table_of(part), schema, dtype, "a partition of X", widens=widens)
+    return np.concatenate([np.empty((0, len(schema.features)), dtype), *pieces])
 
 
 def _held(part: Any) -> Any:
-    """The number of rows of a partition and its columns by name, as a series with one entry. Raises DataError."""
+    """What is `Found` in a partition, as a series with one entry. Raises DataError."""
     import pandas as pd
 
     table = table_of(part)
     schema = schema_of(kinds_of(table))
-    raw = _raw(table, schema)
+    narrow = None
+    try:
+        raw = _raw(table, schema, FLOAT32, widens=True)
+    except TooNarrow as error:
+        raw, narrow = _raw(table, schema, FLOAT64), str(error)
     is_empty = [column.null_count == len(column) for column in table.columns]
     kinds = [None if empty else f.kind for empty, f in zip(is_empty, schema.features, strict=True)]
     entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
@@ -102,7 +122,7 @@ def _held(part: Any) -> Any:
     lost, fractions = [f.lost for f in schema.features], [f.has_fractions for f in schema.features]
     found = map(Held, kinds, texts, entries, gaps, lost, fractions)
     held = dict(zip(table.column_names, found, strict=True))
-    return pd.Series([(len(raw), held)], dtype=object)
+    return pd.Series([Found(len(raw), held, narrow)], dtype=object)
 
 
 def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsvm.data.layout import GAPS, Layout
+from streamsvm.data.narrow import TooNarrow
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema, require_texts
 from streamsvm.data.sources import ArraySource, Source, is_dask_frame
@@ -18,12 +19,13 @@ from streamsvm.events import Warned, heard
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FLOAT32 = np.dtype(np.float32)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def encoded(frame: Any, like: Layout | Mapping[str, float | str] | None) -> tuple[Source, dict[str, Any]]:
-    """The rows (n, d) float32 of a frame, with its own columns and categories or those of other rows, and the
-    attributes of a store of these rows. like: those of others, or the columns to target-encode. Raises DataError."""
+    """The rows (n, d) of a frame, float32, or float64 if float32 loses what a column says, with its own columns and
+    categories or those of other rows, and the attributes of a store of these rows. like: those of others, or the
+    columns to target-encode. Raises DataError."""
     like, target = (None, like) if isinstance(like, Mapping) else (like, None)
     if is_dask_frame(frame):
         from streamsvm.data.dask_frames import partitions  # dask
@@ -31,7 +33,11 @@ def encoded(frame: Any, like: Layout | Mapping[str, float | str] | None) -> tupl
         return partitions(frame, like, target)
     table = table_of(frame)
     schema = known_schema(like) or schema_of(kinds_of(table), target)
-    raw = raw_of(table, schema)
+    try:
+        raw = raw_of(table, schema, dtype_of(like), widens=like is None)
+    except TooNarrow as error:
+        heard(Warned(f"X: {error}"))
+        raw = raw_of(table, schema, FLOAT64)
     schema.settle("X")
     rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
     if like is None:
@@ -96,15 +102,22 @@ def kinds_of(table: pa.Table) -> dict[str, str]:
     return {field.name: kind_of(field.type) for field in table.schema}
 
 
-def raw_of(table: pa.Table, schema: Schema, where: str = "X") -> list[np.ndarray]:
-    """(m, features) numbers and codes of the rows, in pieces (see `raw_rows`). Raises DataError."""
+def dtype_of(like: Layout | None) -> np.dtype:
+    """float64 if other rows are, else float32."""
+    return FLOAT64 if like is not None and like.dtype == FLOAT64 else FLOAT32
+
+
+def raw_of(
+    table: pa.Table, schema: Schema, dtype: np.dtype, where: str = "X", *, widens: bool = False
+) -> list[np.ndarray]:
+    """(m, features) numbers and codes of the rows, in pieces (see `raw_rows`). Raises DataError, TooNarrow."""
     from streamsvm.data.arrow import raw_rows
 
     require_columns(table.column_names, schema)
     batches = table.select([f.name for f in schema.features]).to_batches()
     firsts = np.cumsum([0, *(len(batch) for batch in batches)]).tolist()
     return [
-        raw_rows(batch, schema, FLOAT32, where, line, gaps=True)
+        raw_rows(batch, schema, dtype, where, line, gaps=True, widens=widens)
         for batch, line in zip(batches, firsts, strict=False)
     ]
 

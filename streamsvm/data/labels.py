@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,9 @@ from streamsvm.errors import CorruptDataError
 from streamsvm.parallel.sizes import Weighed
 
 MOST_SEEN = 100_000  # distinct labels; more are targets of a regression, for which one sort of all is faster
+FALSE, TRUE = "false", "true"  # as labels
+_WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
+_CODE = re.compile(r"\s*[-+]?0\d|.*_")  # Python's numbers may have underscores, those of files do not
 
 
 @dataclass(frozen=True)
@@ -76,20 +81,77 @@ def _places(seen: np.ndarray, piece: np.ndarray) -> np.ndarray:
 
 def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
     """(n,) int32 codes of labels in `classes`, -1 if unknown. With `positive`, 1 for those labels and 0 for others.
+    Booleans are the same in any spelling.
 
     For many rows, pass only the distinct labels (`Store.classes`), because each may be converted to text.
     """
     if positive:
-        return np.isin(label_texts(y), positive).astype(np.int32)
+        return (encode(label_texts(y), np.array(positive, str)) >= 0).astype(np.int32)
     if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
         y, classes = label_texts(y), label_texts(classes)
+    codes = _codes(y, classes)
+    if y.dtype.kind == "U" and (codes < 0).any():
+        codes = np.where(codes < 0, _codes(spelled(y), spelled(classes)), codes)
+    return codes.astype(np.int32)
+
+
+def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     order = np.argsort(classes)
     codes = np.clip(np.searchsorted(classes[order], y), 0, len(classes) - 1)
-    return np.where(classes[order][codes] == y, order[codes], -1).astype(np.int32)
+    return np.where(classes[order][codes] == y, order[codes], -1)
+
+
+def spelled(texts: np.ndarray) -> np.ndarray:
+    """`one_spelling` of each text."""
+    return np.array([one_spelling(text) for text in texts.tolist()], str)
 
 
 def label_texts(labels: np.ndarray) -> np.ndarray:
-    """Labels as text. Whole floats are written like integers."""
+    """Labels as text. Whole floats are written like integers, booleans like those of JSON."""
+    if labels.dtype.kind == "b":
+        return np.where(labels, TRUE, FALSE)
     if labels.dtype.kind == "f" and np.all(labels == np.round(labels)):
         labels = labels.astype(np.int64)
     return labels.astype(str)
+
+
+def is_finite(text: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def plain_labels(values: np.ndarray) -> np.ndarray:
+    """Labels in one of the types of a store: int64, float64 or text. Booleans and integers beyond int64 become text."""
+    if values.dtype.kind == "b" or (values.dtype.kind == "u" and values.max(initial=0) >= 2**63):
+        return label_texts(values)
+    return values.astype(np.int64 if values.dtype.kind in "iu" else np.float64)
+
+
+def one_spelling(text: str) -> str:
+    """A text, or the one spelling of a boolean: pandas writes True, JSON true, spreadsheets TRUE."""
+    return text.lower() if text.lower() in (TRUE, FALSE) else text
+
+
+def matching(name: str, texts: Sequence[str]) -> str | None:
+    """The label of this name among `label_texts`, booleans in any spelling. None if there is none."""
+    if name in texts:
+        return name
+    return next((text for text in texts if one_spelling(text) == one_spelling(name)), None)
+
+
+def written_as(texts: Sequence[str]) -> np.ndarray:
+    """(m,) labels that are written as these texts: int64 if all are whole numbers as programs write them, float64 if
+    all are numbers, else the texts. 001 is no number: it and 1 are different labels."""
+    if all(map(_WHOLE.fullmatch, texts)):
+        numbers = [int(text) for text in texts]
+        if not numbers or -(2**63) <= min(numbers) <= max(numbers) < 2**63:
+            return np.array(numbers, np.int64)
+        return np.array(texts, str)
+    try:
+        numbers = [float(text) for text in texts]
+    except ValueError:
+        return np.array(texts, str)
+    return np.array(texts, str) if any(map(_CODE.match, texts)) else np.array(numbers)

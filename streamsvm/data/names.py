@@ -40,6 +40,15 @@ def names_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
     return tuple(islice(chain.from_iterable(map(_expanded, attrs["columns"])), d + 1))
 
 
+def shown_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
+    """What to call the columns of a store from a table without a header: each has its number in the table, a text `12`
+    as `12=yes`. None for other stores."""
+    if "columns" not in attrs or attrs.get("header", True):
+        return None
+    numbered = [{**column, "name": str(column["name"]).removeprefix("f")} for column in attrs["columns"]]
+    return names_in_attrs({"columns": numbered}, d)
+
+
 def _expanded(column: Mapping[str, Any]) -> Iterable[str]:
     name = str(column["name"])
     if "hash" in column:
@@ -108,6 +117,14 @@ class Named(ABC):
     @property
     def feature_names(self) -> Names | None:
         return None
+
+    @property
+    def shown_names(self) -> Names | None:
+        """What to call the columns: their names, or numbers of the table that they come from. None: their own
+        numbers."""
+        if self.feature_names is not None or self.layout is None:
+            return self.feature_names
+        return shown_in_attrs(self.layout.attrs, self.d)
 
     @property
     def takes_gaps(self) -> bool:

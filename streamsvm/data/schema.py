@@ -13,6 +13,7 @@ from scipy import sparse
 
 from streamsvm.data.expanded import expanded
 from streamsvm.data.names import listed
+from streamsvm.data.narrow import TooNarrow, lost_in
 from streamsvm.errors import DataError
 
 MAX_CATEGORIES, MAX_COLUMNS = 10_000, 100_000  # of a text column, and of all columns
@@ -177,6 +178,19 @@ class Feature:
         self.settled = np.array([0, *(final.get(text, len(final)) for text in self.categories)])
         self.categories = final
 
+    def require_kept(self, values: np.ndarray, kept: np.ndarray) -> None:
+        """Raises TooNarrow if float32, `kept` (m,), loses seconds of times, or what distinguishes numbers (m,)."""
+        if self.kind == "time":
+            found = next(iter(values[(values != kept) & ~np.isnan(values)]), None)
+            told = f"column {self.name!r} has times of day, which float32 rounds to minutes"
+            if found is not None:
+                raise TooNarrow(f"{told}: the rows are float64")
+        elif (loss := lost_in(values[:, None])) is not None:
+            told = f"float32 rounds numbers of column {self.name!r}, such as {loss.value!r} to {loss.rounded:.17g}"
+            is_id = loss.value.is_integer() and abs(loss.value) < LARGEST
+            hint = f"; leave the column out if it is {_looks_like(loss.value)}" * is_id
+            raise TooNarrow(f"{told}: the rows are float64{hint}")
+
     def see_lost(self, values: np.ndarray, kept: np.ndarray) -> None:
         """Notes a whole number among values (m,) that float32 rounds to another one."""
         if self.has_fractions or kept.dtype != np.float32:
@@ -195,6 +209,7 @@ class Feature:
         if self.lost is None or self.has_fractions:
             return None
         number, kept = self.lost
+        way = way if abs(number) < 2**53 else "neither does float64"
         return (
             f"column {self.name!r} has whole numbers that float32 cannot hold: {number:.0f} becomes {kept:.0f}; "
             f"{way}, or leave the column out if it is {_looks_like(number)}"

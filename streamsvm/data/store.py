@@ -25,7 +25,7 @@ from streamsvm.data.chosen import Chosen, View
 from streamsvm.data.kept import MISSING, Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.layout import GAPS, Layout
-from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of_others
+from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of_others, shown_in_attrs
 from streamsvm.data.opening import open_group, open_source
 from streamsvm.data.ranges import row_ranges, usual_rows
 from streamsvm.data.rows import Rows, concat
@@ -359,6 +359,11 @@ class Store(Shown, Weighed):
             elif self.url is not None:
                 names = names_of_others(open_group(self.url), self._names["x"], self.d)
         return names if names and len(names) == self.d else None
+
+    @property
+    def shown_names(self) -> Names | None:
+        """What to call the columns, see `Named.shown_names`."""
+        return self.feature_names or shown_in_attrs(self.table, self.d)
 
     @property
     def layout(self) -> Layout | None:

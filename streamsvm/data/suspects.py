@@ -105,8 +105,10 @@ def suspects(store: Store, seen: Seen, ids: np.ndarray, sample: Rows) -> Iterato
 
 def namer(store: Store) -> Callable[[int], str]:
     """The names of columns, or their numbers if they have no names."""
-    names = store.feature_names
-    return str if names is None else lambda column: repr(names[column][:80])
+    names, shown = store.feature_names, store.shown_names
+    if names is None:
+        return str if shown is None else lambda column: shown[column][:80]
+    return lambda column: repr(names[column][:80])
 
 
 def _line(what: str, found: Iterable[str]) -> Iterator[str]:

@@ -26,8 +26,8 @@ class StoreWriter:
     Memory: one chunk and one appended block. On a clean exit the whole store appears at `url` by renaming.
     After an exception or a kill, nothing at `url` opens as a store.
     Rows must have d columns and the layout `is_sparse`. Their entries are cast to `dtype` (uint8, float32, float64).
-    `chunk_rows`: rows in a chunk (None: about 4 MiB). With `integral_labels`, float labels are stored as int64 if all
-    are whole numbers.
+    `chunk_rows`: rows in a chunk (None: about 4 MiB). With `integral_labels`, labels may be
+    integers, floats and text in turn: see `columns.Column`.
     Raises StorageError if the disk is full or something is at `url`. With `overwrite`, a store there is replaced.
     """
 
@@ -88,9 +88,8 @@ class StoreWriter:
 
     def _append_columns(self, given: dict[str, np.ndarray], n_rows: int) -> None:
         if self.n == 0 and not self._columns:
-            integral = {"y": self.integral_labels}
             self._columns = {
-                k: Column(k, self._target.folder, integral=integral.get(k, False)) for k in given
+                k: Column(k, self._target.folder, labels=k == "y" and self.integral_labels) for k in given
             }
         if set(given) != set(self._columns):
             before = sorted(self._columns)

@@ -190,8 +190,7 @@ def _costs(given: Any) -> Any:
 
 
 def _label_text(label: Any) -> str:
-    """As a store has it, in which True is 1."""
-    return str(label_texts(np.asarray([int(label) if isinstance(label, bool | np.bool_) else label]))[0])
+    return str(label_texts(np.asarray([label]))[0])
 
 
 def labels_of(classes: np.ndarray, model: Any, rows: Rows) -> np.ndarray:

@@ -120,14 +120,16 @@ def _with_layout(rows: Rows, d: int) -> Rows:
 def _named(numbers: np.ndarray, path: Path) -> np.ndarray:
     names = _read_json(path)
     kinds = {type(name) for name in names} if isinstance(names, list) else set()
-    if kinds not in ({str}, {int}, {float}) or len(set(names)) < len(names):
-        raise DataError(f"{path}: expected a JSON list of different labels, all texts or all numbers")
+    if kinds not in ({str}, {int}, {float}, {bool}) or len(set(names)) < len(names):
+        raise DataError(
+            f"{path}: expected a JSON list of different labels, all texts, all numbers or both booleans"
+        )
     if not 0 <= numbers.min() <= numbers.max() < len(names):
         raise DataError(
             f"{path}: found {len(names)} labels, the model's are {numbers.min()} to {numbers.max()}"
         )
     classes = np.array(names)
-    if classes.dtype.kind not in "Uif":
+    if classes.dtype.kind not in "Uifb":
         raise DataError(f"{path}: a label is beyond 64 bits")
     return classes[numbers]
 

@@ -78,9 +78,9 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         notes.append(
             f"LIBSVM's labels are integers: 0 to {len(model.classes) - 1} stand for those in {names}"
         )
-    if model.feature_names is not None:
+    if model.shown_names is not None:
         features = out.with_name(f"{out.name}.names.json")
-        texts[features] = iter([json.dumps(model.feature_names) + "\n"])
+        texts[features] = iter([json.dumps(model.shown_names) + "\n"])
         notes.append(f"LIBSVM's features have no names: feature 1 is the first of those in {features}")
     if model.header.threshold is not None:
         notes.append(

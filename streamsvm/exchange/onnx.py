@@ -58,7 +58,9 @@ def write_onnx(model: Any, out: Path) -> dict[str, Any]:
     proto = onnx_model(model)
     with whole_file(out) as file:
         file.write(proto.SerializeToString())
-    return {"n_support": getattr(model, "n_support", None), "files": [], "notes": []}
+    is_wide = proto.graph.input[0].type.tensor_type.elem_type == TensorProto.DOUBLE
+    notes = ["X is float64, as the rows of the fit: float32 would lose what a column says"] * is_wide
+    return {"n_support": getattr(model, "n_support", None), "files": [], "notes": notes}
 
 
 def onnx_model(model: Any) -> ModelProto:
@@ -73,12 +75,14 @@ def onnx_model(model: Any) -> ModelProto:
     else:
         decisions = _sums(graph, model)
     outputs = _outputs(graph, decisions, part, model)
-    inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", _width(model)])]
+    is_wide = model.layout is not None and model.layout.dtype == np.float64
+    entries = TensorProto.DOUBLE if is_wide else TensorProto.FLOAT
+    inputs = [helper.make_tensor_value_info("X", entries, ["N", _width(model)])]
     built = helper.make_graph(graph.nodes, "streamsvm", inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
     producer = {"producer_name": "streamsvm", "producer_version": __version__}
     proto = helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, **producer)
-    lists = {"feature_names": model.feature_names}
+    lists = {"feature_names": model.shown_names}
     if task_of(model.task).in_sets:
         lists["labels"] = model.classes.tolist()
     helper.set_model_props(proto, {name: json.dumps(own) for name, own in lists.items() if own is not None})

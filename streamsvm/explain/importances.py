@@ -93,7 +93,7 @@ def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]
 
 def column_names(model: Model) -> Names:
     """(d,) names of the model's columns, numbers if there are none; of a stream those that it has seen."""
-    known = model.feature_names or ()
+    known = model.shown_names or ()
     return known if model.by_name else known + tuple(map(str, range(len(known), model.d)))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from river import base
 
+from streamsvm.data.labels import one_spelling
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError, ModelError
@@ -331,8 +332,8 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
 
 
 def _text(label: Any) -> str:
-    """A label as configurations write it: whole floats look like integers."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+    """A label as configurations write it: whole floats look like integers, booleans have one spelling."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else one_spelling(str(label))
 
 
 def _by_text(weights: Any, classes: list[Any] | None) -> dict[str, float]:

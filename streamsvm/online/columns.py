@@ -6,7 +6,7 @@ import math
 import struct
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from numbers import Real
 from operator import itemgetter
@@ -238,7 +238,9 @@ class Spread:
 def _times(name: Any, value: date) -> dict[str, float]:
     if not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
-    seconds = (value.replace(tzinfo=None) - EPOCH).total_seconds()
+    if value.tzinfo is not None:  # all of UTC, as in tables
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    seconds = (value - EPOCH).total_seconds()
     return {
         str(name): seconds / 86_400,
         f"{name}.hour": seconds % 86_400 / 3_600,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.label_sets import members, set_texts
+from streamsvm.data.labels import FALSE, TRUE, one_spelling
 from streamsvm.errors import DataError
 from streamsvm.metrics import ScoreCounts, of_sets
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
@@ -97,6 +98,8 @@ class OfClasses(Judge):
         if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
             raise DataError(f"label {name!r}: found {str(y)[:40]}, expected an integer of 64 bits")
         labels = self.learner.labels
+        if isinstance(y, bool | str) and (text := one_spelling(str(y))) in (FALSE, TRUE):
+            y = next((known for known in labels if one_spelling(str(known)) == text), y)
         if y is not None and y not in labels:
             for known in labels:
                 if str(known) == str(y):  # answers name a label by its text

@@ -19,6 +19,7 @@ from pydantic import (
 from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row
 from streamsvm.options.choices import OneOf
 from streamsvm.storage.human import parse_time
+from streamsvm.storage.quoted import names_in
 
 SIZE_UNITS = {"b": 1} | {
     prefix + unit: base**power
@@ -81,7 +82,7 @@ def _every(value: Any) -> Any:
 
 
 def _labels(value: Any) -> Any:
-    values = value.split(",") if isinstance(value, str) else value
+    values = names_in(value) if isinstance(value, str) else value
     if not isinstance(values, list | tuple):
         values = (values,)
     labels = tuple(str(label).strip() for label in values)

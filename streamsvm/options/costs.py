@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from streamsvm.storage.quoted import cut, name_of, split
+
 Costs = dict[str, dict[str, float]]  # true label, predicted label, cost
 EXPECTED = "expected TRUE>PREDICTED=COST[,...], two labels and a number of at least 0, for example yes>no=5"
 
@@ -29,10 +31,10 @@ def _checked(value: Any) -> Costs | None:
 
 
 def _of_text(text: str) -> Iterator[tuple[str, str, float]]:
-    for item in text.split(","):
-        pair, _, cost = item.rpartition("=")
-        true, _, predicted = pair.partition(">")
-        yield true.strip(), predicted.strip(), _number(cost)
+    for item in split(text):
+        pair, cost = cut(item, "=")
+        true, *predicted = split(pair, ">")
+        yield name_of(true), name_of(">".join(predicted)), _number(cost)
 
 
 def _of_tables(tables: Mapping[Any, Any]) -> Iterator[tuple[str, str, float]]:

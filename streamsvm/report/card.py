@@ -91,11 +91,12 @@ def _of_table(model: Model) -> Iterator[Row]:
     for feature, start in zip(schema.features, schema.offsets.tolist(), strict=False):
         gap = _fill(model, start) if feature.kind != "text" else "0 for each"
         gap = gap if feature.smooth is None else "the value of missing text"
-        yield {"column": feature.name, "kind": feature.kind, "values": _texts(feature), "if missing": gap}
+        name = feature.name if layout.attrs.get("header", True) else feature.name.removeprefix("f")
+        yield {"column": name, "kind": feature.kind, "values": _texts(feature), "if missing": gap}
 
 
 def _of_names(model: Model) -> Iterator[Row]:
-    for column, name in enumerate(model.feature_names or ()):
+    for column, name in enumerate(model.shown_names or ()):
         yield {"column": name, "kind": "number", "if missing": _fill(model, column)}
 
 

@@ -116,7 +116,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
 def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
     """Warns of columns that some points would not scale. The search itself finds out if a gamma is too large."""
     if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
-        message = uneven_columns(first_rows(store), store.feature_names)
+        message = uneven_columns(first_rows(store), store.shown_names)
         if message:
             events.advise(message)
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from streamsvm.data.finite import first_nonfinite
-from streamsvm.data.frames import known_schema
+from streamsvm.data.frames import dtype_of, known_schema
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
@@ -98,6 +98,7 @@ class Columns:
         self.names = list(self._kinds or model.feature_names or map(str, range(model.d)))
         self._places = {name: i for i, name in enumerate(self.names)}
         self._absent = np.nan if model.takes_gaps else None
+        self._dtype = dtype_of(layout)
         self._is_sparse = not self._kinds and layout is not None and layout.is_sparse
 
     def rows(self, events: Sequence[Event]) -> Rows:
@@ -107,10 +108,10 @@ class Columns:
             return self._encoded(given)
         found = [self._plain(i, x) for i, x in enumerate(given)]
         rows = (
-            self._sparse(found) if self._is_sparse else Rows(np.array(found, np.float64).astype(np.float32))
+            self._sparse(found) if self._is_sparse else Rows(np.array(found, np.float64).astype(self._dtype))
         )
         if infinite := first_nonfinite(rows, gaps=True):
-            raise DataError(f"event {infinite[0]}: found a number beyond float32, expected finite ones")
+            raise DataError(f"event {infinite[0]}: found a number beyond {self._dtype}, expected finite ones")
         return rows
 
     def _given(self, i: int, event: Event) -> Event:
@@ -145,7 +146,7 @@ class Columns:
         places = [sorted((self._places[name], value) for name, value in x.items()) for x in events]
         starts = np.cumsum([0, *map(len, places)])
         entries = np.array([entry for row in places for entry in row], np.float64).reshape(-1, 2)
-        parts = entries[:, 1].astype(np.float32), entries[:, 0].astype(np.int64), starts
+        parts = entries[:, 1].astype(self._dtype), entries[:, 0].astype(np.int64), starts
         return Rows(csr_array(parts, shape=(len(events), self._model.d)))
 
     def _encoded(self, events: Sequence[Event]) -> Rows:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streamsvm.data.labels import label_texts
+from streamsvm.data.labels import label_texts, matching
 from streamsvm.errors import ConfigError
 
 Costs = Mapping[str, Mapping[str, float]]  # true label, predicted label, cost
@@ -21,17 +21,20 @@ def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
 
     Raises ConfigError for a label that is none of the classes.
     """
-    places = {label: place for place, label in enumerate(label_texts(classes).tolist())}
-    C = 1.0 - np.eye(len(places))
+    texts = label_texts(classes).tolist()
+    C = 1.0 - np.eye(len(texts))
     for true, row in costs.items():
         for predicted, cost in row.items():
-            for label in (true, predicted):
-                if label not in places:
-                    known = ", ".join(list(places)[:30])
+            places = []
+            for name in (true, predicted):
+                label = matching(name, texts)
+                if label is None:
+                    known = ", ".join(texts[:30])
                     raise ConfigError(
-                        f"costs {true}>{predicted}: no such label {label}; the labels are {known}"
+                        f"costs {true}>{predicted}: no such label {name}; the labels are {known}"
                     )
-            C[places[true], places[predicted]] = cost
+                places.append(texts.index(label))
+            C[tuple(places)] = cost
     return C
 
 

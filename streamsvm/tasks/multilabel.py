@@ -26,7 +26,7 @@ from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
 from streamsvm.tasks.curves import curves_of, most_frequent
 from streamsvm.tasks.pairs import of_columns
-from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.scores import Judge, unknown_labels
 from streamsvm.tasks.uncertainty import SetErrors
 from streamsvm.tasks.weights import label_factors
 
@@ -161,8 +161,7 @@ class _SetScores:
         self._with_curves = with_curves
         self._labels, self._sets = members(label_texts(store.classes.values), judge.classes)
         if self._sets.any() and not self._sets[:, : self._known].any():
-            known = ", ".join(judge.classes.tolist())
-            raise DataError(f"no row has a label that the model knows; it knows {known}")
+            raise unknown_labels(judge.classes, store)
         self._counts = np.zeros((3, len(self._labels)), np.int64)  # hits, rows that have it, answers that do
         self._errors = SetErrors(store, len(self._labels))
         self._costs = np.zeros(2)  # costs of labels by costs, and of the probable ones

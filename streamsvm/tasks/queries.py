@@ -43,7 +43,7 @@ def query_sums(
     y: np.ndarray, scores: np.ndarray, groups: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The scores of `ranking`, each as two columns (queries,): it is the quotient of their sums."""
-    whole = y.dtype.kind in "iuf" and np.all((y >= 0) & (y == np.floor(y)) & (y < 64))
+    whole = y.dtype.kind in "biuf" and np.all((y >= 0) & (y == np.floor(y)) & (y < 64))
     grades = y.astype(np.float64) if whole else np.unique(y, return_inverse=True)[1].astype(np.float64)
     order = np.lexsort((-scores, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))

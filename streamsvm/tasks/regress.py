@@ -152,6 +152,6 @@ class _ErrorScores:
 
 def _numbers(url: str | None, labels: np.ndarray) -> np.ndarray:
     """Labels as float64. Raises DataError if they are text."""
-    if labels.dtype.kind not in "iuf":
+    if labels.dtype.kind not in "biuf":
         raise DataError(f"{url or 'y'} holds text, expected numbers to regress on")
     return labels.astype(np.float64)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from streamsvm.data.labels import label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import (
@@ -152,8 +153,7 @@ class LabelScores:
     def _summary(self) -> dict[str, Any]:
         n, n_known, labels = self.store.n, int(self.counts.sum()), self.judge.classes.tolist()
         if n_known == 0:
-            known_labels = ", ".join(map(str, labels))
-            raise DataError(f"no row has a label that the model knows; it knows {known_labels}")
+            raise unknown_labels(label_texts(self.judge.classes), self.store)
         summary = {
             "accuracy": float(np.trace(self.counts) / n),
             "balanced_accuracy": balanced_accuracy(self.counts),
@@ -170,6 +170,14 @@ class LabelScores:
             summary["cost"] = float(np.sum(self.counts * C) / n_known)
             summary["cost_of_likeliest"] = float(np.sum(self._likeliest * C) / n_known)
         return summary | self._errors.facts(summary, self.counts, self.judge.costs, self._scores)
+
+
+def unknown_labels(known: np.ndarray, store: Store) -> DataError:
+    """The error for a store without any of the labels (k,) that a model knows."""
+    there = ", ".join(label_texts(store.classes.values)[:30].tolist())
+    return DataError(
+        f"no row has a label that the model knows; it knows {', '.join(known.tolist())}, the rows have {there}"
+    )
 
 
 def codes_of_labels(judge: Judge, store: Store) -> np.ndarray:

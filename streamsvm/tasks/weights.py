@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.labels import label_texts
+from streamsvm.data.labels import label_texts, matching
 from streamsvm.errors import ConfigError
 
 
@@ -29,10 +29,11 @@ def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) ->
         factors = counts.sum() / (len(classes) * np.where(counts > 0, counts, 1))
     elif class_weight:
         texts = label_texts(classes).tolist()
-        unknown = [label for label in class_weight if label not in texts]
-        if unknown:
-            raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
-        factors = np.array([class_weight.get(text, 1.0) for text in texts], np.float64)
+        for name, weight in class_weight.items():
+            label = matching(name, texts)
+            if label is None:
+                raise ConfigError(f"class_weight names {name!r}; the classes are {', '.join(texts[:30])}")
+            factors[texts.index(label)] = weight
     return factors
 
 

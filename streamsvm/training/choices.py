@@ -140,7 +140,7 @@ def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:
     if isinstance(kernel, Stationary):
         first = store.read(0, min(store.n, LEAST_ROWS))
         require_range(prepared.scaling, kernel, first)
-        if message := advice(kernel, prepared.scaling, first, store.feature_names):
+        if message := advice(kernel, prepared.scaling, first, store.shown_names):
             context.events.advise(message)
     if config.metric.is_learned:
         metric = config.metric.model_copy(update={"kind": "none"})
@@ -313,7 +313,7 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
     found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
     if prepared.config.metric.is_learned and not best.learned:
         found["reason"] = "held-out rows are predicted equally well without one"
-    names, shares = prepared.store.feature_names or (), []
+    names, shares = prepared.store.shown_names or (), []
     if (importances := scaling.importances) is not None:
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
         shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]

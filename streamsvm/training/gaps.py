@@ -63,7 +63,7 @@ def _most_frequent(values: np.ndarray) -> float:
 
 
 def _told(shares: np.ndarray, store: Store) -> str:
-    worst, names = int(np.argmax(shares)), store.feature_names
+    worst, names = int(np.argmax(shares)), store.shown_names
     name = f"column {worst}" if names is None else repr(names[worst])
     count = np.count_nonzero(shares)
     columns = f"{count} columns have" if count > 1 else "a column has"

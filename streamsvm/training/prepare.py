@@ -268,7 +268,7 @@ def measured(
     scaling = _centred(scaling, kernel, first, moments)
     if not config.search.chosen:  # a search tries other scales
         require_range(scaling, kernel, first)
-        if message := advice(kernel, scaling, first, store.feature_names):
+        if message := advice(kernel, scaling, first, store.shown_names):
             events.advise(message)
     return scaling, kernel
 

@@ -355,3 +355,33 @@ def test_texts_that_are_hardly_categories_are_told(tmp_path, text, remark):
     told = []
     load(tmp_path, text, Events(lambda record: told.append(getattr(record.event, "message", ""))))
     assert remark in "".join(told)
+
+
+def test_a_first_row_that_is_no_header_is_told(tmp_path):
+    with pytest.raises(DataError, match="has two columns named 'no'; .* or --no-header if line 1 is a row"):
+        load(tmp_path, "5,no,yes,no\n4,yes,no,yes\n")
+    heard = []
+    (tmp_path / "a.csv").write_text("5,red,yes\n4,blue,no\n")
+    ingest([tmp_path / "a.csv"], tmp_path / "t", IngestOptions(), Events(heard.append))
+    assert any("line 1 names the columns '5'" in str(one.event) for one in heard)
+    heard.clear()
+    (tmp_path / "a.csv").write_text("2019,2020,y\n4,7,no\n")
+    ingest([tmp_path / "a.csv"], tmp_path / "u", IngestOptions(), Events(heard.append))
+    assert not any("line 1" in str(one.event) for one in heard)
+
+
+def test_columns_without_names_are_shown_by_their_number_and_text(tmp_path):
+    from streamsvm.config import build_config
+    from streamsvm.data.suspects import namer
+    from streamsvm.events import ignore
+    from streamsvm.explain.importances import column_names
+    from streamsvm.train import train_in_memory
+
+    text = "".join(f"{label},{i},{colour},{i % 3}\n" for i, (colour, _, label) in enumerate(ROWS))
+    store = load(tmp_path, text, header=False, label="first")
+    expected = ("1", "2=red", "2=blue", "3")
+    assert store.feature_names is None
+    assert store.shown_names == expected
+    assert namer(store)(1) == "2=red"
+    model, _ = train_in_memory(store, build_config(("x", {"kernel": {"gamma": 1.0}})), ignore)
+    assert column_names(model) == expected

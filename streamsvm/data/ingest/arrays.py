@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.ingest.block import Block, OpenStream, cast, labels_of
+from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import Stream, detect_format, open_raw
+from streamsvm.data.labels import plain_labels, written_as
 from streamsvm.data.layout import Layout
+from streamsvm.data.narrow import TooNarrow, lost_in
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 
@@ -74,8 +76,18 @@ class ArrayReader:
             if len(raw) < rows * row_bytes:
                 found = start + len(raw) // row_bytes
                 raise DataError(f"{path} is cut off: expected {n} rows, found {found}")
+            self._require_kept(path, np.frombuffer(raw, dtype).reshape(rows, d))
             X = cast(np.frombuffer(raw, dtype).reshape(rows, d), self._feature_dtype(dtype), path, start)
             yield Block(Rows(X), self._labels_for(rows) if labels is None else labels[start : start + rows])
+
+    def _require_kept(self, path: str, X: np.ndarray) -> None:
+        """Raises TooNarrow if float32 loses what a column says."""
+        if self._options.dtype is None and X.dtype.itemsize > 2 and X.dtype != np.float32:
+            if (loss := lost_in(X)) is not None:
+                raise TooNarrow(
+                    f"float32 rounds numbers of column {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: "
+                    "the rows are float64"
+                )
 
     def _check(
         self, path: str, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None
@@ -189,7 +201,7 @@ def read_idx_header(path: str, stream: Stream) -> tuple[tuple[int, ...], np.dtyp
 
 
 def read_labels(path: str) -> np.ndarray:
-    """(n,) labels, float64 or text, from an idx, npy or text file with one label a line. Raises DataError."""
+    """(n,) labels, int64, float64 or text, from an idx, npy or text file with one label a line. Raises DataError."""
     try:
         format_ = detect_format(path)
     except DataError:
@@ -222,7 +234,10 @@ def _flat(path: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype) -> np
 def _as_labels(values: np.ndarray, path: str) -> np.ndarray:
     if values.dtype.kind not in "biufUS":
         raise DataError(f"{path} holds {values.dtype}; expected labels, numbers or text")
-    labels = labels_of(values) if values.dtype.kind in "US" else values.astype(np.float64)
+    if values.dtype.kind in "US":
+        labels = written_as(values.astype(str).tolist())
+    else:
+        labels = plain_labels(values)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DataError(f"{path}: the label of row {int(np.argmin(np.isfinite(labels))) + 1} is not finite")
     return labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,13 +10,14 @@ import numpy as np
 
 from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.ingest.streams import Stream
+from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 
 
 @dataclass(frozen=True)
 class Block:
-    """m samples as a reader found them; y (m,) float64 or text, qid (m,) int64.
+    """m samples as a reader found them; y (m,) int64, float64 or text, qid (m,) int64.
 
     group (m,) int64: rows with the same number stay together. key (m,): a number or time to split rows by, which is not
     stored.
@@ -102,9 +103,9 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
     return out
 
 
-def labels_of(texts: np.ndarray) -> np.ndarray:
-    """(m,) float64 if all texts are numbers, else the texts themselves."""
-    try:
-        return texts.astype(np.float64)
-    except ValueError:
-        return texts.astype(str)
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns of several blocks as one. Where integers and text meet, they become text."""
+    kinds = {part.dtype.kind for part in parts}
+    return np.concatenate(
+        parts if len(kinds) == 1 or "U" not in kinds else [label_texts(part) for part in parts]
+    )

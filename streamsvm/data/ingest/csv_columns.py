@@ -66,8 +66,8 @@ def columns_of(
         elif (own := marks[name]) is not None:
             columns[name] = Column("number", own)
         else:
-            is_time = name in whole and all(map(_are_times, texts(name)))
-            columns[name] = Column("time" if is_time else "text")
+            pieces = [are_times(piece) for piece in texts(name) if len(piece)]
+            columns[name] = Column("time" if pieces and all(pieces) else "text")
     return columns, has_commas
 
 
@@ -100,8 +100,10 @@ def _has_hex(texts: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, _HEX)).as_py())
 
 
-def _are_times(texts: pa.Array) -> bool:
+def are_times(texts: pa.Array) -> bool:
+    """Whether all of them are times, or missing."""
     try:
+        times(texts[:1])  # most texts are not, which a first one tells at once
         times(texts)
     except pa.ArrowInvalid:
         return False

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from streamsvm.data.arrow import of_texts
+from streamsvm.data.arrow import of_texts, times
 from streamsvm.data.ingest.block import OpenStream
-from streamsvm.data.ingest.csv_columns import Column, columns_of, remark_of_commas
+from streamsvm.data.ingest.csv_columns import Column, are_times, columns_of, remark_of_commas
 from streamsvm.data.ingest.dialect import (
     COMMAS,
     MISSING,
@@ -32,7 +32,7 @@ from streamsvm.errors import DataError
 _CONVERSION = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\S+): invalid value '(.*)'", re.DOTALL
 )
-_EXPECTED = {"double": "a number", "bool": "true or false", "timestamp[ms]": "a time"}
+_EXPECTED = {"double": "a number", "int64": "a whole number", "bool": "true or false"}
 
 
 class Csv:
@@ -76,7 +76,8 @@ class Csv:
         self._schema = self._reader(max(1 << 20, longest), None).schema
         if options.header:
             self._require_names()
-        require_different(path, [*filter(None, self._schema.names)])
+        hint = ", or --no-header if line 1 is a row" * options.header
+        require_different(path, [*filter(None, self._schema.names)], hint)
         self._columns = self._found_columns(max(1 << 20, longest))
 
     def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None) -> Any:
@@ -142,6 +143,11 @@ class Csv:
     def row_numbers(self) -> set[str]:
         return set()
 
+    def written(self) -> dict[str, pa.DataType]:
+        types = {None: pa.int64(), POINTS: pa.float64()}
+        columns = {name: own.marks for name, own in self._columns.items() if own.kind == "number"}
+        return {name: types[marks] for name, marks in columns.items() if marks in types}
+
     def _require_names(self) -> None:
         """Raises DataError for values of a column without a name, unless it is the first: row numbers of pandas."""
         for at, f in enumerate(self._schema):
@@ -158,10 +164,12 @@ class Csv:
             for name, marks in numbers.items()
             if marks is not None and not marks.is_read_with(self._point)
         }
+        of_times = {name: t for name, t in types.items() if pa.types.is_timestamp(t)}
         line = self.first_line
         try:
-            for batch in self._reader(self._block_bytes, types | dict.fromkeys(edited, pa.string())):
-                yield self._converted(batch, edited, line)
+            as_text = dict.fromkeys((*edited, *of_times), pa.string())
+            for batch in self._reader(self._block_bytes, types | as_text):
+                yield self._converted(batch, edited, of_times, line)
                 line += batch.num_rows
         except pa.ArrowInvalid as error:
             if (m := _CONVERSION.search(str(error))) is None:
@@ -171,19 +179,29 @@ class Csv:
                 self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._known
             ) from error
 
-    def _converted(self, batch: pa.RecordBatch, edited: dict[str, Marks], line: int) -> pa.RecordBatch:
-        """The batch with missing texts as gaps, and with the numbers of these columns. line: of its first row."""
+    def _converted(
+        self,
+        batch: pa.RecordBatch,
+        edited: dict[str, Marks],
+        of_times: dict[str, pa.DataType],
+        line: int,
+    ) -> pa.RecordBatch:
+        """The batch with missing texts as gaps, and with the numbers and times of these columns. line: of its first
+        row."""
         for at, f in enumerate(batch.schema):
             if not pa.types.is_string(f.type):
                 continue
-            is_number = f.name in edited
-            markers = ("", *MISSING, *self._options.missing) if is_number else self._options.missing
+            is_number, is_time = f.name in edited, f.name in of_times
+            is_text = not (is_number or is_time)
+            markers = self._options.missing if is_text else ("", *MISSING, *self._options.missing)
             column = batch.column(at)
             if markers:
                 gaps = pa.nulls(len(column), pa.string())
                 column = pc.if_else(self._are_missing(column, markers), gaps, column)
             if is_number:
                 column = self._numbers(f.name, column, edited[f.name], line)
+            if is_time:
+                column = self._moments(f.name, column, of_times[f.name], line)
             batch = batch.set_column(at, f.name, column)
         return batch
 
@@ -193,6 +211,15 @@ class Csv:
             wrong = fit.to_pylist().index(False)
             raise unlike(self._path, line + wrong, name, column[wrong].as_py(), "a number", self._known)
         return marks.numbers(column)
+
+    def _moments(self, name: str, column: pa.Array, type_: pa.DataType, line: int) -> pa.Array:
+        try:
+            return times(column).cast(type_, safe=False)
+        except pa.ArrowInvalid:
+            wrong = next(at for at in range(len(column)) if not are_times(column[at : at + 1]))
+            raise unlike(
+                self._path, line + wrong, name, column[wrong].as_py(), "a time", self._known
+            ) from None
 
     def close(self) -> None:
         for stream in self._streams:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.data.arrow import of_numbers, of_texts, times
+from streamsvm.data.arrow import of_integers, of_numbers, of_texts, times
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.queries import SELECT, Database, driver
 from streamsvm.data.ingest.streams import open_raw
@@ -23,6 +23,7 @@ from streamsvm.storage.paths import local_path
 
 WHOLE = "; expected a whole database that no other program is writing to"
 FIRST_ROWS = 1000  # give the kind of a column if its declaration does not
+EXACT = 2**53  # float64 holds whole numbers up to here
 PATIENCE_S = 2.0  # to wait for a program that is writing
 _TEXT, _NUMBER = re.compile("CHAR|CLOB|TEXT"), re.compile("INT|REAL|FLOA|DOUB|NUM|DEC")
 
@@ -86,6 +87,9 @@ class Sqlite(Database):
 
     def row_numbers(self) -> set[str]:
         return set()
+
+    def written(self) -> dict[str, pa.DataType]:
+        return {}
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         size, row = rows_at_once(self._options, len(self._kinds)), 1
@@ -173,7 +177,12 @@ def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array
         return of_texts([None if v is None else own.get(v, str(v)) for v in values])
     if pa.types.is_timestamp(type_):
         return times(of_texts(values))
-    return of_numbers(np.array(values, np.float64))  # None becomes NaN
+    numbers = np.array(values, np.float64)  # None becomes NaN
+    if np.nanmax(np.abs(numbers), initial=0) >= EXACT and all(
+        v is None or isinstance(v, int) for v in values
+    ):
+        return of_integers(values)
+    return of_numbers(numbers)
 
 
 def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:

@@ -24,6 +24,7 @@ from streamsvm.data.ingest.streams import CSV, DATABASES, TABLES, Stream, detect
 from streamsvm.data.ingest.table import Retyped
 from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.narrow import TooNarrow
 from streamsvm.data.rows import Rows
 from streamsvm.data.schema import Unsettled
 from streamsvm.data.store import Store
@@ -102,16 +103,21 @@ def ingest(
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
         if url is not None:
             require_place(option, url, "a store", force=options.force)
-    work = partial(_ingested, files, os.fspath(store_url), options, events, like, attrs)
-    summary, guesses, whole = None, True, set[str]()
+    summary, guesses, whole, why = None, True, set[str](), None
     while summary is None:
         try:
-            summary = work(guesses=guesses, whole=whole)
+            summary = _ingested(
+                files, os.fspath(store_url), options, events, like, attrs, guesses=guesses, whole=whole
+            )
         except Unsettled:
             guesses = False
+        except TooNarrow as error:
+            options, why = options.model_copy(update={"dtype": "float64"}), error
         except Retyped as late:
             events(Warned(f"{late}; all rows are read again to find its type"))
             whole.add(late.column)
+    if why is not None:
+        events(Warned(f"{files[0].path}: {why}"))
     return summary | {"seconds": round(time.perf_counter() - start, 3)}
 
 

@@ -158,6 +158,10 @@ class Parted:
     def row_numbers(self) -> set[str]:
         return self._table.row_numbers()
 
+    def written(self) -> dict[str, pa.DataType]:
+        said = {name: pa.float64() for name, part in self._parts.items() if part.kind == "number"}
+        return said | self._table.written()
+
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         own = {name: type_ for name, type_ in types.items() if name not in self._parts}
         some = own or {next(iter(self._table.kinds())): pa.string()}  # at least one, for the number of rows

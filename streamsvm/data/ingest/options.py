@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streamsvm.config import Count, Options, Real, Size, Whole
+from streamsvm.storage.quoted import cut, name_of, names_in, split
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,24 +47,26 @@ def _mark(value: str | None) -> str | None:
 
 
 def _listed(value: Any) -> Any:
-    return tuple(value.split(",")) if isinstance(value, str) else value
+    return tuple(names_in(value)) if isinstance(value, str) else value
 
 
 def _widths(value: Any) -> Any:
     """A table parsed from text such as a=16,b=32."""
     if not isinstance(value, str):
         return value
-    pairs = [pair.rpartition("=") for pair in value.split(",")]
-    if not all(name and width.isdecimal() for name, _, width in pairs):
+    pairs = [cut(pair, "=") for pair in split(value)]
+    if not all(name and width.isdecimal() for name, width in pairs):
         raise ValueError("expected COL=WIDTH[,COL=WIDTH...]")
-    return _once([(name, int(width)) for name, _, width in pairs])
+    return _once([(name_of(name), int(width)) for name, width in pairs])
 
 
 def smooths(value: Any) -> Any:
     """A table parsed from text such as a,b=20, or from names."""
     if isinstance(value, str):
-        value = [pair.partition("=") for pair in value.split(",")]
-        value = _once([(name, _number(smooth) if mark else "auto") for name, mark, smooth in value])
+        pairs = [split(pair, "=") for pair in split(value)]
+        value = _once(
+            [(name_of(name), _number("=".join(smooth)) if smooth else "auto") for name, *smooth in pairs]
+        )
     elif isinstance(value, list | tuple):
         value = _once([(name, "auto") for name in value])
     return value

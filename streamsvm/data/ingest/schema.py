@@ -6,6 +6,7 @@ from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.names import listed
 from streamsvm.data.schema import Feature, Schema, require_texts
 from streamsvm.errors import DataError
+from streamsvm.storage.quoted import names_in
 
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
@@ -60,7 +61,7 @@ def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:
         return (names[0 if wanted == "first" else -1],)
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return (names[int(wanted)],)
-    several = tuple(dict.fromkeys(wanted.split(",")))
+    several = tuple(dict.fromkeys(names_in(wanted)))
     missing = [name for name in several if name not in names]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r} for the label; it has {listed(names)}")

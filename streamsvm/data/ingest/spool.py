@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from streamsvm.data.ingest.block import Block
+from streamsvm.data.ingest.block import Block, joined
 from streamsvm.data.rows import concat
 from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
 from streamsvm.storage.atomic import storage_errors
@@ -110,5 +110,5 @@ class Shuffler:
 
 def _join(blocks: list[Block]) -> Block:
     columns = zip(*(b.beside for b in blocks), strict=True)
-    joined = (None if c[0] is None else np.concatenate(c) for c in columns)
-    return Block(concat([b.rows for b in blocks]), *joined)
+    beside = (None if c[0] is None else joined(c) for c in columns)
+    return Block(concat([b.rows for b in blocks]), *beside)

@@ -13,7 +13,9 @@ from streamsvm.data.ingest.block import Block, OpenStream
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import Stream
 from streamsvm.data.label_sets import NAMED, lacks_name
+from streamsvm.data.labels import written_as
 from streamsvm.data.layout import Layout
+from streamsvm.data.narrow import SAMPLE, TooNarrow, lost
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
 from streamsvm.errors import DataError
@@ -27,6 +29,7 @@ _WHAT = {
     6: "the index is too large (at most 2147483646)",
     7: "qid: is on some lines and not on others",
 }
+EXACT = 2.0**53  # float64 holds whole numbers up to here
 _MAX_INDEX = 2**31 - 2
 _LABELS = re.compile(rb"(?:[^\s:#]+(?![^\s#]))?")  # a first word without a colon
 
@@ -89,6 +92,9 @@ class SvmlightReader:
             raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {found!r}{hint}")
         if n:
             self._require_known(path, text, line, parsed, n)
+            if labels is None and np.abs(parsed.y[:n]).max() >= EXACT:
+                words = _labels_apart(path, text, line)[0]
+                labels = written_as([word.removeprefix("+") for word in words.tolist()])
             yield self._block(path, line, parsed, n, n_qid, labels)
 
     def _require_known(self, path: str, text: bytes, line: int, parsed: Parsed, n: int) -> None:
@@ -117,6 +123,8 @@ class SvmlightReader:
         self, path: str, line: int, parsed: Parsed, n: int, n_qid: int, labels: np.ndarray | None
     ) -> Block:
         indptr, nnz = parsed.indptr[: n + 1], int(parsed.indptr[n])
+        if self._options.dtype is None:
+            self._require_kept(parsed, n)
         indices, data = parsed.indices[:nnz], _narrow(parsed.values[:nnz], self.dtype, path)
         self._has_qid = n_qid > 0 if self._has_qid is None else self._has_qid
         if n_qid != (n if self._has_qid else 0):
@@ -129,6 +137,15 @@ class SvmlightReader:
         rows = Rows(csr(data, indices, indptr, _MAX_INDEX + 1))
         y = parsed.y[:n].copy() if labels is None else labels
         return Block(rows, y, parsed.qid[:n].copy() if self._has_qid else None)
+
+    def _require_kept(self, parsed: Parsed, n: int) -> None:
+        """Raises TooNarrow if float32 loses what a column says."""
+        end = parsed.indptr[min(n, SAMPLE)]
+        if (loss := lost(parsed.indices[:end], parsed.values[:end])) is not None:
+            raise TooNarrow(
+                f"float32 rounds numbers of feature {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: the "
+                "rows are float64"
+            )
 
     def finish(self) -> None:
         self.width()

@@ -69,6 +69,9 @@ class Table(Protocol):
     def row_numbers(self) -> set[str]:
         """Columns with row numbers."""
 
+    def written(self) -> dict[str, pa.DataType]:
+        """Columns of numbers that are texts in the file, such as 1 and 001, and the types that they seem to have."""
+
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         """All rows once, with at least these columns, in these types if the table does not set types."""
 
@@ -94,15 +97,18 @@ class OfSchema:
         index = (self._schema.pandas_metadata or {}).get("index_columns", [])
         return {name for name in index if isinstance(name, str)}
 
+    def written(self) -> dict[str, pa.DataType]:
+        return {}
+
 
 def rows_at_once(options: IngestOptions, columns: int) -> int:
     return max(1, options.block_bytes // (8 * max(1, columns)))
 
 
-def require_different(path: str, names: list[str]) -> None:
+def require_different(path: str, names: list[str], hint: str = "") -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
+        raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names{hint}")
 
 
 def one_line(error: Exception) -> str:

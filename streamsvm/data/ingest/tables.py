@@ -10,24 +10,34 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.data.arrow import is_text, numbers, raw_rows, texts
+from streamsvm.data.arrow import (
+    is_text,
+    lacks_value,
+    numbers,
+    raw_rows,
+    texts,
+    whole_numbers,
+    written_numbers,
+)
 from streamsvm.data.ingest.arrow_files import ArrowFile, Parquet
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.csv_files import Csv
+from streamsvm.data.ingest.dialect import MISSING
 from streamsvm.data.ingest.found import File, Parted, Parts
 from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
 from streamsvm.data.ingest.split_columns import SplitColumns
 from streamsvm.data.ingest.streams import CSV, DATABASES, Stream
-from streamsvm.data.ingest.table import NOTHING_KNOWN, Batches, Known, Table, arrow_errors
+from streamsvm.data.ingest.table import NOTHING_KNOWN, Batches, Known, Table, arrow_errors, unlike
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
+from streamsvm.data.labels import is_finite, written_as
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.schema import DENSE_FROM, Schema
 from streamsvm.errors import DataError
 
-READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
+READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us"), "text": pa.string()}
 LACKS = "is missing; every row needs one: fill it in, or remove the row"
 COMMAS = "decimal_commas"  # attribute of a store whose numbers had them in their file
 WHETHER = "expected 1 if the row has this label, else 0"
@@ -57,6 +67,7 @@ class TableReader:
         self._open_stream, self._parts = open_stream, parts or {}
         self._options, self._format = options, format_
         self.dtype = options.feature_dtype()
+        self._widens = options.dtype is None
         self._has_gaps = self.dtype != np.uint8  # uint8 has no NaN
         self._schema = None if like is None else Schema.from_attrs(like.attrs)
         self._has_label: bool | None = None
@@ -96,6 +107,7 @@ class TableReader:
         self._label = self._match(path, self._schema, kinds)
         of_features = {f.name: f.kind for f in self._schema.features}
         for_split = self._for_split.types(path, all_kinds | of_features)
+        self._written = table.written()
         types = self._types(path, self._schema, kinds)
         twice = types.keys() & {self._options.group}  # a group that is also a feature is read as one
         return table.batches(types | {name: own for name, own in for_split.items() if name not in twice})
@@ -110,7 +122,10 @@ class TableReader:
         sets = self._options.multilabel and len(self._label) == 1
         for name in filter(None, (*self._label, self._options.qid)):
             is_number = kinds[name] == "number" and not (sets and name in self._label)
-            types[name] = pa.float64() if is_number else pa.string()
+            is_read_as_text = name in self._written and self._label == (name,)
+            types[name] = pa.float64() if is_number and not is_read_as_text else pa.string()
+        if self._options.qid is not None and kinds[self._options.qid] == "number":
+            types[self._options.qid] = self._written.get(self._options.qid, pa.float64())
         for name, found in types.items():
             if found is None:
                 raise DataError(
@@ -146,12 +161,13 @@ class TableReader:
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
         schema = self._schema
         assert schema is not None
-        raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps)
+        raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps, widens=self._widens)
         self._n, self._nnz = self._n + len(raw), self._nnz + int(np.count_nonzero(raw))
         X = cast(schema.values(raw), self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
         if self._options.qid is not None:
-            qid = numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
+            qid = whole_numbers(batch.column(self._options.qid), path, self._options.qid, line)
+            qid = qid.astype(np.int64) if qid.dtype.kind == "f" else qid
         for_split = self._for_split.read(batch, path, line)
         own = Rows(raw if schema.has_text else X)
         return Block(own, self._labels(batch, path, line), qid, **for_split)
@@ -164,14 +180,31 @@ class TableReader:
         [name] = self._label
         column = batch.column(name)
         if not (is_text(column.type) or pa.types.is_boolean(column.type)):
-            return numbers(column, path, name, line).astype(np.float64)
+            return whole_numbers(column, path, name, line)
+        is_written = name in self._written and not self._options.multilabel
+        if is_written and (plain := written_numbers(column)) is not None:
+            return plain
         found, ids = texts(column)
+        if is_written:
+            return self._written_labels(found, ids, path, line)
         is_bad = lacks_name if self._options.multilabel else not_
         bad = np.flatnonzero(np.array([is_bad(text) for text in found])[ids])
         if len(bad):
             what = f"is {found[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else LACKS
             raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {what}")
         return np.array(found, dtype=str)[ids]
+
+    def _written_labels(self, found: list[str], ids: np.ndarray, path: str, line: int) -> np.ndarray:
+        """The labels of rows with these indices of texts that seemed to be numbers. Raises DataError."""
+        [name] = self._label
+        missing = np.flatnonzero(np.isin(found, MISSING)[ids])
+        if len(missing):
+            raise lacks_value(path, name, line + missing[0])
+        labels = written_as(found[:-1])[ids]
+        bad = np.flatnonzero(~np.array(list(map(is_finite, found)))[ids])
+        if len(bad):
+            raise unlike(path, line + int(bad[0]), name, found[ids[bad[0]]], "a number", self._known)
+        return labels
 
     def finish(self) -> None:
         assert self._schema is not None
@@ -217,13 +250,15 @@ class TableReader:
 
 
 def are_values(names: Sequence[str]) -> bool:
-    """Whether the names of columns are numbers, as in a first row of values; rising whole numbers may be names."""
+    """Whether the names of columns are numbers, as in a first row of values. Whole numbers that rise in equal steps may
+    be names, and 0 or 1 may be the name of a single column."""
     try:
         found = np.array(names, dtype=np.float64)
     except ValueError:
         return False
-    are_rising = (found == np.rint(found)).all() and (np.diff(found) > 0).all()
-    return len(found) > 0 and not are_rising
+    steps = np.diff(found)
+    are_names = bool((found == np.rint(found)).all() and (steps > 0).all() and (steps == steps[:1]).all())
+    return len(found) > 0 and not (are_names and (len(found) > 1 or found[0] in (0, 1)))
 
 
 def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:

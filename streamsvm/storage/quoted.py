@@ -1,0 +1,32 @@
+"""Lists of names in options, such as a,b=2: a name with a mark in it is quoted as in CSV files, "a,b"=2."""
+
+from __future__ import annotations
+
+import re
+
+_MARKS = ",=>"
+_PIECE = rf'(?:(?<![^{_MARKS}])\s*"(?:[^"]|"")*"|[^{{}}])*'
+
+
+def split(text: str, mark: str = ",") -> list[str]:
+    """The parts of a text between marks that are outside of quotes, still with their quotes."""
+    return [found[1] for found in re.finditer(rf"(?:^|{mark})({_PIECE.format(mark)})", text)]
+
+
+def cut(text: str, mark: str) -> tuple[str, str]:
+    """The text before the last mark outside of quotes, and after it; all of it, and nothing, if there is no mark."""
+    first, *others = split(text, mark)
+    return (mark.join([first, *others[:-1]]), others[-1]) if others else (first, "")
+
+
+def name_of(text: str) -> str:
+    """A part as a name, without spaces around it and without its quotes."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('""', '"')
+    return text
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a list such as a,"b,c"."""
+    return [name_of(part) for part in split(text)]
