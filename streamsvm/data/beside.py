@@ -167,7 +167,7 @@ def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
     if kind == "b":
         return values
     if kind in "iu":
-        large = np.flatnonzero(values > np.iinfo(np.int64).max) if kind == "u" else ()
+        large = np.flatnonzero(values > np.iinfo(np.int64).max)
         if len(large):
             found = f"the label of row {start + large[0]} is {values[large[0]]}"
             raise DataError(f"{found}; integers go up to 2^63 - 1, give larger ones as text")

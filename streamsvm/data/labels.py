@@ -146,9 +146,9 @@ def written_as(texts: Sequence[str]) -> np.ndarray:
     """(m,) labels that are written as these texts: int64 if all are whole numbers as programs write them, float64 if
     all are numbers, else the texts. 001 is no number: it and 1 are different labels."""
     if all(map(_WHOLE.fullmatch, texts)):
-        numbers = [int(text) for text in texts]
-        if not numbers or -(2**63) <= min(numbers) <= max(numbers) < 2**63:
-            return np.array(numbers, np.int64)
+        whole = [int(text) for text in texts]
+        if not whole or -(2**63) <= min(whole) <= max(whole) < 2**63:
+            return np.array(whole, np.int64)
         return np.array(texts, str)
     try:
         numbers = [float(text) for text in texts]
