@@ -151,7 +151,7 @@ def times(column: pa.Array) -> pa.Array:
 
 
 def _times_in_parts(column: pa.Array) -> pa.Array:
-    """`times` of texts that Arrow does not cast, from the parts of each."""
+    """`times` of texts that Arrow does not cast, from the pieces of each."""
     found = pa.compute.extract_regex(column, TIME)
     if found.null_count > column.null_count:
         wrong = column.filter(pa.compute.and_(found.is_null(), column.is_valid()))

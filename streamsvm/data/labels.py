@@ -144,7 +144,7 @@ def matching(name: str, texts: Sequence[str]) -> str | None:
 
 def written_as(texts: Sequence[str]) -> np.ndarray:
     """(m,) labels that are written as these texts: int64 if all are whole numbers as programs write them, float64 if
-    all are numbers, else the texts. 001 is no number: it and 1 are different labels."""
+    all are numbers, else the texts. 001 is not a number: it and 1 are different labels."""
     if all(map(_WHOLE.fullmatch, texts)):
         whole = [int(text) for text in texts]
         if not whole or -(2**63) <= min(whole) <= max(whole) < 2**63:

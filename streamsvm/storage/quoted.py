@@ -9,7 +9,7 @@ _PIECE = rf'(?:(?<![^{_MARKS}])\s*"(?:[^"]|"")*"|[^{{}}])*'
 
 
 def split(text: str, mark: str = ",") -> list[str]:
-    """The parts of a text between marks that are outside of quotes, still with their quotes."""
+    """The pieces of a text between marks that are outside of quotes, still with their quotes."""
     return [found[1] for found in re.finditer(rf"(?:^|{mark})({_PIECE.format(mark)})", text)]
 
 
@@ -20,7 +20,7 @@ def cut(text: str, mark: str) -> tuple[str, str]:
 
 
 def name_of(text: str) -> str:
-    """A part as a name, without spaces around it and without its quotes."""
+    """A piece as a name, without spaces around it and without its quotes."""
     text = text.strip()
     if len(text) >= 2 and text[0] == text[-1] == '"':
         return text[1:-1].replace('""', '"')
