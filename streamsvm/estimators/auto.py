@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from streamsvm.config import FitConfig
 from streamsvm.estimators.given import Balanced, Probability
@@ -23,9 +23,11 @@ class AutoSVC(SetClassifier):
         Time for the whole fit, in seconds, at least 5, or like "60s", "10m" or "2h". Larger: a more thorough search.
         None: the search takes at most about ten seconds, or as long as the fit if that is longer, up to 30.
     class_weight : dict, "balanced" or None
+    scoring : {"accuracy", "balanced_accuracy"} or None
+        What is compared on held-out rows. "balanced_accuracy": the mean recall of all classes, which also tries class
+        weights. None: "accuracy".
     search_params : dict or None
-        Options of the search. "trials" is its maximum number of steps. "sample" is its number of
-        rows (20,000). "scoring" is "accuracy" or "balanced_accuracy", which also tries class weights.
+        Options of the search. "trials" is its maximum number of steps. "sample" is its number of rows (20,000).
     random_state : int, RandomState or None
         Seed of the sample, its folds and the fit.
 
@@ -71,6 +73,7 @@ class AutoSVC(SetClassifier):
         time_budget: float | str | None = None,
         *,
         class_weight: Balanced = None,
+        scoring: Literal["accuracy", "balanced_accuracy"] | None = None,
         probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
@@ -86,6 +89,7 @@ class AutoSVC(SetClassifier):
     ) -> None:
         self.time_budget = time_budget
         self.class_weight = class_weight
+        self.scoring = scoring
         self.probability = probability
         self.threshold = threshold
         self.costs = costs
@@ -112,6 +116,8 @@ class AutoSVC(SetClassifier):
 
     def _values(self) -> dict[str, Any]:
         search = {"time_budget": self.time_budget} | (self.search_params or {})
+        if self.scoring is not None:
+            search["scoring"] = self.scoring
         # by its labels' texts once they are known: here it is one that is given
         weight = {} if self.class_weight is None else {"class_weight": "balanced"}
         return {"task": "classify", "search": search} | weight

@@ -164,7 +164,7 @@ def _by_value(run: Run, name: str) -> tuple[int, list[tuple[Any, float]]] | None
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.3g}"
+    return (value or "none") if isinstance(value, str) else f"{value:.3g}"
 
 
 def _told(run: Run) -> Row:
@@ -253,7 +253,7 @@ def influences(run: Run) -> Figure | None:
     if not found:
         return None
     per, name = _unit(run)
-    unit = "points of accuracy" if per == 100 else name
+    unit = f"points of {name.removesuffix(', %')}" if per == 100 else name
     figure, axes = new(0.9 + 0.28 * len(found), xlabel=unit)
     lengths = [per * row["difference"] for row in found]
     bars = axes.barh(range(len(found)), lengths, 0.7, color=colour(0))

@@ -87,6 +87,7 @@ def test_a_store_brings_its_labels_and_is_not_ranked():
         ({"search_params": {"trials": 0}}, r"AutoSVC: search_params\['trials'\]: found 0, expected"),
         ({"search_params": {"steps": 5}}, "AutoSVC: search.steps: unknown option|AutoSVC: steps: unknown"),
         ({"class_weight": "even"}, "class_weight: "),
+        ({"scoring": "f1"}, "scoring.*: found 'f1', expected 'accuracy' or 'balanced_accuracy'"),
         ({"memory_limit": "much"}, "memory_limit: "),
     ],
 )
@@ -96,6 +97,13 @@ def test_parameters_are_checked_when_fitting(options, match):
         estimator.fit(*data())
     assert "\n" not in str(found.value)
     assert not hasattr(estimator, "classes_")
+
+
+def test_a_score_to_compare_by_is_a_parameter():
+    X, y = data(60)
+    svm = AutoSVC(scoring="balanced_accuracy", search_params={"trials": 1}, random_state=0).fit(X, y)
+    assert svm.expected_["scoring"] == "balanced_accuracy"
+    assert svm.chosen_["class_weight"] in (None, "balanced")
 
 
 def test_a_time_budget_is_that_of_the_configuration():

@@ -111,6 +111,14 @@ def test_how_much_each_choice_matters(tmp_path):
     assert [bar.get_width() for bar in bars] == pytest.approx([22, 7, 2, 2, 2])
 
 
+def test_class_weights_are_compared_with_none_by_the_score_of_the_search(tmp_path):
+    rungs = [step | {"class_weight": weight} for step in STEPS[:3] for weight in ("", "balanced")]
+    found = run(tmp_path, rungs=rungs, scoring="balanced_accuracy")
+    [row] = [row for row in chosen.values_of(found) if row["choice"] == "class_weight"]
+    assert row["values"] in ("none: 84.0 %, balanced: 84.0 %", "balanced: 84.0 %, none: 84.0 %")
+    assert chosen.influences(found).axes[0].get_xlabel() == "points of balanced accuracy"
+
+
 def test_scalings_are_compared_where_steps_tell_them(tmp_path):
     steps = [each | {"scale": kind} for each, kind in zip(STEPS, ["none", "standard"] * 3, strict=False)]
     found = {row["choice"]: row for row in chosen.differences(run(tmp_path, rungs=steps))}
