@@ -470,7 +470,8 @@ def _require_labels(store: Store) -> None:
 
 
 def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) -> bool:
-    """Whether one of these configurations made the model at `model_path` from this store, wherever it ran.
+    """Whether one of these configurations made the model at `model_path` from this store, wherever it ran, to whatever
+    tolerance.
 
     So a run that was killed between its model and its end resumes, and does not replace another's model.
     """
@@ -478,16 +479,19 @@ def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) ->
     own = [with_task(config, store) for config in configs]
     if model.get("fingerprint") != store.fingerprint():
         return False
-    asked = (model.get("certificate") or {}).get("asked")
+    certificate = model.get("certificate") or {}
+    asked = certificate.get("asked")
     if asked is not None:  # its configuration is what was chosen
-        return asked in map(digest, own)
-    options = {name: v for name, v in renamed(model.get("config") or {}).items() if name not in EXECUTION}
-    return options in (config.model_dump(mode="json", exclude=set(EXECUTION)) for config in own)
+        tol = certificate.get("tol")
+        return asked in (digest(config.model_copy(update={"tol": tol})) for config in own)
+    free = {*EXECUTION, "tol"}
+    options = {name: v for name, v in renamed(model.get("config") or {}).items() if name not in free}
+    return options in (config.model_dump(mode="json", exclude=free) for config in own)
 
 
 def ended(run_dir: Place, model_path: Place, store: Store, config: FitConfig) -> Report | None:
     """The report of a run that has ended, whose model is in place: nothing is left to resume. Else None, also of a fit
-    that ended before it had converged.
+    that ended before it had converged, or to another tolerance.
 
     Raises ConfigError if it ended with other options.
     """
@@ -498,14 +502,14 @@ def ended(run_dir: Place, model_path: Place, store: Store, config: FitConfig) ->
         or not is_same(place_of(str(report.get("model"))), model_path)
     ):
         return None
-    has_converged = report.get("converged") is not False
     if is_made_by(model_path, store, [config]):
-        return report if has_converged else None
+        tol = (read_attrs(model_path).get("certificate") or {}).get("tol", config.tol)
+        return report if report.get("converged") is not False and tol == config.tol else None
     start = last_start(run_dir)
     before = by_path(renamed((start and start.config) or {}))
     now = by_path(config.model_dump(mode="json", exclude=set(EXECUTION)))
     differ = [name for name, value in now.items() if name in before and before[name] != value]
-    if differ and (has_converged or differ != ["tol"]):
+    if differ and differ != ["tol"]:
         told = ", ".join(f"{name} was {before[name]}, is {now[name]}" for name in differ)
         raise ConfigError(
             f"--resume: the run in {run_dir} has ended, with other options ({told}); to train again, drop --resume "

@@ -54,6 +54,7 @@ class Checkpoints:
         self._every = config.checkpoint_every
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
         self._is_resumed = False  # a search before the fit
+        self.has_other_tol = False  # what was loaded was to reach another tolerance than this run
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds a checkpoint of an earlier run, which this run replaces"
             events(Warned(f"{message}; with --resume it would continue from it"))
@@ -105,7 +106,10 @@ class Checkpoints:
             numbered[old].unlink()
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run."""
+        """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run.
+
+        A run with another tol goes on from the same states.
+        """
         if not self.resume or self.run_dir is None:
             return None
         numbered = _numbered(self.run_dir)
@@ -115,7 +119,9 @@ class Checkpoints:
             except CorruptDataError as error:
                 self._events(Warned(f"{error}; using the checkpoint before it, if there is one"))
                 continue
-            require_own(numbered[number], str(state.pop("identity", "{}")), self.identity)
+            found = str(state.pop("identity", "{}"))
+            require_own(numbered[number], found, without_tol(self.identity))
+            self.has_other_tol = json.loads(found).get("tol") != self.identity["tol"]
             return state
         if not self._is_resumed:
             self._events(Warned(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch"))
@@ -244,6 +250,11 @@ def by_path(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in (values.items() if isinstance(values, dict) else [("", values)])
     }
     return {name.removesuffix("."): value for name, value in flat.items()}
+
+
+def without_tol(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run that continues with another tolerance has in common with it."""
+    return {name: value for name, value in options.items() if name != "tol"}
 
 
 def is_at_work(run_dir: Place) -> bool:

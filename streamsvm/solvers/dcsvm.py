@@ -247,6 +247,14 @@ class DCSVM:
     def is_solved(state: DCSVMState) -> bool:
         return state.stage is Stage.END
 
+    def again(self, state: DCSVMState) -> DCSVMState:
+        """The state of a solver with another tol, to go on from: solved to that, or to be solved from what it has."""
+        if state.violation <= self.tol:
+            return replace(state, late=state.late and not self.is_solved(state))
+        if self.early is not None:
+            return replace(state, solutions=(), violation=0.0, late=False)
+        return replace(state, stage=Stage.TOP) if self.is_solved(state) else state
+
     def _part(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         """Divides, solves the next partitions, or goes up from the last one."""
         division = state.divided

@@ -111,7 +111,10 @@ class ThresholdSolver(BlockSolver):
         moved = Thresholds.from_array(np.array(known)[:, None]).after(excess, n_support)
         if abs(moved.step[0]) <= self.row_tol or moves >= MOST_MOVES:
             return self._settled(problem, state)
-        at = {"bias": float(moved.bias[0]), "given": np.append(moved.to_array()[:, 0], moves + 1)}
+        at: dict[str, Any] = {
+            "bias": float(moved.bias[0]),
+            "given": np.append(moved.to_array()[:, 0], moves + 1),
+        }
         return self._at_given.measured(problem, replace(state, **at, **UNPACED, shrinks_below=np.inf))
 
     def _settled(self, problem: DualQP, state: BlockState) -> BlockState:

@@ -24,6 +24,7 @@ from streamsvm.hss.tree import ClusterTree
 from streamsvm.models import ExpansionModel
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, require_memory
+from streamsvm.runs.checkpoints import without_tol
 from streamsvm.solvers.admm import (
     ADMM,
     ADMMState,
@@ -199,7 +200,7 @@ class ADMMHSSFit(PathFit):
     def _factorised(self, rows: Rows) -> Factorisation:
         """From the run directory if it exists there, else made, and saved there if it has room, as checkpoints are."""
         path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
-        key = json.dumps(self.checkpoints.identity)
+        key = json.dumps(without_tol(self.checkpoints.identity))
         if path and self.checkpoints.resume and (found := kept(path, key, self.engine)):
             return found
         ids = self._in_time(rows)

@@ -182,7 +182,13 @@ class ALFPGMFit(Fit):
         sizes = [len(part.y) for part in parts]
         saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, FACTS))}
         done = len(saved["facts"])
-        alphas += np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
+        begun = np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
+        if self.checkpoints.has_other_tol and (unsolved := saved["facts"][:, 4] > self.config.tol).any():
+            done = int(np.argmax(unsolved))
+            later = duals[done : len(begun)]
+            duals[done : len(begun)] = (replace(d, begin=a) for d, a in zip(later, begun[done:], strict=True))
+            saved = {"facts": saved["facts"][:done]}
+        alphas += begun[:done]
         facts += [
             Facts(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()
         ]
@@ -237,11 +243,12 @@ class ALFPGMFit(Fit):
 
 @dataclass(frozen=True)
 class _Dual(Weighed):
-    """A subproblem and the bounds (m,) of its rows, which may be some of all."""
+    """A subproblem and the bounds (m,) of its rows, which may be some of all. begin: the variables to begin with."""
 
     kernel: Kernel
     part: Subproblem
     upper: np.ndarray
+    begin: np.ndarray | None = None
 
     def few(self, most: int) -> np.ndarray:
         """At most so many of its rows, half of each label."""
@@ -309,7 +316,10 @@ class _Solve:
     ) -> tuple[np.ndarray, Facts]:
         """Its variables and facts; start: the state that another run has reached."""
         if start is not None or not is_late(self.until):
-            return self._solved(source(dual), start, on_step)
+            problem = source(dual)
+            if start is None and dual.begin is not None:
+                start = self.solver.init(problem, dual.begin)
+            return self._solved(problem, start, on_step)
         few = dual.few(HASTY_ROWS)
         found, facts = self._solved(source(dual.take(few)), None, on_step)
         alpha = np.zeros(len(dual.part.y))

@@ -230,6 +230,8 @@ class DCSVMFit(Fit):
             state = self.solver.init(problem)
             if saved:
                 state = DCSVMState.from_arrays(saved)
+                if self.checkpoints.has_other_tol:
+                    state = self.solver.again(state)
                 if self.solver.early is not None or not self.solver.is_solved(state):
                     state = problem.resumed(state, saved)  # else partitions are gone, and wanted no more
             while not self.solver.is_solved(state):
