@@ -108,7 +108,7 @@ class Checkpoints:
     def load(self) -> dict[str, np.ndarray] | None:
         """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run.
 
-        A run with another tol goes on from the same states.
+        A run with another tol continues from the same states.
         """
         if not self.resume or self.run_dir is None:
             return None
