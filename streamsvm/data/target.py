@@ -15,6 +15,7 @@ import numpy as np
 from streamsvm.data.chosen import View
 from streamsvm.data.expanded import expanded
 from streamsvm.data.folds import DEALT, together
+from streamsvm.data.hashes import splitmix64
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.schema import Feature, Schema
@@ -24,7 +25,6 @@ from streamsvm.parallel.sizes import Weighed
 
 FOLDS = 5  # as in scikit-learn's TargetEncoder
 WHOLE = FOLDS  # the fold of rows that no value is learned from
-_MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,8 @@ class Dealt(Weighed):
         if self.found is not None:
             found = self.found[ids].astype(np.int64)
         else:
-            found = (_hashed(ids // FOLDS, self.seed).astype(np.int64) + ids) % FOLDS
+            found = ((splitmix64(ids // FOLDS, self.seed) % FOLDS).astype(np.int64) + ids) % FOLDS
         return np.where(np.isin(ids, self.held), WHOLE, found)
-
-
-def _hashed(ids: np.ndarray, seed: int) -> np.ndarray:
-    """(m,) uint64 below FOLDS, of splitmix64 of each id."""
-    step, *factors = (np.uint64(number) for number in _MIX)
-    found = (ids.astype(np.uint64) + np.uint64(seed) + np.uint64(1)) * step
-    for shift, factor in zip((30, 27), factors, strict=True):
-        found = (found ^ (found >> np.uint64(shift))) * factor
-    return (found ^ (found >> np.uint64(31))) % FOLDS
 
 
 class Valued(View):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 from streamsvm.config import build_config
+from streamsvm.data.hashes import splitmix64
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, PartsSolved, TasksRun
@@ -75,6 +79,16 @@ def test_a_histogram_counts_weights_once_and_needs_two_values():
     assert scored(np.ones(3, bool), np.ones(3)).histogram() == {}
 
 
+def test_a_sketch_of_sparse_rows_takes_no_memory_for_empty_columns():
+    X = sparse.random_array((300, 3_000_000), density=5e-5, format="csr", dtype=np.float32, rng=1)
+    splitmix64(np.arange(3), 0)
+    tracemalloc.start()
+    sketch(Rows(X))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 << 20  # a number for each column takes twice as much
+
+
 def test_the_map_keeps_distances_about():
     rng = np.random.default_rng(0)
     means = 10 * np.outer(np.arange(4), rng.normal(size=300))
@@ -83,6 +97,8 @@ def test_the_map_keeps_distances_about():
     places = np.array(in_plane(sketches))
     steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
     assert steps == pytest.approx(np.linalg.norm(means[1]), rel=0.5)
+    X = sparse.random_array((60, 500), density=0.1, format="csr", rng=rng)
+    np.testing.assert_allclose(sketch(Rows(X)), sketch(Rows(X.toarray())), atol=1e-6)
     assert in_plane(sketches[:1]) == [[0.0, 0.0]]
     exact = np.array(in_plane([np.array([0.0, 0.0]), np.array([3.0, 4.0])]))
     assert np.linalg.norm(exact[0] - exact[1]) == pytest.approx(5.0)
