@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
-import secrets
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any
@@ -18,7 +16,8 @@ from typing import IO, Any
 import zarr
 
 from streamsvm.errors import StorageError, StreamSVMError
-from streamsvm.storage.locks import is_alive
+from streamsvm.storage.locks import sync_folder
+from streamsvm.storage.owners import is_abandoned, owner_in, token
 from streamsvm.storage.paths import (
     Place,
     URLPath,
@@ -50,7 +49,7 @@ def storage_errors(url: str) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Place) -> Iterator[IO[bytes]]:
-    """A binary file that takes the name `path` on a clean exit and is removed on an exception.
+    """A binary file that takes the name `path` on a clean exit, when it is on disk, and is removed on an exception.
 
     For an object store it is written here, and uploaded when complete.
     """
@@ -58,13 +57,16 @@ def whole_file(path: Place) -> Iterator[IO[bytes]]:
         with storage_errors(str(path)), _put(path) as written:
             yield written
         return
-    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    part = path.with_name(f".{path.name}.{token()}.part")
     with storage_errors(str(path)):
         file = part.open("wb")
         try:
             with file:
                 yield file
+            with part.open("rb+") as written:  # opened again, as what writes text has closed the file
+                os.fsync(written.fileno())
             part.replace(path)
+            sync_folder(path.parent)
         finally:
             part.unlink(missing_ok=True)
 
@@ -92,11 +94,11 @@ class Target:
         self.url = url
         self._overwrite = overwrite
         self._path = local_path(url)
-        token = f"partial-{os.getpid()}-{secrets.token_hex(4)}"
+        name = f"partial-{token()}"
         if self._path is None:
-            self._partial = f"{url.rstrip('/')}.{token}"
+            self._partial = f"{url.rstrip('/')}.{name}"
         else:
-            self._partial = str(self._path.parent / f".{self._path.name}.{token}")
+            self._partial = str(self._path.parent / f".{self._path.name}.{name}")
 
     @property
     def folder(self) -> str | None:
@@ -192,9 +194,16 @@ def _remove_for_good(path: Path) -> None:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Removes temporary groups of writers of the same target that were killed on this machine."""
-    pattern = re.compile(re.escape(f".{path.name}.partial-") + r"(\d+)-[0-9a-f]{8}")
+    """Removes temporary groups of writers of the same target that were killed on this machine, and those of others that
+    are old."""
     for entry in path.parent.iterdir():
-        match = pattern.fullmatch(entry.name)
-        if match and not is_alive(int(match[1])):
+        writer = owner_in(entry.name, f".{path.name}.partial-")
+        if writer is not None and is_abandoned(writer, _idle_s(entry)):
             shutil.rmtree(entry, ignore_errors=True)
+
+
+def _idle_s(folder: Path) -> float:
+    """Seconds since a file was last added somewhere in a folder."""
+    with suppress(OSError):  # it was just removed, or is another user's
+        return time.time() - max(os.stat(name).st_mtime for name, _, _ in os.walk(folder))
+    return 0.0

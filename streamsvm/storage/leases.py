@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import psutil
-
 from streamsvm.errors import StorageError
+from streamsvm.storage.owners import has_ended, this_process
 from streamsvm.storage.paths import URLPath, filesystem, is_remote_failure
 
 BEAT_S = 5.0  # between two writes of a lock that is held
@@ -66,7 +63,7 @@ def _taken(lock: URLPath, tell: Tell) -> tuple[URLPath, dict[str, Any]]:
     _require_left(there, tell)
     number = 1 + max((int(found.name) for found in there if found.name.isdecimal()), default=0)
     own = lock / f"{number:06d}"
-    body = {"process": os.getpid(), "host": socket.gethostname(), "token": secrets.token_hex(8)}
+    body = this_process() | {"token": secrets.token_hex(8)}
     if not _made(own, body, tell):
         raise InUse(_owner(_read(own)))
     if others := [found for found in lock.iterdir() if found not in (own, *there)]:
@@ -80,7 +77,7 @@ def _taken(lock: URLPath, tell: Tell) -> tuple[URLPath, dict[str, Any]]:
 def _require_left(there: list[URLPath], tell: Tell) -> None:
     """Raises InUse unless those who made these are gone: an object that is held is written every BEAT_S."""
     first = {found: _read(found) for found in there}
-    waited = {found: body for found, body in first.items() if body and not _is_dead(body)}
+    waited = {found: body for found, body in first.items() if body and not has_ended(body)}
     if waited:
         owner = _owner(next(iter(waited.values())))
         tell(f"found the lock of {owner}; waiting up to {STALE_S:g} s to see whether it is alive")
@@ -143,9 +140,3 @@ def _owner(body: dict[str, Any]) -> str:
         if {"process", "host"} <= set(body)
         else "another process"
     )
-
-
-def _is_dead(body: dict[str, Any]) -> bool:
-    """Whether a process of this machine made it that is gone."""
-    pid = body.get("process")
-    return body.get("host") == socket.gethostname() and isinstance(pid, int) and not psutil.pid_exists(pid)

@@ -9,18 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
-
 from streamsvm.storage.leases import InUse as InUse
 from streamsvm.storage.leases import Tell, is_leased, leased
+from streamsvm.storage.owners import is_alive
 from streamsvm.storage.paths import Place, URLPath
 
 WAIT_S = 0.2  # for a lock: who looks whether it is held holds it for a moment
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine exists."""
-    return psutil.pid_exists(pid)
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import time
 from typing import Any
 
@@ -14,12 +13,11 @@ import zarr
 
 from streamsvm.errors import CorruptDataError, StorageError
 from streamsvm.storage.atomic import PARTIAL, storage_errors
-from streamsvm.storage.locks import is_alive
+from streamsvm.storage.owners import is_abandoned, this_process
 from streamsvm.storage.paths import Place, URLPath, filesystem, remove_tree
 from streamsvm.storage.place import is_version
 
 AT = "streamsvm_at"  # attribute of a group: the folder of the version that it has
-OLD_S = 24 * 3600.0  # unfinished versions of other machines are left alone for so long after their last write
 
 
 def arrays_at(place: Place, attrs: dict[str, Any]) -> Place:
@@ -54,8 +52,7 @@ class Version:
         if not self._overwrite and root.exists():
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
         self._remove_others()
-        owner: dict[str, Any] = {"process": os.getpid(), "host": socket.gethostname()}
-        return zarr.open_group(str(self._own), mode="w", zarr_format=3, attributes={PARTIAL: owner})
+        return zarr.open_group(str(self._own), mode="w", zarr_format=3, attributes={PARTIAL: this_process()})
 
     def place_for(self, folder: Place) -> Place:
         """The place for tasks to write arrays of the group: in it, as objects are not moved."""
@@ -95,10 +92,11 @@ def _attributes(group: URLPath) -> dict[str, Any]:
 
 def _is_left(version: URLPath) -> bool:
     """Whether nobody writes it any more."""
-    owner = _attributes(version).get(PARTIAL)
-    if isinstance(owner, dict) and owner.get("host") == socket.gethostname():
-        return not is_alive(int(owner.get("process", 0)))
-    return owner is None and bool(_attributes(version)) or _idle_s(version) > OLD_S
+    attributes = _attributes(version)
+    if attributes and PARTIAL not in attributes:
+        return True
+    writer = attributes.get(PARTIAL)
+    return is_abandoned(writer if isinstance(writer, dict) else {}, _idle_s(version))
 
 
 def _idle_s(version: URLPath) -> float:

@@ -1,0 +1,60 @@
+"""Whose an unfinished write is: a host's and a process's, so that machines that share a disk leave others' alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+OLD_S = 24 * 3600.0  # unfinished writes of other machines are left alone for so long after their last change
+_TOKEN = r"(?:(?P<host>[\w.-]+)-)?(?P<process>\d+)-[0-9a-f]{8}"  # version 0.2 named no host
+
+
+def this_process() -> dict[str, Any]:
+    """The owner of what this process writes."""
+    return {"process": os.getpid(), "host": socket.gethostname()}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine exists."""
+    return psutil.pid_exists(pid)
+
+
+def has_ended(owner: Mapping[str, Any]) -> bool:
+    """Whether the owner was a process of this machine that exists no more."""
+    pid = owner.get("process")
+    return owner.get("host") == socket.gethostname() and isinstance(pid, int) and not is_alive(pid)
+
+
+def is_abandoned(owner: Mapping[str, Any], idle_s: float) -> bool:
+    """Whether nobody writes any more what belongs to this owner and was last changed so many seconds ago.
+
+    Processes of other machines cannot be seen, so theirs has to be old.
+    """
+    return has_ended(owner) or (owner.get("host") != socket.gethostname() and idle_s > OLD_S)
+
+
+def token() -> str:
+    """A part of a name that no other write has, and that says whose it is."""
+    return f"{_named(socket.gethostname())}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def owner_in(name: str, before: str) -> dict[str, Any] | None:
+    """The owner of a name that is `before` and a token; None for other names."""
+    match = re.fullmatch(re.escape(before) + _TOKEN, name)
+    if match is None:
+        return None
+    host = socket.gethostname()
+    return {
+        "process": int(match["process"]),
+        "host": host if match["host"] == _named(host) else match["host"],
+    }
+
+
+def _named(host: str) -> str:
+    return re.sub(r"[^\w.-]", "_", host, flags=re.ASCII)[:64]
