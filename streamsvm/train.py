@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config
+from streamsvm.data.labels import like_ids
 from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
@@ -436,7 +437,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
     """The configuration with its task set: if it names none, the solver and query ids determine it."""
     task = config.task or default_task(config.solver, has_queries=store.has_qid)
     if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
-        _require_labels(store)
+        _require_labels(store, task_of(task))
     if config.probability.is_asked or config.probability.costs is not None:
         from streamsvm.training.probabilities import require_asked
 
@@ -458,14 +459,22 @@ def _require_costs(costs: Costs, config: FitConfig, task: Task, store: Store) ->
         task.costs(costs, known)
 
 
-def _require_labels(store: Store) -> None:
-    """Raises DataError if labels are many numbers that are not whole: they look like those of a regression."""
+def _require_labels(store: Store, task: Task) -> None:
+    """Raises DataError if labels are many numbers that are not whole, as those of a regression, or texts that look like
+    ids."""
     different = store.classes.values
-    is_many = different.dtype.kind == "f" and len(different) > MOST_FRACTIONS
-    if is_many and np.any(different != np.round(different)):
+    k, where = len(different), store.url or "y"
+    if task.in_sets:
+        return
+    if different.dtype.kind == "f" and k > MOST_FRACTIONS and np.any(different != np.round(different)):
         raise DataError(
-            f"{store.url or 'y'} holds {len(different):,} different numbers, as {different[0]:.6g}; expected labels of "
+            f"{where} holds {k:,} different numbers, as {different[0]:.6g}; expected labels of "
             "classes: give --task regress to predict numbers, or --task classify where they are labels"
+        )
+    if different.dtype.kind == "U" and (found := like_ids(store.classes)):
+        raise DataError(
+            f"{where} holds {found}; expected labels of classes, each of several rows: name their column "
+            f"{'with --label ' * (store.url is not None)}or give --task classify where they are labels"
         )
 
 
@@ -477,7 +486,7 @@ def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) ->
     """
     model = read_attrs(model_path)
     own = [with_task(config, store) for config in configs]
-    if model.get("fingerprint") != store.fingerprint():
+    if store.matches(str(model.get("fingerprint"))) is False:
         return False
     certificate = model.get("certificate") or {}
     asked = certificate.get("asked")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from streamsvm import Store
+from streamsvm import DCSVC, Store
 from streamsvm.config import build_config
 from streamsvm.errors import DataError
+from streamsvm.events import Events
 from streamsvm.train import train_in_memory, with_task
 
 X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
@@ -24,6 +28,36 @@ def test_numbers_where_labels_are_expected_are_pointed_out():
     few = Store.from_arrays(X, np.resize([0.5, 1.5, 2.5], 60))
     whole = Store.from_arrays(X, np.arange(60.0))
     assert with_task(build_config(("t", {})), few).task == with_task(build_config(("t", {})), whole).task
+
+
+def test_labels_that_look_like_ids_are_said_before_the_work():
+    names = np.array([f"person {i}" for i in range(60)])
+    some = np.where(np.arange(60) % 2, names, "nobody")  # of 31 labels 30 are of one row
+    for y in (names, some, names.astype(object)):
+        with pytest.raises(
+            DataError, match=r"y holds .* different texts in 60 rows, as 'nobody|as 'person 0'"
+        ):
+            train_in_memory(Store.from_arrays(X, y), build_config(("t", {})))
+    for rows, labels in ((X, names), (pd.DataFrame(X), pd.Series(names))):
+        with (
+            pytest.raises(DataError, match="look like ids"),
+            pytest.warns(UserWarning, match="unique classes"),
+        ):
+            DCSVC(gamma=0.1).fit(rows, labels)
+    whole = Store.from_arrays(X, np.arange(60))
+    for y, given in ((whole.y, {}), (names, {"task": "classify"})):
+        said = list[Any]()
+        config = build_config(("t", given | {"solver": "bsgd"}))
+        train_in_memory(Store.from_arrays(X, y), config, Events(said.append))
+        texts = [getattr(record.event, "message", "") for record in said]
+        assert sum("60 rows" in text and "look like ids" in text for text in texts) == 1
+    for y, given in (
+        (np.resize(names[:30], 60), {}),
+        (names[:20].repeat(3), {}),
+        (names, {"positive": ["person 3"]}),
+        (np.array(["a,b", "c", *names[2:]]), {"task": "multilabel"}),
+    ):
+        assert with_task(build_config(("t", given)), Store.from_arrays(X, y)).task
 
 
 @pytest.mark.parametrize("case", ["constant", "one class"])

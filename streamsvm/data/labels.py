@@ -12,6 +12,7 @@ import numpy as np
 from streamsvm.errors import CorruptDataError
 from streamsvm.parallel.sizes import Weighed
 
+FEW, IDS = 20, 0.5  # labels that are few, and share of the rows from which on more labels look like ids
 MOST_SEEN = 100_000  # distinct labels; more are targets of a regression, for which one sort of all is faster
 FALSE, TRUE = "false", "true"  # as labels
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
@@ -52,6 +53,15 @@ def counted(pieces: Iterable[np.ndarray]) -> Classes | None:
         counts = np.bincount(places, minlength=len(seen)) + np.pad(counts, (0, len(seen) - len(counts)))
     order = np.argsort(seen)
     return Classes(seen[order], counts[order])
+
+
+def like_ids(classes: Classes) -> str | None:
+    """Labels in words, if they are many and most belong to a single row, as ids do."""
+    k, n = len(classes.values), int(classes.counts.sum())
+    if k <= FEW or k <= IDS * n:
+        return None
+    kind = {"U": "texts", "f": "numbers"}.get(classes.values.dtype.kind, "whole numbers")
+    return f"{k:,} different {kind} in {n:,} rows, as {str(classes.values[0])[:40]!r}, which look like ids"
 
 
 def alike(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -> Iterator[np.ndarray]:

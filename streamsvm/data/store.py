@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -43,6 +44,7 @@ from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import STORE_METHODS
 from streamsvm.texts.shown import Shown
 
+WHOLE = "2-"  # begins fingerprints that know all of the data
 READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
 
 
@@ -217,9 +219,17 @@ class Store(Shown, Weighed):
         return self._source.origin(row) if isinstance(self._source, View) else (self, row)
 
     def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
-        """The ids of rows (m,) of this store in `whole`, the store that its rows were chosen from."""
-        is_chosen = self is not whole and isinstance(self._source, View)
-        return self._source.ids_in(whole, ids) if is_chosen else ids
+        """The ids of rows of this store in the one that they were chosen from.
+
+        Parameters
+        ----------
+        whole : Store
+            That store.
+        ids : ndarray of shape (m,)
+            Row numbers, from 0 to n - 1.
+        """
+        source = self._source
+        return source.ids_in(whole, ids) if self is not whole and isinstance(source, View) else ids
 
     def to_dask(self) -> tuple[Any, Any]:
         """(X, y) as lazy Dask arrays, chunk for chunk. Only labels are read at once. Without labels, y is None.
@@ -382,13 +392,48 @@ class Store(Shown, Weighed):
         return Store(view, self._columns, **kept)
 
     def fingerprint(self) -> str:
-        """32 hex digits from shape, dtype, columns, labels and the first rows, as a cheap identity of a data set."""
+        """The identity of all that a fit may read: rows, columns, labels, weights, groups and queries.
+
+        Rows of a store that ingest wrote are known by its checksum; those of others are read once, block by block.
+        """
         return self._fingerprint
 
     @cached_property
     def _fingerprint(self) -> str:
+        source = self._source
+        if isinstance(source, Chosen):
+            state = hashlib.blake2b(source.store.fingerprint().encode(), digest_size=16)
+            state.update(source.ids_in(source.store, np.arange(self.n)).tobytes())
+            return WHOLE + state.hexdigest()
+        if isinstance(source, View):
+            return source.store.fingerprint()
+        state = self._digest()
+        if self.attrs.get("content") is None or self._names.get("x") != "X":
+            state.update(json.dumps(self._row_checksums()).encode())
+        for name, column in (("qid", self.qid), ("sample_weight", self._weights)):
+            if column is not None:
+                state.update(name.encode())
+                for piece in column.pieces() if isinstance(column, Values) else [column]:
+                    state.update(piece.tobytes())
+        return WHOLE + state.hexdigest()
+
+    def matches(self, fingerprint: str) -> bool | None:
+        """Whether a fingerprint is that of this data. None: it is of version 0.2, and equal as far as that one knew the
+        data: neither weights, nor queries, nor without a checksum rows after the first 64.
+
+        Parameters
+        ----------
+        fingerprint : str
+            That of a model or a run.
+        """
+        if fingerprint.startswith(WHOLE):
+            return fingerprint == self.fingerprint()
         if isinstance(self._source, View) and not isinstance(self._source, Chosen):
-            return self._source.store.fingerprint()
+            return self._source.store.matches(fingerprint)
+        return None if fingerprint == self._digest().hexdigest() else False
+
+    def _digest(self) -> Any:
+        """Of shape, columns, checksum, first rows, labels and groups."""
         state = hashlib.blake2b(digest_size=16)
         facts = [self.n, self.d, str(self.dtype), self.is_sparse]
         facts += map(self.attrs.get, ("content", "columns"))
@@ -400,7 +445,18 @@ class Store(Shown, Weighed):
                 state.update(labels.tobytes())
         if self.group is not None:  # folds depend on it
             state.update(self.group.tobytes())
-        return state.hexdigest()
+        return state
+
+    def _row_checksums(self) -> list[int]:
+        """Of all rows, however they are chunked: of dense ones a single number, else of entries, indices and counts."""
+        found = [0] * (3 if self.is_sparse else 1)
+        for block in self.blocks():
+            X: Any = self.read(*block).X
+            parts = [X]
+            if self.is_sparse:
+                parts = [X.data, X.indices.astype(np.int64), np.diff(X.indptr).astype(np.int64)]
+            found = [zlib.crc32(part.tobytes(), crc) for part, crc in zip(parts, found, strict=True)]
+        return found
 
 
 fill(Store, STORE_METHODS)

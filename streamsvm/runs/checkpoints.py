@@ -7,7 +7,6 @@ the file has bytes.
 from __future__ import annotations
 
 import json
-import os
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +28,7 @@ from streamsvm.events import Events, Warned, ignore
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.leases import require_held
-from streamsvm.storage.locks import InUse, is_locked, locked, sync_folder
+from streamsvm.storage.locks import InUse, is_locked, locked
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.storage.place import found_at
 
@@ -120,7 +119,7 @@ class Checkpoints:
                 self._events(Warned(f"{error}; using the checkpoint before it, if there is one"))
                 continue
             found = str(state.pop("identity", "{}"))
-            require_own(numbered[number], found, without_tol(self.identity))
+            require_own(numbered[number], found, without_tol(self.identity), self._store, self._events)
             self.has_other_tol = json.loads(found).get("tol") != self.identity["tol"]
             return state
         if not self._is_resumed:
@@ -131,19 +130,8 @@ class Checkpoints:
 def _write_state(run_dir: Place, name: str, arrays: Mapping[str, Any]) -> None:
     if isinstance(run_dir, URLPath):
         require_held(run_dir / LOCK)
-        with whole_file(run_dir / name) as file:
-            write_arrays(file, arrays)
-        return
-    part = run_dir / "state.part"
-    try:
-        with part.open("wb") as file:
-            write_arrays(file, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(run_dir / name)
-    finally:
-        part.unlink(missing_ok=True)
-    sync_folder(run_dir)
+    with whole_file(run_dir / name) as file:
+        write_arrays(file, arrays)
 
 
 def has_state(run_dir: Place) -> bool:
@@ -151,15 +139,25 @@ def has_state(run_dir: Place) -> bool:
     return bool(_numbered(run_dir))
 
 
-def require_own(path: Place, found: str, own: Mapping[str, Any]) -> None:
-    """Raises ConfigError if a checkpoint's identity, as JSON, has other data, options or another version."""
+def require_own(path: Place, found: str, own: Mapping[str, Any], store: Store, events: Events) -> None:
+    """Raises ConfigError if a checkpoint's identity, as JSON, has other data, options or another version.
+
+    Warns where a version that knew less of the data wrote it.
+    """
     try:
         named = {renamed_option(name): was for name, was in dict(json.loads(found)).items()}
     except (ValueError, TypeError):
         named = {}
     for name, expected in own.items():
         was = named.get(name)
-        if was != expected:
+        if name == "store" and store.matches(str(was)) is None:
+            events(
+                Warned(
+                    f"{path} is of an earlier version of streamsvm, which did not note weights, queries, nor rows "
+                    "after the first 64: whether these are still the same is not known"
+                )
+            )
+        elif was != expected:
             raise ConfigError(
                 f"{path} is a checkpoint of another store or configuration ({name} was {was}, is {expected}); "
                 "drop --resume to start from scratch"

@@ -60,7 +60,7 @@ class Kept:
         }
         known = _lines(path) if resume else []
         if known:
-            require_own(path, json.dumps(known[0].get("identity")), own)
+            require_own(path, json.dumps(known[0].get("identity")), own, store, events)
         is_of_other_folds = bool(known) and known[0].get("folds") != DEALT_BY
         if path.exists() and (is_of_other_folds or not resume):
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"

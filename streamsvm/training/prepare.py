@@ -15,6 +15,7 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite, require_squares
+from streamsvm.data.labels import Classes, like_ids
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
@@ -194,6 +195,11 @@ def prepare(
     if config.interval is not None:
         whole, (store, kept) = store, _parted(store, config, task)
     answers, class_rows = answers_of(store, config, task, targets)
+    if task.has_classes and task.reads_labels and not (config.positive or task.in_sets):
+        if ids := like_ids(Classes(answers.classes, class_rows)):
+            events.advise(
+                f"the labels are {ids}: name the column of the labels, or predict numbers (task regress)"
+            )
     with (phase or Phases())("scale"):
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments, engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 
@@ -20,6 +21,8 @@ from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.owners import token
 
 pytestmark = pytest.mark.lowest
 
@@ -325,13 +328,84 @@ def test_writer_leaves_all_or_nothing(tmp_path):
 
 
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
-    dead = tmp_path / ".s.partial-999999999-0123abcd"
-    alive = tmp_path / f".s.partial-{os.getpid()}-0123abcd"
-    dead.mkdir()
-    alive.mkdir()
+    own = token().split("-")  # host, process, random
+    alive = tmp_path / f".s.partial-{'-'.join(own)}"
+    dead = tmp_path / f".s.partial-{'-'.join([*own[:-2], '999999999', own[-1]])}"
+    elsewhere = [tmp_path / f".s.partial-{name}999999999-0123abcd" for name in ("other-host.example-", "")]
+    old, other = tmp_path / ".s.partial-other-999999999-0123abcd", tmp_path / ".s.partial-of-mine"
+    for folder in (alive, dead, *elsewhere, old, other):
+        (folder / "X").mkdir(parents=True)
+    for folder in (old / "X", old, other):
+        os.utime(folder, (0, 0))
     write(tmp_path / "s", samples(3, 2))
     assert not dead.exists()
-    assert alive.exists()
+    assert not old.exists()
+    assert all(folder.exists() for folder in (alive, *elsewhere, other))
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch, is_text):
+    synced, path = list[tuple[str, bool]](), tmp_path / "f"
+
+    def fsync(handle: int) -> None:
+        synced.append((os.path.basename(os.readlink(f"/proc/self/fd/{handle}")), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with whole_file(path) as file:
+        if is_text:
+            with io.TextIOWrapper(file, encoding="utf-8") as text:
+                text.write("a")
+        else:
+            file.write(b"a")
+    assert path.read_bytes() == b"a"
+    [(part, there), folder] = synced
+    assert part.endswith(".part")
+    assert not there
+    assert folder == (tmp_path.name, True)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_fingerprint_knows_all_that_a_fit_reads(is_sparse):
+    rows, n = samples(200, 5, is_sparse=is_sparse), 200
+    given = {
+        "y": np.arange(n) % 2,
+        "sample_weight": np.ones(n),
+        "qid": np.arange(n) // 9,
+        "group": np.arange(n) // 4,
+    }
+    store = Store.from_arrays(rows.X, **given)
+    known = {store.fingerprint()}
+    for name, values in given.items():
+        rest = {other: column for other, column in given.items() if other != name}
+        known.add(Store.from_arrays(rows.X, **rest).fingerprint())
+        changed = values.copy()
+        changed[150] += 1
+        known.add(Store.from_arrays(rows.X, **rest, **{name: changed}).fingerprint())
+    other = rows.X.copy()
+    (other.data if is_sparse else other[-1])[-1] += 1
+    known.add(Store.from_arrays(other, **given).fingerprint())
+    assert len(known) == 2 * len(given) + 2
+    assert store.subset(np.arange(100)).fingerprint() == store.subset(np.arange(100)).fingerprint()
+    known |= {store.subset(np.arange(lo, 150)).fingerprint() for lo in (0, 1)}
+    assert len(known) == 2 * len(given) + 4
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_fingerprint_does_not_depend_on_blocks(is_sparse, monkeypatch):
+    rows, y = samples(200, 5, is_sparse=is_sparse), np.arange(200) % 2
+    whole = Store.from_arrays(rows.X, y).fingerprint()
+    blocks = Store.blocks
+    monkeypatch.setattr(Store, "blocks", lambda self: blocks(self, 7))
+    assert Store.from_arrays(rows.X, y).fingerprint() == whole
+
+
+def test_fingerprints_of_version_0_2_are_compared_as_far_as_they_go(tmp_path):
+    rows, y = samples(200, 5), np.arange(200) % 2
+    for store in (Store.from_arrays(rows.X, y), write(tmp_path / "s", rows, y)):
+        assert store.matches(store.fingerprint()) is True
+        assert store.matches(store._digest().hexdigest()) is None
+        assert store.matches(Store.from_arrays(rows.X + 1, y)._digest().hexdigest()) is False
+        assert store.matches(Store.from_arrays(rows.X, y, sample_weight=y).fingerprint()) is False
 
 
 @pytest.mark.parametrize("writes", [0, 1, 4, 9])
