@@ -474,7 +474,7 @@ def _require_labels(store: Store, task: Task) -> None:
     if different.dtype.kind == "U" and (found := like_ids(store.classes)):
         raise DataError(
             f"{where} holds {found}; expected labels of classes, each of several rows: name their column "
-            f"{'with --label ' * (store.url is not None)}or give --task classify where they are labels"
+            f"{'with --label, ' * (store.url is not None)}or give --task classify where they are labels"
         )
 
 

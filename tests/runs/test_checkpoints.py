@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -106,7 +107,7 @@ class TestSaving:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         with monkeypatch.context() as patched:
-            patched.setattr(checkpoints.os, "fsync", full)
+            patched.setattr(os, "fsync", full)
             saving.offer(lambda: {"number": 2})
         assert "No space left on device" in said[-1].event.message
         assert states(tmp_path) == ["state-000001.npz"]
@@ -270,3 +271,18 @@ with run_folder(Path({str(tmp_path / "run")!r})):
         (tmp_path / "run").write_text("")
         with pytest.raises(StorageError, match="run failed: File exists"), run_folder(tmp_path / "run"):
             pass
+
+
+def test_data_of_an_earlier_version_is_compared_as_far_as_it_was_noted(tmp_path):
+    rows, y, said = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100) % 2, list[str]()
+    store, other = Store.from_arrays(rows, y), Store.from_arrays(rows + 1, y)
+    events = Events(lambda record: said.append(record.event.message))
+    own = {"store": store.fingerprint()}
+    checkpoints.require_own(tmp_path, json.dumps(own), own, store, events)
+    assert not said
+    early, far = (json.dumps({"store": one._digest().hexdigest()}) for one in (store, other))
+    checkpoints.require_own(tmp_path, early, own, store, events)
+    assert "is of an earlier version of streamsvm" in said[0]
+    for found in (far, json.dumps({"store": other.fingerprint()})):
+        with pytest.raises(ConfigError, match="another store or configuration"):
+            checkpoints.require_own(tmp_path, found, own, store, events)
