@@ -248,7 +248,7 @@ class DCSVM:
         return state.stage is Stage.END
 
     def again(self, state: DCSVMState) -> DCSVMState:
-        """The state of a solver with another tol, to go on from: solved to that, or to be solved from what it has."""
+        """The state for a solver with another tol: solved to that, or to be solved from what it has."""
         if state.violation <= self.tol:
             return replace(state, late=state.late and not self.is_solved(state))
         if self.early is not None:
