@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.data.rows import Rows
@@ -28,7 +27,7 @@ from streamsvm.estimators.given import (
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.kernels.table import KernelName
-from streamsvm.models import ExpansionModel, KernelModel
+from streamsvm.models import KernelModel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Subproblem
 
@@ -139,15 +138,6 @@ class ALFPGMEstimator(StoreEstimator):
         self.fit_status_ = int(not report["converged"])
         self.shape_fit_ = (store.n, store.d)
 
-    @property
-    def coef_(self) -> np.ndarray | sparse.csr_array:
-        """Weights of the features, one row for each problem. Raises AttributeError unless the kernel is linear."""
-        if self.kernel != "linear":
-            raise AttributeError(f"coef_ is there with kernel='linear' alone; the kernel is {self.kernel!r}")
-        check_is_fitted(self)
-        X: Any = self.model_.support.X.astype(np.float64)
-        return (X.T @ self._coefficients()).T
-
 
 class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
     r"""Support vector classification with an intercept, exactly LIBSVM's problem; replaces scikit-learn's `SVC`.
@@ -179,7 +169,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         Number of training rows and features.
     class_weight_ : ndarray of shape (n_classes,)
         Factor on C of each class.
-    coef_ : {ndarray, csr_array} of shape (n_problems, n_features_in_)
+    coef_ : ndarray of shape (n_problems, n_features_in_)
         Weights of the features; linear kernel only.
     support_, support_vectors_, dual_coef_, intercept_, n_support_
 
@@ -342,12 +332,6 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
     def _known_classes(self) -> np.ndarray:
         check_is_fitted(self)
         return self.classes_
-
-    def _coefficients(self) -> np.ndarray:
-        model: KernelModel | ExpansionModel = self.model_
-        if isinstance(model, ExpansionModel):
-            return model.coef
-        return model.coefficients if len(self.classes_) == 2 else -model.coefficients
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()

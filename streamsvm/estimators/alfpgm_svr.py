@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from streamsvm.estimators.alfpgm import ALFPGMEstimator, Values
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.given import Search, Searched, SearchedGamma, SearchedMetric, SearchedScale
@@ -34,7 +32,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         0 if it converged, 1 if `max_iter` stopped it.
     shape_fit_ : tuple of int of shape (2,)
         Number of training rows and features.
-    coef_ : {ndarray, csr_array} of shape (1, n_features_in_)
+    coef_ : ndarray of shape (1, n_features_in_)
         Weights of the features; linear kernel only.
     support_, support_vectors_
     dual_coef_ : ndarray of shape (1, n_SV)
@@ -153,9 +151,6 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._told(store, self._learn(store, config))
         return self
-
-    def _coefficients(self) -> np.ndarray:
-        return self._fitted().coef
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()

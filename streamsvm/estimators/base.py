@@ -23,10 +23,11 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import is_dask
 from streamsvm.data.store import Store
+from streamsvm.data.streams import read_once
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.estimators.clients import joined
-from streamsvm.estimators.inputs import StoreInputs, in_memory
+from streamsvm.estimators.inputs import StoreInputs, has_no_rows, in_memory
 from streamsvm.estimators.lazily import lazy_answers
 from streamsvm.estimators.recording import end_with, noted
 from streamsvm.estimators.searched import SEARCH, chosen, with_search
@@ -128,6 +129,34 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         except ModelError as error:
             raise AttributeError(f"feature_importances_: {error}") from None
 
+    @property
+    def coef_(self) -> np.ndarray:
+        """(n_problems, d) weights of the features as they were given, whatever the scaling, of a linear kernel.
+
+        Decision values are X @ coef_.T + intercept_; of pairs of more than two classes positive for the first, as in
+        `SVC`. Raises AttributeError for other kernels, and where several partitions decide.
+        """
+        return self._linear()[0]
+
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """`coef_` and `intercept_` of a linear kernel. Raises AttributeError."""
+        check_is_fitted(self)
+        try:
+            expansion = self.model_.as_expansion()
+        except ModelError as error:
+            raise AttributeError(f"coef_: {error}") from None
+        if not expansion.kernel.is_linear:
+            raise AttributeError(
+                f"coef_ is there for a linear kernel alone; the kernel is {expansion.kernel.name}"
+            )
+        coef, intercept = expansion.weights()
+        is_of_pairs = self.model_.is_pairwise and len(self.model_.classes) > 2
+        return (-coef, -intercept) if is_of_pairs else (coef, intercept)
+
+    def _intercept(self, learned: np.ndarray) -> np.ndarray:
+        """That of rows as they were given for a linear kernel, else the learned one, of scaled rows."""
+        return self._linear()[1] if self.model_.as_expansion().kernel.is_linear else learned
+
     def save(self, path: str | Path) -> None:
         """Writes `model_` to a folder that `streamsvm.load_model` and the command line read. Raises OSError."""
         check_is_fitted(self)
@@ -138,9 +167,17 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         check_is_fitted(self)
         if is_dask(X):
             return lazy_answers(self.model_, self._lazy_rows(X), ask)
+        X = read_once(X)
+        if has_no_rows(X):
+            return self._no_answers(X, ask)
         store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
         blocks = predict_blocks(self.model_, store, engine=engine, ask=ask)
         return np.concatenate([answer for _, _, answer in blocks])
+
+    def _no_answers(self, X: Any, ask: Callable[[Any, Rows], np.ndarray]) -> np.ndarray:
+        """(0, ...) answers for no rows, whose columns are checked."""
+        self._checked(X, "no_validation", reset=False)
+        return ask(self.model_, Rows(np.zeros((1, self.model_.d), np.float32)))[:0]
 
     def _config(self, **own: Any) -> FitConfig:
         """The parameters, and what is not one, as a configuration. Raises ConfigError, a ValueError, naming the wrong

@@ -254,7 +254,7 @@ class BudgetedSVC(SetClassifier):
 
     @property
     def intercept_(self) -> np.ndarray:
-        return self.model_.bias
+        return self._intercept(self.model_.bias)
 
     def _begin(self, config: FitConfig, store: Store, targets: Targets) -> None:
         """An empty model and its learner, prepared as a fit of the first batch would be."""

@@ -165,7 +165,7 @@ class BudgetedSVR(StoreRegressor):
 
     @property
     def intercept_(self) -> np.ndarray:
-        return self.model_.bias
+        return self._intercept(self.model_.bias)
 
     def _values(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in BSGD_OPTIONS} | {"bias": self.fit_intercept}

@@ -74,7 +74,7 @@ class LinearEstimator(StoreEstimator):
     def coef_(self) -> np.ndarray:
         if self.landmarks is not None:
             raise AttributeError("coef_ is there without landmarks only; model_.coef holds theirs")
-        return self.model_.coef.T
+        return super().coef_
 
     def _found(self, report: dict[str, Any]) -> None:
         self.n_iter_, self.n_passes_ = report["steps"], report["passes"]
@@ -109,7 +109,7 @@ class WithIntercept(LinearEstimator):
 
     @property
     def intercept_(self) -> np.ndarray:
-        return self.model_.intercept
+        return self._intercept(self.model_.intercept)
 
     def _values(self) -> dict[str, Any]:
         values = super()._values() | {"C": self.C}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ class StoreInputs(BaseEstimator):
             self._check_columns(X.d, X.feature_names, reset=reset)
             return X
         X, like = read_once(X), None if reset else self._layout
+        if not reset:
+            _require_numbers(X, like)
         if like is None or not self._is_table(X, like):
             X = self._checked(X, "no_validation", reset=reset)[0]
         return Store.from_arrays(X, like=like)
@@ -107,6 +110,7 @@ class StoreInputs(BaseEstimator):
             accept_sparse="csr",
             dtype=[np.float64, np.float32, np.uint8],
             ensure_all_finite="allow-nan",
+            ensure_min_samples=1 if reset else 0,
         )
         found = checked if isinstance(checked, tuple) else (checked, y)
         if not (self._takes_gaps if model is None else model.takes_gaps):
@@ -170,6 +174,27 @@ def _require_no_gaps(X: Any, why: str) -> None:
         )
 
 
+def has_no_rows(X: Any) -> bool:
+    """Whether an array, matrix or data frame in memory has columns and no rows."""
+    shape = getattr(X, "shape", ())
+    return not is_dask(X) and len(shape) == 2 and shape[0] == 0
+
+
+def _require_numbers(X: Any, like: Layout | None) -> None:
+    """Raises DataError for a data frame with text, of a model that has no columns of a table."""
+    if not is_frame(X) or (like is not None and "columns" in like.attrs):
+        return
+    from streamsvm.data.frames import kinds_of, table_of
+
+    other = [(name, kind) for name, kind in kinds_of(table_of(X)).items() if kind not in ("number", "bool")]
+    if other:
+        name, kind = other[0]
+        raise DataError(
+            f"X: column {name!r} holds {kind}, and the model was fitted on an array of numbers: give it an array, or a "
+            "data frame of numbers, or fit it on a data frame"
+        )
+
+
 def in_memory(values: Any) -> Any:
     """Labels or weights of a dask array or frame in memory; anything else as it is."""
     return computed(values) if is_dask(values) else values
@@ -188,13 +213,35 @@ def _plain(values: Any, what: str) -> Any:
         values = values.to_numpy()
     elif type(values).__module__.startswith("pyarrow"):
         values = np.asarray(values)
-    elif isinstance(values, (list, tuple)) and any(value is None for value in values):
+    elif isinstance(values, (list, tuple)) and _are_mixed({*map(type, values)}):  # else all would become text
         values = np.array(values, dtype=object)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "fO":
         is_float = values.dtype.kind == "f"
         missing = np.isnan(values) if is_float else np.fromiter(map(_is_missing, values), bool, len(values))
         if missing.any():
             raise DataError(f"the {what} of row {int(missing.argmax())} is missing; every row needs one")
+        if not is_float:
+            return _of_one_kind(values, what)
+    return values
+
+
+def _are_mixed(types: set[type]) -> bool:
+    """Whether there are missing values, or texts and others."""
+    return type(None) in types or (str in types and bool(types - {str, np.str_}))
+
+
+def _of_one_kind(values: np.ndarray, what: str) -> np.ndarray:
+    """Objects that are all numbers as numpy has numbers, others as they are. Raises DataError for text and numbers."""
+    is_number = np.fromiter((isinstance(value, Number) for value in values), bool, len(values))
+    if is_number.all():
+        return np.array(values.tolist())
+    is_text = np.fromiter((isinstance(value, str) for value in values), bool, len(values))
+    if is_number.any() and is_text.any():
+        number, text = int(is_number.argmax()), int(is_text.argmax())
+        raise DataError(
+            f"the {what} of row {text} is text, {str(values[text])!r}, and that of row {number} a number, "
+            f"{values[number]}; expected one of them: {what}s.astype(str) makes all of them text"
+        )
     return values
 
 
@@ -203,7 +250,11 @@ def _is_missing(value: Any) -> bool:
 
 
 def _table(names: Names) -> Any:
-    """No rows under these names, in a table that scikit-learn knows."""
+    """No rows under these names, in a table that scikit-learn knows. Raises DataError if one is there twice."""
     import pyarrow as pa
+
+    if len({*names}) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise DataError(f"X has two columns {twice!r}; expected different names")
 
     return pa.Table.from_arrays([pa.array([], pa.float32())] * len(names), names=list(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class SupportVectors:
 
     model_: Any
     classes_: np.ndarray
+    _intercept: Callable[[np.ndarray], np.ndarray]
 
     @property
     def support_(self) -> np.ndarray:
@@ -57,7 +59,8 @@ class SupportVectors:
     @property
     def intercept_(self) -> np.ndarray:
         model, _ = self._exact_model()
-        return -model.intercept if model.is_pairwise and len(self.classes_) > 2 else model.intercept
+        is_of_pairs = model.is_pairwise and len(self.classes_) > 2
+        return self._intercept(-model.intercept if is_of_pairs else model.intercept)
 
     @property
     def n_support_(self) -> np.ndarray:
@@ -81,6 +84,7 @@ class RegressionVectors:
     AttributeError for any other."""
 
     model_: Any
+    _intercept: Callable[[np.ndarray], np.ndarray]
 
     @property
     def support_(self) -> np.ndarray:
@@ -97,7 +101,7 @@ class RegressionVectors:
 
     @property
     def intercept_(self) -> np.ndarray:
-        return self._fitted().intercept
+        return self._intercept(self._fitted().intercept)
 
     @property
     def n_support_(self) -> np.ndarray:

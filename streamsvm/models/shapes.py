@@ -65,6 +65,12 @@ class Expansion:
             )
         return replace(self, scaling=replace(scaling, metric=None), support=Rows(X @ metric.factor.T))
 
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """coef (columns, d) and intercept (columns,) of raw rows: g(x) = coef x + intercept, for the linear kernel."""
+        plain = self.folded()
+        X: Any = plain.support.X.astype(np.float64)
+        return (X.T @ plain.coef).T, plain.intercept
+
     def folded(self) -> Expansion:
         """The same function with offset and scale in the support rows, if K allows that; else itself.
 

@@ -25,6 +25,7 @@ from streamsvm.data.ingest.dialect import (
     spaces_as_tabs,
     without_comments,
 )
+from streamsvm.data.ingest.foreign import binary_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.table import NOTHING_KNOWN, Batches, Known, require_different, unlike
 from streamsvm.errors import DataError
@@ -53,6 +54,8 @@ class Csv:
         self._edits: list[Callable[[bytes], bytes]] = []
         with open_stream(path) as stream:
             head = stream.head()
+        if (told := binary_of(path, head)) is not None:
+            raise DataError(f"{path}: {told}")
         if options.comment is not None:
             self._edits.append(partial(without_comments, mark=options.comment.encode()))
             head = self._edits[0](head)

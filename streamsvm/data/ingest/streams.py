@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import IO, Any
 
+from streamsvm.data.ingest.foreign import foreign_of
 from streamsvm.data.ingest.servers import is_server
 from streamsvm.errors import DataError, NotFoundError
 from streamsvm.storage.paths import local_path, nearest
@@ -46,11 +47,11 @@ _IDX = re.compile(rb"\0\0[\x08\x09\x0b-\x0e][\x01-\x05]", re.DOTALL)
 _MAGIC = {
     b"PAR1": "parquet",
     b"\x93NUMPY": "npy",
-    b"PK\x03\x04": "npz",
     b"ARROW1": "arrow",
     b"\xff\xff\xff\xff": "arrow",  # a stream
     b"SQLite format 3\0": "sqlite",
 }
+_NPZ = re.compile(rb"PK\x03\x04.{26}[^\0]{0,200}?\.npy", re.DOTALL)  # a zip archive of arrays
 _DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
 
@@ -144,14 +145,23 @@ def detect_format(path: str) -> str:
         return "idx"
     with Stream(path) as stream:
         head = stream.read_exactly(1 << 16)
+    if (format_ := _by_content(head)) is not None:
+        return format_
+    if (told := foreign_of(path, head)) is not None:
+        raise DataError(f"{path}: {told}")
+    raise DataError(f"{path}: the format is not clear from its name or first bytes; give --format")
+
+
+def _by_content(head: bytes) -> str | None:
+    """The format of a file with these first bytes, if it is clear."""
     for magic, format_ in _MAGIC.items():
         if head.startswith(magic):
             return format_
+    for pattern, format_ in ((_NPZ, "npz"), (_IDX, "idx")):
+        if pattern.match(head):
+            return format_
     if head[8:12] == _DUCKDB:
         return "duckdb"
-    if _IDX.match(head):
-        return "idx"
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
-    if lines and b":" in head and _SVMLIGHT.fullmatch(lines[0].strip()):
-        return "svmlight"
-    raise DataError(f"{path}: the format is not clear from its name or first bytes; give --format")
+    is_svmlight = lines and b":" in head and _SVMLIGHT.fullmatch(lines[0].strip())
+    return "svmlight" if is_svmlight else None

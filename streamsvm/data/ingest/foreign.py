@@ -1,0 +1,101 @@
+"""Formats of files that ingest does not read, known by their first bytes or names, and what to do with each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+_PANDAS = "write it as CSV or parquet, for example by pandas.{0}(...).to_parquet(...)"
+_UNPACK = "unpack it, and give the files inside"
+EXCEL = "an Excel workbook", "save the sheet as CSV, or write it by pandas.read_excel(...).to_parquet(...)"
+SHEETS = "an OpenDocument table", "save the sheet as CSV"
+ZIP = "a zip archive", _UNPACK
+HDF5 = (
+    "HDF5",
+    "write .h5ad by anndata.read_h5ad(...).write_zarr(...) and give that as --store, other files as npy or parquet",
+)
+JSON = (
+    "JSON",
+    f"{_PANDAS.format('read_json')}; `streamsvm stream` learns from JSON lines",
+)
+ARFF = "ARFF", "write it as CSV or parquet, for example by pandas.DataFrame(scipy.io.arff.loadarff(...)[0])"
+PICKLE = "a pickle, which is never loaded because it runs code", "write it as npy, CSV or parquet"
+XML = "XML or HTML", "write its table as CSV"
+STATA, SPSS = ("a Stata file", _PANDAS.format("read_stata")), ("an SPSS file", _PANDAS.format("read_spss"))
+ORC, AVRO = ("ORC", _PANDAS.format("read_orc")), ("Avro", "write it as parquet")
+SAS, MATLAB = ("a SAS file", _PANDAS.format("read_sas")), ("a MATLAB file", "write its array as npy")
+FEATHER = "Feather of version 1", "write it again as Feather of version 2 or parquet"
+R_DATA = "data of R", "write it as CSV or parquet, for example by arrow::write_parquet"
+TAR, ZSTANDARD, SEVEN = ("a tar archive", _UNPACK), ("Zstandard", "unpack it by `zstd -d`"), ("7z", _UNPACK)
+PDF = "a PDF document", "write its table as CSV"
+
+_BINARY = (  # first bytes of formats that no text file begins with
+    (re.compile(rb"\x89HDF\r\n\x1a\n"), HDF5),
+    (re.compile(rb"\xd0\xcf\x11\xe0"), EXCEL),
+    (re.compile(rb"PK(\x03\x04|\x05\x06)"), ZIP),
+    (re.compile(rb"\x80[\x02-\x05]"), PICKLE),
+    (re.compile(rb"ORC[\x00-\x1f]"), ORC),
+    (re.compile(rb"Obj\x01"), AVRO),
+    (re.compile(rb"FEA1"), FEATHER),
+    (re.compile(rb"RD[XA][23]\n|X\n\x00\x00"), R_DATA),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), ZSTANDARD),
+    (re.compile(rb"7z\xbc\xaf\x27\x1c"), SEVEN),
+    (re.compile(rb"%PDF-"), PDF),
+    (re.compile(rb"MATLAB 5\.0"), MATLAB),
+    (re.compile(rb"\$FL[23]"), SPSS),
+    (re.compile(rb".{257}ustar", re.DOTALL), TAR),
+)
+_TEXT = (
+    (re.compile(rb"\s*<stata_dta>"), STATA),
+    (re.compile(rb"\s*<"), XML),
+    (re.compile(rb"\s*(\{|\[\s*[\[{\"\]])"), JSON),
+    (re.compile(rb"(\s*%[^\n]*\n)*\s*@relation", re.IGNORECASE), ARFF),
+)
+_SUFFIXES = {
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb"), EXCEL),
+    **dict.fromkeys((".h5", ".h5ad", ".hdf5", ".hdf", ".loom"), HDF5),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), JSON),
+    **dict.fromkeys((".pkl", ".pickle", ".joblib"), PICKLE),
+    **dict.fromkeys((".rds", ".rda", ".rdata"), R_DATA),
+    **dict.fromkeys((".sas7bdat", ".xpt"), SAS),
+    **dict.fromkeys((".html", ".xml"), XML),
+    **dict.fromkeys((".tar", ".tgz"), TAR),
+    ".zip": ZIP,
+    ".ods": SHEETS,
+    ".arff": ARFF,
+    ".orc": ORC,
+    ".avro": AVRO,
+    ".dta": STATA,
+    ".sav": SPSS,
+    ".mat": MATLAB,
+    ".zst": ZSTANDARD,
+    ".7z": SEVEN,
+    ".pdf": PDF,
+}
+
+
+def binary_of(path: str, head: bytes) -> str | None:
+    """What a file with these first bytes is if it is of a binary format that is not read, and what to do."""
+    found = next((what for pattern, what in _BINARY if pattern.match(head)), None)
+    if found is ZIP:
+        found = _in_zip(head, _SUFFIXES.get(PurePosixPath(path).suffix.lower(), ZIP))
+    return found and _said(*found)
+
+
+def foreign_of(path: str, head: bytes) -> str | None:
+    """What a file of unknown format is, by its first bytes or its name, and what to do."""
+    by_name = _SUFFIXES.get(PurePosixPath(path).suffix.lower())
+    by_text = next((what for pattern, what in _TEXT if pattern.match(head)), by_name)
+    return binary_of(path, head) or (by_text and _said(*by_text))
+
+
+def _in_zip(head: bytes, by_name: tuple[str, str]) -> tuple[str, str]:
+    """What a zip archive is by the name of its first file. Many formats are one."""
+    name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+    if name.startswith((b"[Content_Types]", b"xl/", b"_rels/", b"docProps/")):
+        return EXCEL
+    return SHEETS if name == b"mimetype" else by_name
+
+
+def _said(what: str, remedy: str) -> str:
+    return f"found {what}, which ingest does not read; {remedy}"
