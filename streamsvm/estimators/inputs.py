@@ -176,7 +176,7 @@ def _require_no_gaps(X: Any, why: str) -> None:
 
 def has_no_rows(X: Any) -> bool:
     """Whether an array, matrix or data frame in memory has columns and no rows."""
-    shape = getattr(X, "shape", ())
+    shape: Any = getattr(X, "shape", ())
     return not is_dask(X) and len(shape) == 2 and shape[0] == 0
 
 
