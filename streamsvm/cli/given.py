@@ -236,6 +236,25 @@ def _are_files(rows: str) -> bool:
     return found == "a file" or (found == "a folder of other things" and has_files(rows))
 
 
+def place_to_learn_from(files: list[str] | None, store: str | None, **others: Place | None) -> str | None:
+    """The store that rows are in, or that files will be read into; None where that is not known yet. others: places of
+    what the command writes, by option. Raises ConfigError, before any row is read, if one of them is that store."""
+    if not files:
+        return store
+    with importing():
+        from streamsvm.data.ingest.given import STDIN, beside
+
+    place = store if store is not None or STDIN in files else str(beside(files[0]))
+    for name, other in others.items():
+        if place is not None and other is not None and is_same(other, place):
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} {other}: found the place of the store that {files[0]} is read into; take another {option}, "
+                "or give the store another path with --store"
+            )
+    return place
+
+
 def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) -> str:
     """The given store, or the store that files are read into, or were read into earlier."""
     if not files:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -23,7 +22,8 @@ from streamsvm.cli.output import progress
 from streamsvm.cli.stream_options import given_of, let_ask, new_learner, require_same
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.storage.human import number_or_text
-from streamsvm.storage.paths import Place, nearest, place_of
+from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.paths import Place, local_path, nearest, place_of
 
 if TYPE_CHECKING:
     from streamsvm.online.lines import Lines, Parse
@@ -48,7 +48,8 @@ def stream(
         str,
         typer.Option(
             "--input",
-            help="Events: a file, - for stdin, kafka://HOST:PORT/TOPIC, or nats://HOST:PORT/STREAM.",
+            help="Events: a file or its URL, plain or compressed, - for stdin, kafka://HOST:PORT/TOPIC, or "
+            "nats://HOST:PORT/STREAM.",
             metavar="SOURCE",
         ),
     ] = "-",
@@ -212,7 +213,7 @@ def stream(
         )
     if state.waiting is not None and (gone := state.waiting.gone):
         _warn(gone)
-    typer.echo(json.dumps(state.summary()), err=True)
+    typer.echo(_as_line(state.summary()), nl=False, err=True)
     if not status and state.events and state.bad == state.events:
         status = FAILED
     if status:
@@ -263,7 +264,7 @@ def _run(
     with suppress(InterruptedError):  # a signal came while waiting
         for number, line, parse in todo:
             answer = state.answer(line, parse)
-            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.write(_as_line(answer))
             if "error" in answer:
                 _tell(number, answer["error"], on_error)
             tell(lines.share)
@@ -274,6 +275,14 @@ def _run(
             if stopped:
                 break
     return 128 + stopped[0] if stopped else 0
+
+
+def _as_line(answer: dict[str, Any]) -> str:
+    """One line of JSON, which has no NaN."""
+    try:
+        return json.dumps(answer, allow_nan=False) + "\n"
+    except ValueError:
+        return json.dumps(jsonable(answer)) + "\n"
 
 
 @contextmanager
@@ -314,12 +323,14 @@ def _require_source(name: str, format_: str) -> None:
     if name.startswith(BROKERS):
         if format_ == "csv":
             raise ConfigError("--format csv: messages of Kafka and NATS have no header, expected JSON")
-    elif name != "-" and not Path(name).is_file():
+    elif name != "-" and (path := local_path(name)) is not None and not path.is_file():
         raise NotFoundError(f"--input {name}: no such file{nearest(name)}")
 
 
 @contextmanager
 def _source(name: str, state: Stream) -> Iterator[Lines | Messages]:
+    from streamsvm.data.ingest.streams import Stream as Unpacked
+    from streamsvm.data.ingest.streams import is_packed
     from streamsvm.online.jetstream import JetStream
     from streamsvm.online.kafka import Topic
     from streamsvm.online.lines import Lines
@@ -331,8 +342,10 @@ def _source(name: str, state: Stream) -> Iterator[Lines | Messages]:
             yield held.enter_context(closing(opened(name, place, sys.stdout.flush)))
         elif name == "-":
             yield Lines(0, sys.stdout.flush)
+        elif local_path(name) is None or is_packed(name):
+            yield Lines(held.enter_context(closing(Unpacked(name))), sys.stdout.flush)
         else:
-            file = held.enter_context(open(name, "rb", buffering=0))
+            file = held.enter_context(open(local_path(name) or name, "rb", buffering=0))
             yield Lines(file.fileno(), sys.stdout.flush)
 
 

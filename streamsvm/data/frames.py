@@ -114,7 +114,7 @@ def raw_of(
     from streamsvm.data.arrow import raw_rows
 
     require_columns(table.column_names, schema)
-    batches = table.select([f.name for f in schema.features]).to_batches()
+    batches = table.select([f.name for f in schema.features]).combine_chunks().to_batches()
     firsts = np.cumsum([0, *(len(batch) for batch in batches)]).tolist()
     return [
         raw_rows(batch, schema, dtype, where, line, gaps=True, widens=widens)

@@ -104,10 +104,14 @@ class Named(ABC):
     """A model with names for the d columns of its input rows.
 
     by_name: columns come in any order, as in the events of a stream. There may then be further columns without a name,
-    after the others.
+    after the others. text_features: of a stream; rows may have texts of them that it has not met, and lack others.
     """
 
     by_name = False
+
+    @property
+    def text_features(self) -> frozenset[str]:
+        return frozenset()
 
     @property
     @abstractmethod
@@ -151,7 +155,7 @@ class Named(ABC):
         if not (found and expected):
             return _by_position(store.d, expected, self.d, where, by_name=self.by_name)
         if self.by_name:
-            return _by_name(found, expected, self.d, where), None
+            return _by_name(found, expected, self.d, where, self.text_features), None
         _require_same(found, expected, where)
         return None, None
 
@@ -166,18 +170,36 @@ def _by_position(
     return None if known == d else np.arange(known), told if expected else None
 
 
-def _by_name(found: Names, expected: Names, d: int, where: str) -> np.ndarray | None:
+def _by_name(found: Names, expected: Names, d: int, where: str, texts: frozenset[str]) -> np.ndarray | None:
+    """-1 for a text that no row has."""
     place, known = {name: column for column, name in enumerate(found)}, set(expected)
+    there = texts & set(map(feature_of, found))
     for name in expected:
-        if name not in place:
+        if name not in place and feature_of(name) not in there:
             raise ModelError(
                 f"{where} has no column {name[:80]!r}, a feature of the stream that the model was trained on"
             )
     for column, name in enumerate(found):
-        if name not in known or place[name] != column:
+        if (name not in known and feature_of(name) not in there) or place[name] != column:
             what = "twice" if name in known else "not a feature of the stream that the model was trained on"
             raise ModelError(f"{where}: column {column} is {name[:80]!r}, {what}; leave it out")
-    return None if found == expected and len(found) == d else np.array([place[name] for name in expected])
+    columns = np.array([place.get(name, -1) for name in expected], np.intp)
+    return None if found == expected and len(found) == d else columns
+
+
+def feature_of(name: str) -> str:
+    """The feature of a text's column, `colour` of `colour=red`; empty of others."""
+    return name.partition("=")[0] if "=" in name else ""
+
+
+def text_features_of(stream: Mapping[str, Any] | None) -> frozenset[str]:
+    """The features of a stream that are texts, from what its model keeps of it."""
+    stream = stream or {}
+    kinds = stream.get("kinds_unscaled", stream.get("kinds"))
+    if kinds is None:  # of an earlier version
+        names = {str(name) for name in stream.get("features", ())}
+        return frozenset(map(feature_of, names)) - names - {""}
+    return frozenset(str(name) for name, kind in kinds if kind == "text")
 
 
 def _require_same(found: Names, expected: Names, where: str) -> None:

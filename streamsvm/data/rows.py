@@ -43,10 +43,17 @@ class Rows(Weighed):
         return Rows(self.X[ids])
 
     def arranged(self, columns: np.ndarray | None, d: int) -> Rows:
-        """The columns with these numbers in order, then zeros up to d columns. None: all columns in order."""
+        """The columns with these numbers in order, -1 for zeros, then zeros up to d columns. None: all in order."""
         if columns is None:
             return self
-        X: Any = self.X[:, columns]
+        X: Any = self.X
+        if (columns < 0).any():
+            X = (
+                sparse.hstack([X, sparse.csr_array((len(self), 1))], "csr")
+                if self.is_sparse
+                else np.pad(X, ((0, 0), (0, 1)))
+            )
+        X = X[:, columns]
         if self.is_sparse:
             X.sort_indices()
             X.resize((len(self), d))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names
+from streamsvm.data.names import Names, text_features_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import LARGEST, RunningScaling
 from streamsvm.errors import ModelError
@@ -202,6 +202,10 @@ class ExpertsModel(Model):
     @property
     def by_name(self) -> bool:  # type: ignore[override]
         return True
+
+    @property
+    def text_features(self) -> frozenset[str]:
+        return text_features_of(self.stream)
 
     @property
     def layout(self) -> Layout | None:

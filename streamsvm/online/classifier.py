@@ -21,6 +21,7 @@ from streamsvm.models.calibration import are_odds
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import side_by_side
+from streamsvm.online.batches import frame_like, series_like, targets_in
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, LabelDoor, is_doubled
 from streamsvm.online.labels import Labels
@@ -121,7 +122,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
         self.classes, self.average = classes, average
         self.max_features, self.max_classes = max_features, max_classes
         self.kernel_params, self.class_weight, self.loss = kernel_params, class_weight, loss
-        self._labels = Labels(classes or (), max_classes, closed=classes is not None)
+        self._labels = Labels.of(classes, max_classes)
         self._weights = _by_text(class_weight, None if classes is None else self._labels)
         self._seen: list[int] | None = [] if class_weight == "balanced" else None  # events of each class
         self._begin({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
@@ -161,7 +162,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
         """One step for the event x with label y. For a bad event it raises DataError, a ValueError, and learns
         nothing."""
-        if y not in self._labels:
+        if not self._labels.has(y):
             self._labels.require([y])
         row = self._row(x, grow=True)
         code = self._code(y)
@@ -188,8 +189,9 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
         return self._meet(self._row(x, grow=False))[0].copy()
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """One step for each row, in order: the same model as `learn_one` row by row, up to rounding."""
-        labels = y.tolist()
+        """One step for each row of a data frame of pandas, polars or Arrow, in order: the same model as `learn_one` row
+        by row, up to rounding. NaN and null are missing."""
+        labels = targets_in(y)
         if len(labels) != len(X):
             raise DataError(f"found {len(labels)} labels, expected one for each of {len(X)} rows")
         self._labels.require(labels)
@@ -204,20 +206,16 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
             self._learn_rows(rows.take(slice(start, stop)), codes)
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
-        """Labels of the rows."""
-        import pandas as pd
-
+        """Labels of the rows, as a column of the library that X is of."""
         if not self._labels:
-            return pd.Series([None] * len(X), index=X.index, dtype=object)
-        return pd.Series(self.labels_of(self._decisions(X)), index=X.index)
+            return series_like(X, [None] * len(X), object)
+        return series_like(X, self.labels_of(self._decisions(X)))
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Probabilities, a column for each label."""
-        import pandas as pd
-
+        """Probabilities, a column for each label, as a data frame of the library that X is of."""
         if not self._labels:
-            return pd.DataFrame(index=X.index)
-        return pd.DataFrame(self.probabilities_of(self._decisions(X)), index=X.index, columns=self._labels)
+            return frame_like(X, np.empty((len(X), 0)), [])
+        return frame_like(X, self.probabilities_of(self._decisions(X)), self._labels)
 
     def decide_rows(self, rows: np.ndarray) -> np.ndarray:
         """(m, columns) decision values of rows that `row_of` made, as a block."""
@@ -271,9 +269,7 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
                 "the model was fitted with class_weight 'balanced', which needs all rows; fit with a weight by label"
             )
         learner, stream = cls._resumed(model)
-        learner._labels = Labels(
-            stream.get("labels", model.classes.tolist()), learner.max_classes, closed=False
-        )
+        learner._labels = Labels(stream.get("labels", model.classes.tolist()), learner.max_classes)
         if learner._seen is not None:
             learner._seen = list(stream["seen"])
         if isinstance(learner._calibration, OnlineCalibration):

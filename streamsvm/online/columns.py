@@ -6,25 +6,18 @@ import math
 import struct
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from numbers import Real
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
+from streamsvm.online.batches import Batch
+from streamsvm.online.kinds import BOOLS, REALS, Kinds, as_float, shown
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_NUMBERS = frozenset({int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
-EPOCH = datetime(1970, 1, 1)
 LARGEST = 1e18  # squares stay within float32
-ONLY_TUNED = "; text and times need a learner that tunes itself, without a given lambda or gamma"
 LEFT_OUT = "; leave it out of the event if it is missing"
 LANES = (
     8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
@@ -35,21 +28,30 @@ class Columns:
     """A column for each feature, in order of arrival; at most `most`, later ones are left out.
 
     width: columns of rows, some of them for features to come. It is doubled when full, so that it rarely grows.
-    absent: the value in columns that an event lacks. tables: features may be texts, each text a column of ones. They
-    may be times, which become days since 1970, hours and days of the week, or None, which is absent.
+    absent: the value in columns that an event lacks. lanes: of which the width is a multiple. kinds: of the features,
+    which may be numbers, true and false, texts, each of them a column of ones, and times, which become days since 1970,
+    hours and days of the week; None is absent.
     """
 
     def __init__(
-        self, names: Iterable[Hashable], width: int, most: int, absent: float = 0.0, *, tables: bool = False
+        self,
+        names: Iterable[Hashable],
+        width: int,
+        most: int,
+        absent: float = 0.0,
+        *,
+        lanes: int = 1,
+        kinds: Iterable[tuple[Hashable, str]] | None = (),
     ) -> None:
-        self._absent, self._tables = absent, tables
+        self._absent, self._lanes = absent, lanes
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
+        self.kinds = Kinds(self._places.keys(), kinds)
         self._told = False
         self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
         self._columns = np.empty(0, np.intp)
         self._plan: _Plan | None = None  # for them, where they come again
-        self._given: Any = None  # names and values that the last row was made of
+        self._given: Any = None  # names and numbers that the last row was made of
         self._row = np.empty(0, np.float32)
 
     def row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
@@ -59,14 +61,16 @@ class Columns:
         """
         if self._plan is not None and (placed := self._plan.row(x)) is not None:
             return placed
-        given = list(x), list(x.values())
+        plain = self.kinds.plain(x)
+        if not grow and not self._places.keys() >= plain.keys():
+            plain = {name: value for name, value in plain.items() if name in self._places}
+        given = list(plain), list(plain.values())
         if len(self._row) == self.width and _are_equal(given, self._given):
             return self._row
-        plain = self._plain(x)
-        names, values = list(plain), numbers(plain)
+        names, values = given[0], numbers(plain)
         if names != self._order:
             if grow:
-                self.take_up(names)
+                self._take_up(x, names)
             known = [i for i, name in enumerate(names) if name in self._places]
             columns = np.array([self._places[names[i]] for i in known], np.intp)
             if len(known) < len(names):
@@ -75,7 +79,7 @@ class Columns:
             self._given, self._row = given, self._row_of(columns, values)
         else:
             self._given, self._row = given, self._row_of(self._columns, values)
-            self._plan = _Plan.of(names, self._columns, self._row, x) if plain is x else None
+            self._plan = _Plan.of(names, self._columns, self._row, x, self.kinds.named("bool"))
         return self._row
 
     def _row_of(self, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -86,95 +90,116 @@ class Columns:
     def check(self, x: Mapping[Any, Any]) -> None:
         """Raises DataError for an event that cannot be a row."""
         if self._plan is None or self._plan.row(x) is None:
-            numbers(self._plain(x))
+            numbers(self.kinds.plain(x))
 
-    def _plain(self, x: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """The features as numbers. Raises DataError for text in a column of numbers."""
-        if not self._tables or _NUMBERS.issuperset(map(type, x.values())):
-            return x
-        found: dict[Any, Any] = {}
-        for name, value in x.items():
-            if isinstance(value, str):
-                if name in self._places:
-                    raise DataError(f"feature {name!r}: found {value!r}, expected a number, as before")
-                found[f"{name}={value}"] = 1.0
-            elif isinstance(value, date):
-                found |= _times(name, value)
-            elif value is not None:
-                found[name] = value
-        return found
-
-    def matrix(self, X: pd.DataFrame, *, grow: bool) -> Rows:
-        """Rows of a frame, as `row` makes them. Raises DataError."""
-        if self._tables and any(dtype.kind not in "biuf" for dtype in X.dtypes):
-            records = X.astype(object).where(X.notna(), None).to_dict("records")
+    def matrix(self, X: Any, *, grow: bool) -> Rows:
+        """Rows of a data frame, as `row` makes them; NaN is absent. Raises DataError, before anything is changed."""
+        batch = Batch(X)
+        if batch.values is None or not self._are_plain(batch):
+            records = batch.records()
+            plain = self._checked(records)
             if grow:
-                for x in records:
-                    self.take_up(self._plain(x))
+                for x, own in zip(records, plain, strict=True):
+                    self._take_up(x, list(own))
             rows = [self.row(x, grow=False) for x in records]
-            return Rows(np.array(rows, np.float32).reshape(len(X), self.width))
-        for name, dtype in zip(X.columns, X.dtypes, strict=True):
-            if dtype.kind not in "biuf":
-                raise DataError(f"feature {str(name)!r}: found {dtype}, expected numbers")
-        values = X.to_numpy(np.float64, na_value=np.nan)
-        if not np.abs(values).max(initial=0) < LARGEST:  # so is NaN
-            row, column = np.argwhere(~(np.abs(values) < LARGEST))[0]
-            found = f"row {row}, feature {X.columns[column]!r}: found {values[row, column]}"
+            return Rows(np.array(rows, np.float32).reshape(len(records), self.width))
+        values = batch.values
+        wrong = ~(np.abs(values) < LARGEST) & ~np.isnan(values)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            found = f"row {row}, feature {batch.names[column]!r}: found {values[row, column]}"
             raise DataError(f"{found}, expected a number below {LARGEST:.0e}")
         if grow:
-            self.take_up(X.columns)
-        out = np.full((len(X), self.width), self._absent, np.float32)
-        for position, name in enumerate(X.columns):
+            for row in batch.first_rows:
+                self._take_up(row, list(row))
+        out = np.full((len(values), self.width), self._absent, np.float32)
+        for position, name in enumerate(batch.names):
             if name in self._places:
-                out[:, self._places[name]] = values[:, position]
+                column = values[:, position]
+                out[:, self._places[name]] = np.where(np.isnan(column), self._absent, column)
         return Rows(out)
 
-    def take_up(self, names: Iterable[Hashable]) -> None:
-        """Columns for features not seen before, in a fixed order, not the event's."""
+    def _are_plain(self, batch: Batch) -> bool:
+        """Whether all columns of a batch, of numbers, true and false, are of such features, or of new ones."""
+        numbers_ = [name for name in batch.names if name not in batch.bools]
+        return self.kinds.are("number", numbers_) and self.kinds.are("bool", batch.bools)
+
+    def _checked(self, records: list[dict[Any, Any]]) -> list[Mapping[Any, Any]]:
+        """The features of rows as numbers, of kinds that stand from the first row on. Raises DataError."""
+        kinds, found = self.kinds.copy(), []
+        for i, x in enumerate(records):
+            try:
+                plain = kinds.plain(x)
+                numbers(plain)
+            except DataError as error:
+                raise DataError(f"row {i}, {error}") from None
+            kinds.note(x, plain)
+            found.append(plain)
+        return found
+
+    def _take_up(self, x: Mapping[Any, Any], names: Iterable[Hashable]) -> None:
+        """Columns for features of an event not seen before, in a fixed order, not the event's. names: as numbers."""
         new = [name for name in names if name not in self._places]
+        if not new:
+            return
         new.sort(key=lambda name: (str(type(name)), str(name)))
         left = max(self.most - len(self.names), 0)
         for name in new[:left]:
             self._places[name] = len(self.names)
             self.names.append(name)
+        self.kinds.note(x, new[:left])
         if len(new) > left:
             self._tell(new[left])
         if len(self.names) > self.width:
-            room, lanes = max(len(self.names), 2 * self.width), LANES if self._tables else 1
-            self.width, self._plan = min(-(-room // lanes) * lanes, self.most), None
+            room = max(len(self.names), 2 * self.width)
+            self.width, self._plan = min(-(-room // self._lanes) * self._lanes, self.most), None
 
     def _tell(self, name: Hashable) -> None:
         if not self._told:
             self._told = True
             warnings.warn(
                 f"feature {name!r} is left out, as are all new ones from here on: there are {self.most} columns "
-                "already; give a larger max_features, or find out why new names keep coming",
+                "already, as many as max_features; find out why new names keep coming",
                 stacklevel=2,
             )
 
 
 class _Plan:
-    """How events with the same features, all of them numbers and in the first columns, become rows: most are such
-    events, and their time counts."""
+    """How events with the same features, all of them numbers or true and false and in the first columns, become rows:
+    most are such events, and their time counts."""
 
-    def __init__(self, names: list[Hashable], row: np.ndarray, x: Mapping[Any, Any]) -> None:
-        """names: of the first columns. row (width,): of the event x; its other columns stay."""
-        self._names, self._row, self._take = names, row, itemgetter(*names)
+    def __init__(
+        self, names: list[Hashable], row: np.ndarray, x: Mapping[Any, Any], bools: frozenset[Hashable]
+    ) -> None:
+        """names: of the first columns. row (width,): of the event x; its other columns stay. bools: features."""
+        self._names, self._row, self._take, self._bools = names, row, itemgetter(*names), bools
+        self._types = [BOOLS if name in bools else REALS for name in names]
         self._pack: Any = struct.Struct(f"{len(names)}f").pack_into
         self._values = self._take(x)  # of the row
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = dict(zip(self._names, self._values, strict=True))
-        return _Plan, (self._names, self._row, values)
+        return _Plan, (self._names, self._row, values, self._bools)
 
     @classmethod
     def of(
-        cls, names: list[Hashable], columns: np.ndarray, row: np.ndarray, x: Mapping[Any, Any]
+        cls,
+        names: list[Hashable],
+        columns: np.ndarray,
+        row: np.ndarray,
+        x: Mapping[Any, Any],
+        bools: set[Hashable],
     ) -> _Plan | None:
-        """None if the features do not fill the first columns."""
-        if len(names) < 2 or columns.max() >= len(names):
+        """None if the features do not fill the first columns, or are others than numbers, true and false."""
+        if len(names) < 2 or columns.max() >= len(names) or names != list(x):
             return None
-        return cls([names[i] for i in np.argsort(columns)], row, x)
+        plan = cls([names[i] for i in np.argsort(columns)], row, x, frozenset(bools.intersection(names)))
+        return plan if plan._are_right(plan._values) else None
+
+    def _are_right(self, values: tuple[Any, ...]) -> bool:
+        if not self._bools:
+            return REALS.issuperset(map(type, values))
+        return all(type(value) in types for value, types in zip(values, self._types, strict=True))
 
     def row(self, x: Mapping[Any, Any]) -> np.ndarray | None:
         """The row of an event, the same array for the same event twice; None for events that it is not for."""
@@ -182,11 +207,13 @@ class _Plan:
             return None
         try:
             values = self._take(x)
+            if not self._are_right(values):
+                return None
             if values == self._values:
                 return self._row
-            if not (_NUMBERS.issuperset(map(type, values)) and math.hypot(*values) < LARGEST):
+            if not math.hypot(*values) < LARGEST:
                 return None
-        except (KeyError, ValueError, OverflowError):  # arrays, and integers beyond float64
+        except (KeyError, OverflowError):  # integers beyond float64
             return None
         row = self._row.copy()
         self._pack(row, 0, *values)
@@ -235,42 +262,21 @@ class Spread:
         return cls(n, squares, np.array(state["origin"], np.float64) + shift)
 
 
-def _times(name: Any, value: date) -> dict[str, float]:
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)
-    if value.tzinfo is not None:  # all of UTC, as in tables
-        value = value.astimezone(UTC).replace(tzinfo=None)
-    seconds = (value - EPOCH).total_seconds()
-    return {
-        str(name): seconds / 86_400,
-        f"{name}.hour": seconds % 86_400 / 3_600,
-        f"{name}.weekday": float(value.weekday()),
-    }
-
-
 def numbers(x: Mapping[Any, Any]) -> np.ndarray:
-    """The values of an event, finite float64. Raises DataError naming the feature that is not one."""
-    if not _NUMBERS.issuperset(map(type, x.values())):
-        for name, value in x.items():
-            if not isinstance(value, Real | Decimal | np.number | np.bool_):
-                told = f"feature {name!r}: found {value!r}, expected a number"
-                raise DataError(
-                    told + LEFT_OUT * (value is None) + ONLY_TUNED * isinstance(value, str | date)
-                )
+    """The values of an event of numbers, finite float64. Raises DataError naming the feature that is not one."""
     values = _vector(list(x.values()))
     if not are_small(values):
-        for name, value in x.items():
-            if not abs(value) < LARGEST:
-                found = str(value)[:40]
-                told = f"feature {name!r}: found {found}, expected a finite number below {LARGEST:.0e}"
-                raise DataError(told + LEFT_OUT * (value != value))
+        for (name, value), number in zip(x.items(), values.tolist(), strict=True):
+            if not abs(number) < LARGEST:
+                told = f"feature {shown(name)}: found {shown(value)}, expected a finite number below {LARGEST:.0e}"
+                raise DataError(told + LEFT_OUT * (number != number))
     return values
 
 
 def _are_equal(a: Any, b: Any) -> bool:
     try:
         return bool(a == b)
-    except ValueError:  # of arrays, which no event may have
+    except (ValueError, ArithmeticError):  # of arrays and signalling NaN, which no event may have
         return False
 
 
@@ -278,8 +284,8 @@ def _vector(values: list[Any]) -> np.ndarray:
     """Numbers as float64; infinite if too large."""
     try:
         return np.fromiter(values, np.float64, len(values))
-    except OverflowError:  # an integer beyond float64
-        return np.full(len(values), math.inf)
+    except (OverflowError, ValueError):  # an integer beyond float64, a signalling NaN of decimal
+        return np.array([as_float(value) for value in values])
 
 
 @nb.njit(nogil=True, cache=True)

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from streamsvm.models import BudgetModel, ExpertsModel, Header, StreamModel
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.online.columns import Columns, Spread
+from streamsvm.online.columns import LANES, Columns, Spread
+from streamsvm.online.kinds import Kinds
 from streamsvm.online.labels import Labels
 from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import ONLINE_METHODS
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value is nothing, e^-50
 SOONEST = 128  # events before one looks whether kernel values vanish
@@ -98,9 +96,11 @@ class BudgetDoor:
     def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> Any:
         return BudgetLearner(kernel, 0, columns, options)
 
-    def _no_columns(self, names: Iterable[Any], width: int) -> Columns:
-        absent = math.nan if self.tunes_itself else 0.0
-        return Columns(names, width, self.max_features, absent, tables=self.tunes_itself)
+    def _no_columns(
+        self, names: Iterable[Any], width: int, kinds: Iterable[tuple[Any, str]] | None = ()
+    ) -> Columns:
+        absent, lanes = (math.nan, LANES) if self.tunes_itself else (0.0, 1)
+        return Columns(names, width, self.max_features, absent, lanes=lanes, kinds=kinds)
 
     def _checked(self, least: Mapping[str, int]) -> FitConfig:
         """The configuration. Raises ConfigError, by the names of the parameters."""
@@ -148,6 +148,11 @@ class BudgetDoor:
         return list(self._columns.names)
 
     @property
+    def kinds(self) -> Kinds:
+        """What the features hold."""
+        return self._columns.kinds
+
+    @property
     def n_columns(self) -> int:
         return self._learner.d
 
@@ -188,6 +193,7 @@ class BudgetDoor:
         spread = self._spread and self._spread.to_state()
         kept = {
             "features": self.features,
+            "kinds": self._columns.kinds.to_state(),
             "gamma": self.gamma,
             "spread": spread,
             "limits": self._limits,
@@ -209,6 +215,7 @@ class BudgetDoor:
             raise ConfigError(f"found a model of task {model.task}, expected {cls.task} for {cls.__name__}")
         stream = model.stream or {
             "features": model.feature_names or [str(i) for i in range(model.d)],
+            "kinds": [],
         }
         parameters = signature(cls).parameters
         found = as_arguments(model.header.kernel)
@@ -217,7 +224,7 @@ class BudgetDoor:
         if "class_weight" in parameters:
             found["class_weight"] = (model.header.config or {}).get("class_weight")
         learner = cls(**found, **stream.get("limits", {}))
-        learner._columns = learner._no_columns(stream["features"], model.d)
+        learner._columns = learner._no_columns(stream["features"], model.d, stream.get("kinds"))
         learner._learner = model.learner()
         if learner._spread is not None:
             learner._spread = Spread.from_state(stream["spread"])
@@ -272,8 +279,8 @@ class BudgetDoor:
                 stacklevel=2,
             )
 
-    def _decisions(self, X: pd.DataFrame) -> np.ndarray:
-        """(m, columns) of the rows of a frame."""
+    def _decisions(self, X: Any) -> np.ndarray:
+        """(m, columns) of the rows of a data frame."""
         return self._learner.decide(self._columns.matrix(X, grow=False))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamsvm.errors import NotFoundError, StorageError
-from streamsvm.online.messages import BATCH, FIRST_S, WAIT_S, Messages
+from streamsvm.online.messages import BATCH, FIRST_S, WAIT_S, Messages, as_text
 
 KEPT_S = 60.0  # by the server, of a consumer that nobody asks; a slow learner makes another one
 NEXT = "sequence"
@@ -55,7 +55,7 @@ class JetStream(Messages):
             self.waiting = False
             for message in messages:
                 self.next[NEXT] = message.metadata.sequence.stream + 1
-                yield message.data.decode("utf-8", errors="replace")
+                yield as_text(message.data)
 
     def close(self) -> None:
         if self._client is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -13,6 +14,8 @@ from streamsvm.data.labels import FALSE, TRUE, one_spelling
 from streamsvm.errors import DataError
 from streamsvm.metrics import ScoreCounts, of_sets
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.online.kinds import shown
+from streamsvm.online.lines import Field
 from streamsvm.tasks.oneclass import INLIER, OUTLIER
 
 PLACES = 2000  # of scores: how finely a ROC area distinguishes them
@@ -29,6 +32,10 @@ class Judge(ABC):
     def __init__(self, learner: Any, state: Mapping[str, Any] | None = None) -> None:
         self.learner, self.learnt = learner, 0
         vars(self).update(state or {})
+
+    def label_in(self, field: Field) -> Any:
+        """The label that a field of a CSV row is."""
+        return str(field)
 
     @abstractmethod
     def label(self, name: str, y: Any) -> Any:
@@ -88,6 +95,9 @@ class OfClasses(Judge):
         self.spent += (asks - self.spent) / ASKED
         return asks
 
+    def label_in(self, field: Field) -> Any:
+        return field.as_label(next(iter(self.learner.labels), None))
+
     def label(self, name: str, y: Any) -> Any:
         """A label that a model can keep; whole numbers become integers, as pandas writes 1.0 for 1 if some are
         missing."""
@@ -97,13 +107,8 @@ class OfClasses(Judge):
             raise DataError(f"label {name!r}: found {y!r}, expected a boolean, an integer or a text")
         if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
             raise DataError(f"label {name!r}: found {str(y)[:40]}, expected an integer of 64 bits")
-        labels = self.learner.labels
         if isinstance(y, bool | str) and (text := one_spelling(str(y))) in (FALSE, TRUE):
-            y = next((known for known in labels if one_spelling(str(known)) == text), y)
-        if y is not None and y not in labels:
-            for known in labels:
-                if str(known) == str(y):  # answers name a label by its text
-                    raise DataError(f"label {name!r}: found {y!r} and {known!r}, expected one of the two")
+            y = next((known for known in self.learner.labels if one_spelling(str(known)) == text), y)
         return y
 
     def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +157,7 @@ class OfSets(Judge):
         if isinstance(y, Mapping) and all(isinstance(has, bool) for has in y.values()):
             return {known.get(label, label): has for label, has in y.items()}
         some = y if isinstance(y, list) else [y]
-        if any(isinstance(one, bool) or not isinstance(one, int | str) for one in some):
+        if any(isinstance(one, bool) or not isinstance(one, int | str) or "\0" in str(one) for one in some):
             raise DataError(
                 f"label {name!r}: found {str(y)[:40]!r}, expected labels such as 'a,b', a list of them, or an object "
                 "of labels that are true or false"
@@ -209,6 +214,9 @@ class OfValues(Judge):
         self.judged, self.mean, self.spread, self.absolute, self.squares = 0, 0.0, 0.0, 0.0, 0.0
         super().__init__(learner, state)
 
+    def label_in(self, field: Field) -> Any:
+        return field.as_kind("number")
+
     def label(self, name: str, y: Any) -> Any:
         if y is not None and (isinstance(y, bool | str) or not isinstance(y, int | float)):
             raise DataError(f"label {name!r}: found {y!r}, expected a number")
@@ -258,9 +266,16 @@ class OfOutliers(Judge):
         self.counts: dict[str, dict[str, int]] = {}  # by a label's text and a place
         super().__init__(learner, state)
 
+    def label_in(self, field: Field) -> Any:
+        return field.as_label(None)
+
     def label(self, name: str, y: Any) -> Any:
-        if y is not None and not isinstance(y, bool | int | float | str):
-            raise DataError(f"label {name!r}: found {y!r}, expected a boolean, a number or a text")
+        if y is not None and (
+            not isinstance(y, bool | int | float | str) or (isinstance(y, float) and not math.isfinite(y))
+        ):
+            raise DataError(
+                f"label {name!r}: found {shown(y)}, expected a boolean, a finite number or a text"
+            )
         return int(y) if isinstance(y, float) and y.is_integer() else y
 
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamsvm.errors import NotFoundError, StorageError
-from streamsvm.online.messages import BATCH, FIRST_S, WAIT_S, Messages
+from streamsvm.online.messages import BATCH, FIRST_S, WAIT_S, Messages, as_text
 
 OWN = {"group.id": "streamsvm", "enable.auto.commit": False, "auto.offset.reset": "error", "log_level": 0}
 
@@ -68,7 +68,7 @@ class Topic(Messages):
                 "the topic no longer has these events, --force begins a new stream with the oldest that it has"
             )
         self.next[place] = message.offset() + 1
-        return (message.value() or b"").decode("utf-8", errors="replace")
+        return as_text(message.value() or b"")
 
     def _warn(self, error: Any) -> None:
         warnings.warn(f"{self.url}: {error.str()}", stacklevel=2)

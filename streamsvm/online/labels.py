@@ -2,50 +2,111 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from streamsvm.errors import DataError
+from streamsvm.online.kinds import is_unicode, shown
 from streamsvm.tasks.pairs import signs
 
 
 class Labels(list[Any]):
     """In order of arrival; a label's code is its place. New ones are added until there are `most`, or never.
 
+    All are of the first one's kind: true and false, numbers, or texts. types: of those that have come.
     targets (labels, columns): the target of each in the columns, -1 or +1.
     """
 
-    def __init__(self, labels: Iterable[Any], most: int, *, closed: bool) -> None:
+    def __init__(self, labels: Iterable[Any], most: int) -> None:
         super().__init__(labels)
-        self.most, self._closed = most, closed
+        self.types = set(map(type, self))
+        self.most, self._closed = most, False
         self.targets = _targets(len(self))
+
+    @classmethod
+    def of(cls, classes: Iterable[Any] | None, most: int) -> Labels:
+        """All labels that may come; None: any, of which none has come. Raises DataError for what is not a label."""
+        if classes is None:
+            return cls((), most)
+        named = list(classes)
+        cls((), max(most, len(named))).require(named)
+        labels = cls(named, most)
+        labels._closed = True
+        return labels
+
+    def has(self, y: Any) -> bool:
+        """Whether it has come before: 1 is not true."""
+        return type(y) in self.types and y in self
 
     def require(self, labels: list[Any]) -> None:
         """Raises DataError for labels that cannot be added."""
         new: list[Any] = []
         for y in labels:
-            if y is None or y != y:  # each NaN would be a separate class
-                raise DataError(f"found label {y!r}, which is missing; leave out events without a label")
-            if y in self or y in new:
-                continue
-            if self._closed:
-                raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self))}")
-            if len(self) + len(new) >= self.most:
-                raise DataError(
-                    f"found label {y!r} in addition to {self.most} others, expected at most max_classes; raise it, or "
-                    "check that this is the label"
-                )
-            new.append(y)
+            if not self.has(y):
+                self._require_new(y, new)
+
+    def _require_new(self, y: Any, new: list[Any]) -> None:
+        """Adds it to the new ones, if it is one. Raises DataError."""
+        kind = _kind_of(y)
+        if y is None or (kind is float and y != y):  # each NaN would be a separate class
+            raise DataError(f"found label {y!r}, which is missing; leave out events without a label")
+        known = self[0] if self else new[0] if new else y
+        if kind is None or kind is not _kind_of(known):
+            expected = {bool: "true or false", float: "a number", str: "a text"}
+            told = (
+                f"expected {expected[_kind_of(known) or float]}, as before: a model holds labels of one kind"
+            )
+            raise DataError(
+                f"found label {shown(y)}, {told}" if kind else f"found label {shown(y)}, {EXPECTED}"
+            )
+        if y in self or y in new:
+            return
+        if self._closed:
+            raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self))}")
+        if len(self) + len(new) >= self.most:
+            raise DataError(
+                f"found label {y!r} in addition to {self.most} others, expected at most max_classes; check that this "
+                "is the label"
+            )
+        if not _survives([*self, *new, y]):
+            raise DataError(f"found label {shown(y)}, which a model cannot hold; {EXPECTED}")
+        new.append(y)
 
     def code(self, y: Any) -> int:
         """The label's number; a new one is added."""
+        self.types.add(type(y))
         if y in self:
             return self.index(y)
         self.append(y.item() if isinstance(y, np.generic) else y)
         self.targets = _targets(len(self))
         return len(self) - 1
+
+
+EXPECTED = (
+    "expected a boolean, a finite number of 64 bits, or a text that is Unicode, without a zero at its end"
+)
+
+
+def _kind_of(y: Any) -> type | None:
+    """bool, float or str; None for what is not a label."""
+    if isinstance(y, bool | np.bool_):
+        return bool
+    if isinstance(y, int | float | np.integer | np.floating):
+        return float
+    return str if isinstance(y, str) else None
+
+
+def _survives(labels: list[Any]) -> bool:
+    """Whether labels of one kind are the same after they were written to a model and read again."""
+    array = np.array(labels)
+    return array.dtype.kind in "bifU" and array.tolist() == labels and all(map(_is_written, labels))
+
+
+def _is_written(y: Any) -> bool:
+    return is_unicode(y) if isinstance(y, str) else math.isfinite(y)
 
 
 def _targets(k: int) -> np.ndarray:

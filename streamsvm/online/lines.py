@@ -6,14 +6,16 @@ import codecs
 import csv
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from streamsvm.errors import DataError
+from streamsvm.online.kinds import MISSING, require_unicode
 from streamsvm.storage.human import number_or_text
 
 _fast: Callable[[str], Any] = json.loads
@@ -23,7 +25,12 @@ with suppress(ImportError):
     _fast = orjson.loads
 
 BUFFER_BYTES = 1 << 16
+_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")  # a number with a decimal comma
 Parse = Callable[[str], dict[str, Any]]
+
+
+class Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
 
 
 class Interruptible:
@@ -49,12 +56,13 @@ class Interruptible:
 
 @dataclass
 class Lines(Interruptible):
-    """Lines of a file descriptor, as they come. It calls `before_waiting` before it waits for more.
+    """Lines of a file descriptor, or of a stream of an object store, as they come. It calls `before_waiting` before it
+    waits for more.
 
     It holds at most one buffer and one line, so a slow reader of the answers slows the writer of the events.
     """
 
-    source: int
+    source: int | Readable
     before_waiting: Callable[[], None]
     read_bytes: int = field(default=0, init=False)
 
@@ -66,14 +74,23 @@ class Lines(Interruptible):
 
     @cached_property
     def _size(self) -> int:
+        if not isinstance(self.source, int):
+            return 0
         found = os.fstat(self.source)
         return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+    def _read(self) -> bytes:
+        return (
+            os.read(self.source, BUFFER_BYTES)
+            if isinstance(self.source, int)
+            else self.source.read(BUFFER_BYTES)
+        )
 
     def __iter__(self) -> Iterator[str]:
         rest, is_first = b"", True
         while True:
             self.wait()
-            block = os.read(self.source, BUFFER_BYTES)
+            block = self._read()
             self.waiting = False
             self.read_bytes += len(block)
             if not block:
@@ -81,15 +98,17 @@ class Lines(Interruptible):
             if is_first:  # a byte order mark does not belong to the first name
                 block, is_first = block.removeprefix(codecs.BOM_UTF8), False
             *lines, rest = (rest + block).split(b"\n")
-            yield from (line.decode("utf-8", errors="replace") for line in lines)
+            yield from (line.decode("utf-8", errors="surrogateescape") for line in lines)
         if rest:
-            yield rest.decode("utf-8", errors="replace")
+            yield rest.decode("utf-8", errors="surrogateescape")
 
 
 def json_event(line: str) -> dict[str, Any]:
     """The event of a JSON line. Raises DataError."""
     try:
         event = _loaded(line)
+    except UnicodeEncodeError:
+        raise DataError(f"found {line.strip()[:40]!r}, expected text that is Unicode") from None
     except ValueError as error:
         raise DataError(f"broken JSON: {error}") from None
     except RecursionError:
@@ -100,48 +119,96 @@ def json_event(line: str) -> dict[str, Any]:
 
 
 def _loaded(line: str) -> Any:
-    """What a line holds. orjson refuses NaN and numbers beyond float64, of which the features' check says more."""
-    try:
-        return _fast(line)
-    except ValueError:
-        return json.loads(line)
+    """What a line holds. orjson refuses NaN and numbers beyond float64, of which the features' check says more. Raises
+    ValueError; UnicodeEncodeError for bytes that are not UTF-8, and for half of a surrogate pair."""
+    if _fast is not json.loads:
+        with suppress(ValueError):
+            return _fast(line)
+    found = json.loads(line)
+    if not line.isascii() or "\\u" in line:
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
-def csv_event(header: list[str]) -> Parse:
-    """What turns a CSV row under this header into an event; empty fields are absent. Raises DataError."""
+class Field(str):
+    """A field of a CSV row: a number, a text, or missing, as the column has them."""
 
-    def parse(line: str) -> dict[str, Any]:
-        values = _fields(line)
-        if len(values) != len(header):
-            raise DataError(f"found {len(values)} fields, expected {len(header)}")
-        return {name: number_or_text(text) for name, text in zip(header, values, strict=True) if text != ""}
+    def as_kind(self, kind: str | None) -> Any:
+        """Its value in a column of this kind; None: of one that is not known."""
+        if kind == "text" or self in MISSING:
+            return str(self)
+        if kind == "bool" and self.lower() in ("true", "false"):
+            return self.lower() == "true"
+        number = self if "_" in self else number_or_text(self)  # which Python alone reads in numbers
+        return str(self) if isinstance(number, str) else number
 
-    return parse
+    def as_label(self, known: Any) -> Any:
+        """As a label, next to one that is known, or None. Digits with zeros in front are a code, not a number."""
+        digits = self.lstrip("+-")
+        is_code = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
+        return str(self) if is_code else self.as_kind("text" if isinstance(known, str) else None)
+
+
+@dataclass
+class CsvEvents:
+    """Turns CSV rows under a header into events; empty fields are absent. With a delimiter other than a comma,
+    numbers may have a decimal comma."""
+
+    header: list[str]
+    delimiter: str = ","
+
+    def __call__(self, line: str) -> dict[str, Any]:
+        """Raises DataError."""
+        require_unicode(line, "line")
+        fields = _fields(line, self.delimiter)
+        while len(fields) > len(self.header) and not fields[-1].strip():
+            fields.pop()  # delimiters at the end
+        if len(fields) != len(self.header):
+            raise DataError(f"found {len(fields)} fields, expected {len(self.header)}")
+        if self.delimiter != ",":
+            fields = [text.replace(",", ".") if _COMMA.fullmatch(text) else text for text in fields]
+        return {name: Field(text) for name, text in zip(self.header, fields, strict=True) if text}
 
 
 def events(lines: Iterable[str], kind: str) -> Iterator[tuple[int, str, Parse]]:
     """(line number, line, its parser) of each event; empty lines and a CSV header are none."""
     parse: Parse | None = None if kind == "csv" else json_event
+    delimiter = None
     for number, line in enumerate(lines, 1):
         if line.strip():
-            if parse is None:
-                parse = csv_event(_header(line))
-            else:
+            if parse is not None:
                 yield number, line, parse
+            elif delimiter is None and (delimiter := _separator_in(line)) is not None:
+                continue
+            else:
+                parse = _under(line, delimiter)
 
 
-def _fields(line: str) -> list[str]:
+def _fields(line: str, delimiter: str) -> list[str]:
     """The fields of a CSV line. Raises DataError."""
     try:
-        return next(csv.reader([line]))
+        return next(csv.reader([line], delimiter=delimiter))
     except csv.Error as error:
         raise DataError(f"broken CSV: {error}") from None
 
 
-def _header(line: str) -> list[str]:
-    """The names in a CSV header. Raises DataError."""
-    names = _fields(line)
+def _separator_in(line: str) -> str | None:
+    """The delimiter that a line `sep=;` names."""
+    from streamsvm.data.ingest.dialect import SEPARATOR  # pyarrow
+
+    named = SEPARATOR.match(line)
+    return None if named is None else named[1]
+
+
+def _under(header: str, delimiter: str | None) -> CsvEvents:
+    """What reads the rows under a CSV header, by whose delimiter if none is given: a row may be wrong. Raises
+    DataError."""
+    from streamsvm.data.ingest.dialect import delimiter_of  # pyarrow
+
+    require_unicode(header, "header")
+    delimiter = delimiter or delimiter_of(header, ",", header=True)
+    names = _fields(header, delimiter)
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"header: found column {name!r} twice, expected names that differ")
-    return names
+    return CsvEvents(names, delimiter)

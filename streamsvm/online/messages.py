@@ -53,3 +53,8 @@ class Messages(Interruptible, ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+def as_text(message: bytes) -> str:
+    """A message; bytes that are not UTF-8 become text that is not Unicode, and so a bad line."""
+    return message.decode("utf-8", errors="surrogateescape")

@@ -89,7 +89,7 @@ class BSGDMultiLabelClassifier(LabelDoor, base.MultiLabelClassifier):
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
         self.classes, self.average, self.loss = classes, average, loss
         self.max_features, self.max_classes, self.kernel_params = max_features, max_classes, kernel_params
-        self._labels = Labels(classes or (), max_classes, closed=classes is not None)
+        self._labels = Labels.of(classes, max_classes)
         self._begin({"max_features": 1, "max_classes": 1}, max(1, len(self._labels)))
 
     @classmethod
@@ -161,7 +161,7 @@ class BSGDMultiLabelClassifier(LabelDoor, base.MultiLabelClassifier):
             )
         learner, stream = cls._resumed(model)
         known = stream.get("labels", model.classes.tolist())
-        learner._labels = Labels(known, learner.max_classes, closed=False)
+        learner._labels = Labels(known, learner.max_classes)
         return learner
 
     def _require(self, y: Any) -> None:

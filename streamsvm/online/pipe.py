@@ -27,11 +27,12 @@ from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
-from streamsvm.online.lines import Parse
+from streamsvm.online.kinds import Kinds
+from streamsvm.online.lines import Field, Parse
 from streamsvm.online.recent import Recent
 from streamsvm.online.scaler import RunningScaler
 from streamsvm.online.tables import TableEvents
-from streamsvm.online.waiting import Waiting
+from streamsvm.online.waiting import Requests, Waiting
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
 from streamsvm.tasks import task_of
@@ -48,7 +49,8 @@ class Stream:
     """A learner, its judge, its scaler, and the number of events it has seen; `answer` takes the next one.
 
     label: the field that holds the label; without it an event is only predicted, unless the task needs no labels.
-    waiting: events whose labels come later, if they may. topics: places of the next messages, by topic.
+    waiting: events whose labels come later, if they may. topics: places of the next messages, by topic. kinds: of
+    features before they are scaled; a learner that scales them has their kinds itself. requests: a server's last ones.
     """
 
     path: Place
@@ -63,6 +65,8 @@ class Stream:
     waiting: Waiting | None = None
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     table: TableEvents = field(default_factory=lambda: TableEvents([]))  # of a fit, if it began with one
+    kinds: Kinds = field(default_factory=Kinds)
+    requests: Requests = field(default_factory=Requests)
 
     @property
     def learner(self) -> Any:
@@ -110,7 +114,9 @@ class Stream:
         stream = cls(path, judge, scaler, label, counts["events"], counts["bad"])
         stream.saved = stream.events
         stream.waiting = Waiting.from_state(kept.get("waiting"))
+        stream.requests = Requests.from_state(kept.get("requests", []))
         stream.topics = kept.get("topics", {})
+        stream.kinds = Kinds(judge.learner.features, kept.get("kinds_unscaled", ()))
         stream.table = TableEvents(kept["table"]) if "table" in kept else TableEvents.of(model)
         return stream
 
@@ -170,7 +176,9 @@ class Stream:
     def _learn(self, event: Mapping[str, Any]) -> dict[str, Any]:
         x, y = self._features_of(event)
         if self.waiting is not None and (name := self.waiting.id_of(event, x)) is not None:
-            return {"id": event[self.waiting.id]} | self._learn_named(self.waiting, name, x, y)
+            said = event[self.waiting.id]
+            said = said.as_kind(None) if isinstance(said, Field) else said
+            return {"id": said} | self._learn_named(self.waiting, name, x, y)
         if y is None and self.needs_label:
             raise DataError(f"label {self.label!r}: found none, expected one next to the features")
         return self._answer(x, y)
@@ -178,7 +186,18 @@ class Stream:
     def _features_of(self, event: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """As `features_of`, in the columns of the learner. Raises DataError."""
         x, y = features_of(event, self.label)
+        if any(isinstance(value, Field) for value in x.values()):
+            x = {name: self._read(name, value) for name, value in x.items()}
+        if isinstance(y, Field):
+            y = self.judge.label_in(y)
         return self.table(x), y
+
+    def _read(self, name: str, value: Any) -> Any:
+        """The value of a field of a CSV row, or of one that was kept."""
+        if not isinstance(value, Field):
+            return value
+        kinds = self.learner.kinds if self.scaler is None else self.kinds
+        return value.as_kind(self.table.kind(name) or kinds.kind(name))
 
     def _learn_named(self, waiting: Waiting, name: str, x: dict[str, Any], y: Any) -> dict[str, Any]:
         """Of an event with an id: one that waits for its label from here on, one with its label, or the label alone."""
@@ -195,19 +214,29 @@ class Stream:
         """The prediction that is judged is the one made when the event came; the scaler has learned it then."""
         x, prediction = waiting.find(name)
         y = self.judge.label(self.label, y)
-        self.learner.check(x, y)
-        if self.scaler is not None:
-            x = self.scaler.transform_one(x)
+        scaled = self._scaled(x, y)
         waiting.drop(name)
-        return {"prediction": prediction} | self.judge.learn(x, y, prediction)
+        return {"prediction": prediction} | self.judge.learn(scaled, y, prediction)
 
     def _answer(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
         y = self.judge.label(self.label, y)
-        self.learner.check(x, y)
-        if self.scaler is not None:
-            self.scaler.learn_one(x)
-            x = self.scaler.transform_one(x)
-        return self.judge.answer(x, y)
+        return self.judge.answer(self._scaled(x, y, learns=True), y)
+
+    def _scaled(self, x: dict[str, Any], y: Any = None, *, learns: bool = False) -> Mapping[str, Any]:
+        """The features as the learner takes them. learns: the scaler learns them before. Raises DataError, before
+        anything is changed, for an event that cannot be learned."""
+        if self.scaler is None:
+            self.learner.check(x, y)
+            return x
+        plain = self.kinds.plain(x)
+        self.learner.check(plain, y)
+        numbers = {
+            name: value for name, value in plain.items() if name in x
+        }  # the others are columns of texts
+        if learns:
+            self.scaler.learn_one(numbers)
+            self.kinds.note(x, plain)
+        return {**plain, **self.scaler.transform_one(numbers)}
 
     def remark(self, line: str, parse: Parse) -> str | None:
         """A warning after some events, of which this is the last: of labels that do not come, and of a text feature
@@ -256,10 +285,7 @@ class Stream:
             x, _ = self._features_of(event)
             if self.waiting is not None:
                 self.waiting.id_of(event, x)
-            if self.scaler is not None:
-                self.learner.check(x)
-                x = self.scaler.transform_one({name: x[name] for name in x if name in self.scaler.moments})
-            return self.learner.row_of(x)
+            return self.learner.row_of(x if self.scaler is None else self._scaled(x))
         except DataError as error:
             raise DataError(f"event {i}: {error}") from None
 
@@ -272,6 +298,10 @@ class Stream:
         own: dict[str, Any] = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
         if self.waiting is not None:
             own["waiting"] = self.waiting.to_state()
+        if self.scaler is not None:
+            own["kinds_unscaled"] = self.kinds.to_state()
+        if requests := self.requests.to_state():
+            own["requests"] = requests
         if self.topics:
             own["topics"] = self.topics
         if self.table.columns:
@@ -305,9 +335,10 @@ class Stream:
             return None
         scaling = Scaling.none(self.learner.n_columns)
         for column, name in enumerate(self.learner.features):
-            _, scaling.offset[column], variance = self.scaler.of(name)
-            scaling.scale[column] = 1 / variance**0.5 if variance > 0 else 0.0
-        return Scaling("standard", scaling.offset, scaling.scale)
+            if name in self.scaler.moments:  # not of a column of texts
+                _, scaling.offset[column], variance = self.scaler.of(name)
+                scaling.scale[column] = 1 / variance**0.5 if variance > 0 else 0.0
+        return Scaling("standard", scaling.offset, scaling.scale, fill=scaling.offset)
 
 
 class Teller:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from itertools import pairwise
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,8 +13,10 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
+from streamsvm.online.batches import series_like, targets_in
 from streamsvm.online.columns import LARGEST
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
+from streamsvm.online.kinds import as_float, kind_of, shown
 from streamsvm.options.solvers import Strategy
 
 if TYPE_CHECKING:
@@ -116,8 +116,9 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return float(self._meet(self._row(x, grow=False))[0][0])
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """One step for each row, in order: the same model as `learn_one` row by row, up to rounding."""
-        targets = np.array([number(value) for value in y.tolist()])
+        """One step for each row of a data frame of pandas, polars or Arrow, in order: the same model as `learn_one` row
+        by row, up to rounding. NaN and null are missing."""
+        targets = np.array([number(value) for value in targets_in(y)])
         if len(targets) != len(X):
             raise DataError(f"found {len(targets)} targets, expected one for each of {len(X)} rows")
         rows = self._columns.matrix(X, grow=True)
@@ -135,11 +136,9 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """Values of the rows, by `predict_one`: in columns far from 0, products of blocks would cancel."""
-        import pandas as pd
-
         rows = self._columns.matrix(X, grow=False).dense()
         values = [float(self._learner.decide_one(row)[0][0]) for row in rows]
-        return pd.Series(values, index=X.index, dtype=np.float64)
+        return series_like(X, values, np.float64)
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Raises DataError for an event that cannot be learned: a feature or the target is not a number."""
@@ -192,7 +191,6 @@ class Running:
 
 def number(y: Any) -> float:
     """A target. Raises DataError."""
-    is_number: Any = isinstance(y, Real | Decimal | np.number)
-    if is_number and abs(y) < LARGEST:  # so NaN is none
-        return float(y)
-    raise DataError(f"found target {str(y)[:40]!r}, expected a finite number below {LARGEST:.0e}")
+    if kind_of(y) == "number" and abs(target := as_float(y)) < LARGEST:  # so NaN is none
+        return target
+    raise DataError(f"found target {shown(y)}, expected a finite number below {LARGEST:.0e}")

@@ -9,6 +9,7 @@ from streamsvm.data.names import names_in_attrs
 from streamsvm.data.schema import Feature, Schema
 from streamsvm.errors import DataError
 from streamsvm.models.base import Model
+from streamsvm.online.kinds import MISSING
 
 TYPES: dict[str, tuple[tuple[type, ...], str]] = {  # of values in JSON, by the kind of the column
     "number": ((float, int, bool), "a number"),
@@ -37,6 +38,11 @@ class TableEvents:
         layout = model.layout
         return cls([] if layout is None or model.feature_names is None else layout.attrs.get("columns", []))
 
+    def kind(self, name: str) -> str | None:
+        """The kind of a column that is encoded, as text where files have texts; None of others."""
+        own = self._own.get(name)
+        return None if own is None else "text" if own.kind == "time" else own.kind
+
     def __call__(self, x: dict[str, Any]) -> dict[str, Any]:
         """Raises DataError for values of other types."""
         if self._own.keys().isdisjoint(x):
@@ -45,7 +51,7 @@ class TableEvents:
         for name, value in x.items():
             if name not in self._own:
                 found[name] = value
-            elif value is not None:
+            elif not is_missing(value, self._own[name].kind):
                 found |= self._encoded(self._own[name], value)
         return found
 
@@ -64,6 +70,11 @@ class TableEvents:
             return {feature.name: days(times(of_texts([value])))[0].as_py()}
         except ValueError:
             raise DataError(f"feature {feature.name!r}: {unlike(value, expected)}") from None
+
+
+def is_missing(value: Any, kind: str) -> bool:
+    """Whether a column of this kind has no value: null, or a text that files have in its place."""
+    return value is None or (kind != "text" and isinstance(value, str) and value in MISSING)
 
 
 def as_text(value: Any) -> str | None:

@@ -1,8 +1,9 @@
-"""Events that wait for their labels, which come later by an id."""
+"""Events that wait for their labels, which come later by an id; and requests that may come again."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,3 +94,36 @@ class Waiting:
             return None
         own = {name: state[name] for name in ("most", "id", "expired", "unknown")}
         return cls(**own, _events=dict(zip(state["ids"], state["events"], strict=True)))
+
+
+MOST_REQUESTS = 1000
+
+
+@dataclass
+class Requests:
+    """The last requests with names: a sender that got no answer sends one again, and it is learned once."""
+
+    _known: dict[str, tuple[int, int]] = field(default_factory=dict)  # number of the first event, checksum
+
+    def find(self, name: str, body: bytes, n: int) -> int | None:
+        """The number of the first of its n events; None for a new one. Raises DataError for another body."""
+        first, checksum = self._known.get(name, (None, 0))
+        if first is not None and checksum != zlib.crc32(body):
+            raise DataError(
+                f"id: found {name!r} with {n:,} events, expected those of the first request with this id; "
+                "give each request an id that no other has"
+            )
+        return first
+
+    def add(self, name: str, body: bytes, first: int) -> None:
+        self._known.pop(name, None)
+        self._known[name] = first, zlib.crc32(body)
+        while len(self._known) > MOST_REQUESTS:
+            del self._known[next(iter(self._known))]
+
+    def to_state(self) -> list[list[Any]]:
+        return [[name, *own] for name, own in self._known.items()]
+
+    @classmethod
+    def from_state(cls, state: list[list[Any]]) -> Requests:
+        return cls({name: (first, checksum) for name, first, checksum in state})

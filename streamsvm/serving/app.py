@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from streamsvm.predict import Wanted
 from streamsvm.serving.counts import KIND, Counts
-from streamsvm.serving.requests import Refused, as_json, first_event, require_known, wanted
+from streamsvm.serving.requests import Refused, as_json, first_event, request_name, require_known, wanted
 
 BODY_S = 30.0  # that a sender may take for a body
 JSON = "application/json"
@@ -26,7 +26,7 @@ class Served(Protocol):
     """A model that answers; `fixed` and `learning` have one each."""
 
     async def predict(self, body: bytes, also: Wanted) -> bytes: ...
-    async def learn(self, body: bytes, first: int | None) -> bytes: ...
+    async def learn(self, body: bytes, first: int | None, name: str | None) -> bytes: ...
     async def facts(self) -> dict[str, Any]: ...
     @property
     def trouble(self) -> str | None: ...
@@ -126,8 +126,9 @@ class App:
             if path == "/predict":
                 require_known(query, "decision", "proba", "interval")
                 return await self._served.predict(body, wanted(query))
-            require_known(query, "from")
-            return await self._served.learn(body, first_event(query))
+            require_known(query, "from", "id")
+            first, name = first_event(query), request_name(query)
+            return await self._served.learn(body, first, name)
         finally:
             self._waiting -= 1
 

@@ -15,7 +15,7 @@ from streamsvm.data.frames import dtype_of, known_schema
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
-from streamsvm.online.tables import TYPES, as_text, unlike
+from streamsvm.online.tables import TYPES, as_text, is_missing, unlike
 from streamsvm.parallel.machine import cores
 from streamsvm.predict import Wanted
 from streamsvm.serving.requests import Answers, Refused, as_json, events_in
@@ -49,7 +49,7 @@ class Fixed:
         self.predicted += n
         return answer
 
-    async def learn(self, body: bytes, first: int | None) -> bytes:
+    async def learn(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         raise Refused(409, self.refusal)
 
     async def close(self) -> None:
@@ -115,16 +115,23 @@ class Columns:
         return rows
 
     def _given(self, i: int, event: Event) -> Event:
-        """Its features, checked."""
+        """Its features, checked, without those that are missing."""
         x = event["x"] if isinstance(event.get("x"), dict) and "x" not in self._places else event
+        takes_gap, has_gaps = self._absent is not None or bool(self._kinds), False
         for name, value in x.items():
             if name not in self._places:
                 raise DataError(f"event {i}: feature {name[:80]!r} is none of the model's; leave it out")
-            types, expected = TYPES[self._kinds.get(name, "number")]
-            is_gap = value is None and (self._absent is not None or bool(self._kinds))
-            if type(value) not in types and not is_gap:
+            kind = self._kinds.get(name, "number")
+            types, expected = TYPES[kind]
+            if takes_gap and is_missing(value, kind):
+                has_gaps = True
+            elif type(value) not in types:
                 raise _unlike(i, name, value, expected)
-        return x
+        if not has_gaps:
+            return x
+        return {
+            name: value for name, value in x.items() if not is_missing(value, self._kinds.get(name, "number"))
+        }
 
     def _require(self, i: int, x: Event, names: Iterable[str]) -> None:
         """Raises DataError if one of these features is missing, and the model takes no gaps."""
@@ -161,7 +168,6 @@ class Columns:
 
     def _column(self, name: str, values: list[Any]) -> Any:
         """An Arrow column of what one feature is in all events. Raises DataError."""
-        import pyarrow as pa
 
         from streamsvm.data.arrow import of_numbers, of_texts, times
 
@@ -170,13 +176,15 @@ class Columns:
             return of_texts([as_text(value) for value in values])
         if kind != "time":
             return of_numbers(np.array(values, np.float64))  # None becomes NaN
-        found = []
-        for i, value in enumerate(values):  # some may have a zone
-            try:
-                found.append(times(of_texts([value])).cast(pa.timestamp("us")))
-            except ValueError:
-                raise _unlike(i, name, value, TYPES["time"][1]) from None
-        return pa.chunked_array(found)
+        try:
+            return times(of_texts(values))
+        except ValueError:
+            for i, value in enumerate(values):
+                try:
+                    times(of_texts([value]))
+                except ValueError:
+                    raise _unlike(i, name, value, TYPES["time"][1]) from None
+            raise
 
 
 def _unlike(i: int, name: str, value: Any, expected: str) -> DataError:

@@ -91,9 +91,10 @@ class Learning:
         """Raises Refused."""
         return await self._ask(self._predictions, Job(self._loop.create_future(), body=body, also=also))
 
-    async def learn(self, body: bytes, first: int | None) -> bytes:
-        """first: the number of the first event; those that are known by then are not learned again. Raises Refused."""
-        answer = await self._in_turn(partial(self._lesson, body, first))
+    async def learn(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
+        """first: the number of the first event; those that are known by then are not learned again. name: of the
+        request; one of a name that is known is not learned again. Raises Refused."""
+        answer = await self._in_turn(partial(self._lesson, body, first, name))
         if self._log is not None:
             await self._synced()
         return answer
@@ -208,7 +209,8 @@ class Learning:
             job.events = events_in(job.body, self._most)
         events = [event for job in jobs for event in job.events]
         labels, shown, probabilities = self.stream.judge.answers(self.stream.decide(events))
-        answers = Answers(labels, shown, probabilities, getattr(self.stream.learner, "labels", ()))
+        classes = getattr(self.stream.learner, "labels", ())
+        answers = Answers(labels, shown, probabilities, classes, learns=True)
         stops = np.cumsum([len(job.events) for job in jobs]).tolist()
         said = [
             as_json(answers.part(stop - len(job.events), stop).said(job.also))
@@ -217,9 +219,11 @@ class Learning:
         self.predicted += len(events)
         return said
 
-    def _lesson(self, body: bytes, first: int | None) -> bytes:
+    def _lesson(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         """Learns the events of a request, which are in the log before."""
         events = events_in(body, self._most)
+        if name is not None and (known := self.stream.requests.find(name, body, len(events))) is not None:
+            first = known
         first = first or self.stream.events + 1
         if first > self.stream.events + 1:
             raise Refused(
@@ -227,18 +231,25 @@ class Learning:
             )
         is_new = first + len(events) > self.stream.events + 1
         if self._log is not None and is_new:
-            self._log.append(first, body)
+            self._log.append(first, body, name)
         answers = self._learn(events, first)
+        if name is not None and is_new:
+            self.stream.requests.add(name, body, first)
         if self.stream.events - self._taken >= self._every and self._written.is_set():
             self._take_snapshot()
         return as_json(answers)
 
     def _learn(self, events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-        """The answers for events, except those of known numbers."""
+        """The answers for events, except those of known numbers. What goes wrong with an event is its answer, as others
+        of the request are learned."""
         known = min(self.stream.events + 1 - first, len(events))
         answers: list[dict[str, Any]] = [{"event": first + i, "known": True} for i in range(known)]
         for i, event in enumerate(events[known:], 1):
-            answers.append(self.stream.take(event))
+            try:
+                answers.append(self.stream.take(event))
+            except Exception as error:  # a bug, which the sender hears of, and whoever runs the server
+                self._report(f"warning: event {self.stream.events:,}: {type(error).__name__}: {error}")
+                answers.append({"event": self.stream.events, "error": f"{type(error).__name__}: {error}"})
             if i % STRETCH == 0 and self._predictions:
                 self._predict_waiting()
         return answers
@@ -246,7 +257,7 @@ class Learning:
     def _replay(self, log: Log) -> None:
         """Learns again what a server that was killed had learned after its last snapshot, in the same order."""
         before = self.stream.events
-        for first, body in log.records(before):
+        for first, body, name in log.records(before):
             events = events_in(body, len(body))
             if first > self.stream.events + 1:
                 raise StorageError(
@@ -254,19 +265,29 @@ class Learning:
                     f"{self.stream.path}; move it away"
                 )
             self._learn(events, first)
+            if name is not None:
+                self.stream.requests.add(name, body, first)
         if self.stream.events > before:
             self._report(f"learned events {before + 1:,} to {self.stream.events:,} again, from {log.folder}")
         log.begin(self.stream.events + 1)
 
     def _take_snapshot(self) -> None:
-        model, events = self.stream.snapshot(), self.stream.events
-        self._taken = events
+        events = self._taken = self.stream.events
+        try:
+            model = self.stream.snapshot()
+        except Exception as error:  # a bug: what was learned is, and its sender has to hear that
+            self._fail(events, f"{type(error).__name__}: {error}")
+            return
         if model is None:
             return
         if self._log is not None:
             self._log.begin(events + 1)
         self._written.clear()
         self._writer.submit(self._write, model, events)
+
+    def _fail(self, events: int, why: str) -> None:
+        self.failures += 1
+        self._report(f"warning: no snapshot at event {events:,}: {why}")
 
     def _write(self, model: Any, events: int) -> None:
         """In the second thread."""
@@ -277,8 +298,7 @@ class Learning:
             self.snapshots += 1
             self._forget(events)
         except StreamSVMError as error:
-            self.failures += 1
-            self._report(f"warning: no snapshot at event {events:,}: {error}")
+            self._fail(events, str(error))
         finally:
             self.snapshot_s = perf_counter() - began
             self._written.set()

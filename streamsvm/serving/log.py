@@ -1,7 +1,8 @@
 """A log of what was learned since the last snapshot, so that nothing that was acknowledged is lost.
 
-A folder of segments, each named by the number of its first event. A record is a line `FIRST BYTES CRC32` and the body
-of a request, as it came. Its end may be torn by a kill: it was not acknowledged yet, and is cut off.
+A folder of segments, each named by the number of its first event. A record is a line `FIRST BYTES CRC32`, with the name
+of the request if it has one, and the body of the request, as it came. Its end may be torn by a kill: it was not
+acknowledged yet, and is cut off.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.locks import sync_folder
 
-HEAD = re.compile(rb"(\d{1,18}) (\d{1,12}) ([0-9a-f]{8})\n")
-MOST_HEAD_BYTES = 48
+HEAD = re.compile(rb"(\d{1,18}) (\d{1,12}) ([0-9a-f]{8})(?: ([!-~]{1,200}))?\n")
+MOST_HEAD_BYTES = 248
 
 
 class Log:
@@ -51,8 +52,9 @@ class Log:
             with whole_file(file) as out:
                 out.write(fields.encode())
 
-    def records(self, after: int) -> Iterator[tuple[int, bytes]]:
-        """(number of its first event, body) of the records, but for segments that end before event `after` + 1.
+    def records(self, after: int) -> Iterator[tuple[int, bytes, str | None]]:
+        """(number of its first event, body, name or None) of the records, but for segments that end before event
+        `after` + 1.
 
         What is torn at the very end is cut off. Raises CorruptDataError for damage anywhere else.
         """
@@ -71,11 +73,12 @@ class Log:
                 self._open.append(descriptor)
             self._at = os.fstat(descriptor).st_size
 
-    def append(self, first: int, body: bytes) -> None:
+    def append(self, first: int, body: bytes, name: str | None = None) -> None:
         """Writes a record, whole or not at all."""
         if self.broken:
             raise StorageError(self.broken)
-        record = b"%d %d %08x\n%b\n" % (first, len(body), zlib.crc32(body), body)
+        named = b"" if name is None else b" " + name.encode()
+        record = b"%d %d %08x%b\n%b\n" % (first, len(body), zlib.crc32(body), named, body)
         descriptor = self._open[-1]
         try:
             with storage_errors(str(self.folder)):
@@ -132,7 +135,7 @@ class Log:
         return sorted((int(path.name), path) for path in paths)
 
 
-def _records(path: Path, *, may_be_torn: bool) -> Iterator[tuple[int, bytes]]:
+def _records(path: Path, *, may_be_torn: bool) -> Iterator[tuple[int, bytes, str | None]]:
     at, size = 0, path.stat().st_size
     with path.open("rb+") as file:
         while at < size:
@@ -150,7 +153,7 @@ def _records(path: Path, *, may_be_torn: bool) -> Iterator[tuple[int, bytes]]:
                     f"{path}: damaged at byte {at:,}, expected a record; events from there on cannot be learned "
                     "again: move the file away to continue without them"
                 )
-            yield int(head[1]), body[:-1]
+            yield int(head[1]), body[:-1], None if head[4] is None else head[4].decode()
             at = end
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,8 +14,10 @@ import orjson
 from streamsvm.errors import ModelError
 from streamsvm.models.intervals import Intervals
 from streamsvm.predict import ENDS, Wanted
+from streamsvm.storage.jsonable import jsonable
 
 PLACES = 6  # of probabilities
+NAME = re.compile("[!-~]{1,200}")  # of a request
 TRUE, FALSE = ("1", "true", ""), ("0", "false")
 
 
@@ -36,6 +40,7 @@ class Answers:
     probabilities: np.ndarray | None = None
     classes: Sequence[Any] = field(default=())
     intervals: Intervals | None = None
+    learns: bool = False  # a stream, which another command cannot give what it lacks
 
     def part(self, start: int, stop: int) -> Answers:
         """Those to some of the rows."""
@@ -58,18 +63,15 @@ class Answers:
 
     def _by_label(self) -> list[dict[str, float]]:
         if self.probabilities is None:
-            raise Refused(
-                400, "proba: the model has no probabilities; leave it out, or `streamsvm calibrate` it"
-            )
+            advice = "" if self.learns or not len(self.classes) else ", or `streamsvm calibrate` it"
+            raise Refused(400, f"proba: the model has no probabilities; leave it out{advice}")
         names = [str(label) for label in self.classes]
         return [dict(zip(names, row, strict=True)) for row in self.probabilities.round(PLACES).tolist()]
 
     def _around(self, level: float) -> np.ndarray:
         if self.intervals is None:
-            raise Refused(
-                400,
-                "interval: the model has no intervals; leave it out, or fit it with `--task regress --interval 0.9`",
-            )
+            advice = "" if self.learns else ", or fit it with `--task regress --interval 0.9`"
+            raise Refused(400, f"interval: the model has no intervals; leave it out{advice}")
         try:
             return self.intervals.around(self.decisions, level)
         except ModelError as error:
@@ -110,6 +112,16 @@ def first_event(query: dict[str, str]) -> int | None:
     return int(text)
 
 
+def request_name(query: dict[str, str]) -> str | None:
+    """The id that the sender gives the request. Raises Refused."""
+    name = query.get("id")
+    if name is not None and not NAME.fullmatch(name):
+        raise Refused(
+            400, f"id: found {name[:40]!r}, expected 1 to 200 letters, digits or signs of ASCII, no spaces"
+        )
+    return name
+
+
 def require_known(query: dict[str, str], *names: str) -> None:
     """Raises Refused for a parameter that nothing reads."""
     for name in query:
@@ -133,4 +145,9 @@ def _level(query: dict[str, str]) -> float | None:
 
 
 def as_json(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+    except (
+        TypeError
+    ):  # text that is not Unicode, integers of more bits: models of earlier versions have learned them
+        return json.dumps(jsonable(value)).encode() + b"\n"

@@ -391,3 +391,26 @@ def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, caps
     before = {*os.listdir()}
     require_one_line(capsys, message, *args)
     assert {*os.listdir()} == before
+
+
+@pytest.mark.parametrize("command", ["fit", "tune"])
+@pytest.mark.parametrize(
+    ("option", "place", "message"),
+    [
+        (
+            "--model",
+            "s.zarr",
+            "--model s.zarr: found the place of the store that s.csv is read into; take another --model",
+        ),
+        ("--model", "x/../s.zarr", "found the place of the store that s.csv is read into"),
+        ("--run-dir", "s.zarr", "--run-dir s.zarr: found the place of the store"),
+        ("--model", "s.csv", "--model s.csv: found a file, expected nothing or a model"),
+    ],
+)
+def test_places_are_checked_before_a_file_is_read(
+    command, option, place, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.csv").write_text("a,y\n" + "".join(f"{i},{'np'[i % 2]}\n" for i in range(60)))
+    require_one_line(capsys, message, command, "s.csv", "--label", "y", option, place)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.csv"]

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import Store, load_model
+from streamsvm.online.pipe import Stream
 
 COLUMNS = ("width", "age", "colour", "b")
 NAMES = ("width", "age", "colour=red", "colour=blue", "b")
@@ -199,11 +200,39 @@ class TestStreams:
         model = load_model(tmp_path / "s.zarr")
         assert (model.feature_names, model.d) == (NAMES, 5)
 
+    @pytest.mark.parametrize("how", [(), ("--lam", 1e-4, "--gamma", "scale"), ("--task", "regress")], ids=str)
+    def test_texts_of_a_file_may_be_new_or_missing(self, tmp_path, capfd, how):
+        """As `serve` takes them: a new text counts as none, and one that no row has is absent."""
+        values = (3, 8) if "regress" in how else ("a", "b")
+        with (tmp_path / "e.jsonl").open("w") as file:
+            for i in range(40):
+                event = {"sky": ("grey", "blue")[i % 2], "t": i % 5, "y": values[i % 2]}
+                file.write(json.dumps(event) + "\n")
+        assert run("stream", "--model", tmp_path / "m.zarr", "--input", tmp_path / "e.jsonl", *how) == 0
+        state = Stream.open(tmp_path / "m.zarr", lambda: None, scale=True, label="y")
+        capfd.readouterr()
+        for skies in (["grey", "grey"], ["grey", "blue", "green"], ["green", "green"]):
+            rows = [{"sky": sky, "t": i, "y": values[0]} for i, sky in enumerate(skies)]
+            for name, columns in (("new.csv", ["sky", "t"]), ("test.csv", ["sky", "t", "y"])):
+                with (tmp_path / name).open("w", newline="") as file:
+                    writer = csv.DictWriter(file, columns, extrasaction="ignore")
+                    writer.writeheader()
+                    writer.writerows(rows)
+            found = ("--model", tmp_path / "m.zarr", tmp_path / "new.csv")
+            assert run("predict", *found, "--decision", "--out", tmp_path / "out.csv") == 0
+            decisions = [
+                float(row["decision"])
+                for row in csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+            ]
+            np.testing.assert_allclose(decisions, state.decide(rows)[:, 0], rtol=1e-3, atol=1e-5)
+            assert run("evaluate", *found[:2], tmp_path / "test.csv", "--label", "y") == 0
+        (tmp_path / "new.csv").write_text("t,cloud\n1,yes\n")
+        assert run("predict", "--model", tmp_path / "m.zarr", tmp_path / "new.csv") == 2
+        assert "has no column 'sky=grey', a feature of the stream" in capfd.readouterr().err
+
 
 def _learner_says(path: Path, store: Store) -> list[str]:
     """Of events with the store's names, as the stream itself would scale and predict them."""
-    from streamsvm.online.pipe import Stream
-
     state = Stream.open(path, lambda: None, scale=True, label="y")
     rows = (dict(zip(NAMES, x, strict=True)) for x in store.read(0, store.n).X.tolist())
     if state.scaler is not None:

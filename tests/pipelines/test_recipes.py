@@ -30,6 +30,7 @@ RECIPES = {
     "stream": ("stream_kills.py",),
     "streams": ("stream_table.py",),
     "tuned": ("tuned_streams.py", "--only", "alone,speed,ask"),
+    "hostile": ("hostile_events.py", "--only", "lines,python"),
     "serve": ("serve_load.py", "--batch", "20", "--learn", "500", "--kills", "1"),
     "soak": ("soak.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
@@ -339,6 +340,15 @@ def test_a_server_is_loaded_and_killed(tables):
     assert max(row["predictions/s"] for row in load) > 100
     assert beside[0]["events"] > 0
     assert beside[0]["same"] == "yes"
+
+
+@pytest.mark.slow  # every learner, compiled
+def test_wrong_events_between_right_ones_change_no_answer(tables):
+    (rows,) = tables("hostile").values()
+    assert {row["door"] for row in rows} == {"lines", "python"}
+    for row in rows:
+        assert row["refused"] == row["wrong events"] == 400
+        assert row["answers that differ"] == 0
 
 
 @pytest.mark.slow

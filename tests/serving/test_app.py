@@ -138,3 +138,10 @@ def test_a_model_without_intervals_says_how_to_get_them():
     status, found = served(BudgetedSVC().fit(X, y > 100).model_, X[:1], b"interval=0.9")
     assert status == 400
     assert "the model has no intervals" in found["error"]
+
+
+def test_the_id_of_a_request_is_a_word():
+    app = App(Slow(), Limits())
+    for text in (b"", b"a%20b", b"%C3%A9", b"a" * 201):
+        status, _, said = asyncio.run(ask(app, b"{}", path="/learn", query=b"id=" + text))
+        assert (status, json.loads(said)["error"].partition(":")[0]) == (400, "id")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamsvm import load_model
-from streamsvm.errors import ConfigError, StorageError
+from streamsvm.errors import ConfigError, DataError, StorageError
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.pipe import Stream
 from streamsvm.predict import Wanted
@@ -162,3 +162,56 @@ def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path)
     assert (late["prediction"], late["label"]) == (first["prediction"], True)
     with pytest.raises(ConfigError, match="expected --label y --id id --wait-for-labels 5"):
         Log(tmp_path / "m.log", "y")
+
+
+def test_a_request_that_is_sent_again_is_learned_once(tmp_path):
+    """Also where the server was killed before it answered: the log has the ids of requests."""
+    path, told = tmp_path / "m.zarr", list[str]()
+    learnt(path, "one", 50)
+    bodies = [json.dumps(events(60)[start : start + 5]).encode() for start in (50, 55)]
+    killed = opened(path, "one", told)
+    (first, *_) = json.loads(killed._lesson(bodies[0], None, "a"))
+    assert (first["event"], "known" in first) == (51, False)
+    assert json.loads(killed._lesson(bodies[0], None, "a")) == [
+        {"event": 51 + i, "known": True} for i in range(5)
+    ]
+    again = opened(path, "one", told)
+    assert again.stream.events == 55
+    assert json.loads(again._lesson(bodies[0], None, "a"))[0] == {"event": 51, "known": True}
+    assert "known" not in json.loads(again._lesson(bodies[1], None, "b"))[0]
+    with pytest.raises(DataError, match="id: found 'a' with 5 events, expected those of the first request"):
+        again._lesson(bodies[1], None, "a")
+    again.stream.save()
+    saved = stream_at(path, "one")
+    assert saved.requests.find("b", bodies[1], 5) == 56
+    assert saved.learnt == 60
+
+
+def test_what_goes_wrong_after_an_event_was_learned_is_no_failure_of_the_request(tmp_path, monkeypatch):
+    path, told = tmp_path / "m.zarr", list[str]()
+    learnt(path, "one", 50)
+    learning = Learning(stream_at(path, "one"), 1000, 1, None, told.append)
+    take = learning.stream.take
+
+    def odd(event):
+        if event.get("odd"):
+            learning.stream.events += 1
+            raise ZeroDivisionError("a bug")
+        return take(event) | {"note": "half \ud800"}
+
+    monkeypatch.setattr(learning.stream, "take", odd)
+    monkeypatch.setattr(learning.stream, "snapshot", lambda: 1 / 0)
+    sent = json.dumps([*events(51)[50:], {"odd": True}, *events(52)[51:]]).encode()
+    good, bad, last = json.loads(learning._lesson(sent, None))
+    assert (good["event"], good["note"], bad["error"], last["event"]) == (
+        51,
+        "half \ud800",
+        "ZeroDivisionError: a bug",
+        53,
+    )
+    assert learning.stream.learnt == 52
+    assert learning.failures == 1
+    assert told == [
+        "warning: event 52: ZeroDivisionError: a bug",
+        "warning: no snapshot at event 53: ZeroDivisionError: division by zero",
+    ]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from cases import config
 
+from streamsvm.data import arrow
+from streamsvm.data.arrow import raw_rows
 from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.store import Store
@@ -16,6 +18,8 @@ from streamsvm.models.files import save_model
 from streamsvm.online.pipe import Stream
 from streamsvm.serving.fixed import Columns
 from streamsvm.train import train_in_memory
+
+ZONES = ["1970-01-01 10:00:00Z", "1970-01-01", "1970-01-01T12:00:00+02:00", "1970-01-02 10:00:00"]
 
 
 def table(n, *, gaps):
@@ -98,3 +102,28 @@ def test_values_of_other_types_are_told(tmp_path, wrong, message):
     model, _, events = fitted(tmp_path, "dcsvm", table(12, gaps=False))
     with pytest.raises(DataError, match=message):
         Columns(model).rows([events[0], events[1] | wrong])
+
+
+def test_rows_of_many_events_are_made_at_once(tmp_path, monkeypatch):
+    """One column for each feature, in one piece: pieces of one event are encoded one by one."""
+    model, _, events = fitted(tmp_path, "dcsvm", table(12, gaps=False))
+    events = [event | {"when": zone} for event, zone in zip(events, ZONES * 3, strict=True)]
+    expected = [Columns(model).rows([event]).dense()[0] for event in events]
+    pieces = list[int]()
+
+    def counted(batch, *args, **options):
+        pieces.append(batch.num_rows)
+        return raw_rows(batch, *args, **options)
+
+    monkeypatch.setattr(arrow, "raw_rows", counted)
+    np.testing.assert_array_equal(Columns(model).rows(events).dense(), expected)
+    assert pieces == [12]
+
+
+def test_missing_markers_of_files_are_missing(tmp_path):
+    rows = table(60, gaps=True)
+    with pytest.warns(UserWarning, match="3 columns have missing values"):
+        model, _, events = fitted(tmp_path, "dcsvm", rows)
+    columns = Columns(model)
+    marked = [{n: "n/a" if v is None and n != "colour" else v for n, v in event.items()} for event in events]
+    np.testing.assert_array_equal(columns.rows(marked).dense(), columns.rows(events).dense())

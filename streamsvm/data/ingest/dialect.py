@@ -22,7 +22,7 @@ PROBED_ROWS = 100
 PROBED_CELLS = 1000  # of a row
 MISSING = tuple(pa.csv.ConvertOptions().null_values)  # of numbers, times, true and false
 _QUOTED_OR_SPACES = re.compile(rb'"[^"]*"|[ \t]+')
-_SEPARATOR = re.compile(r"sep=(.)\r?(\n|$)", re.IGNORECASE)  # Excel reads and writes it
+SEPARATOR = re.compile(r"sep=(.)\r?(\n|$)", re.IGNORECASE)  # Excel reads and writes it
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _NUMBER = re.compile(r"\s*[-+]?(\d+|\d{1,3}([., ']\d{3})+)?([.,]\d*)?([eE][-+]?\d+)?\s*")
 
@@ -78,11 +78,11 @@ def shape_of(path: str, head: bytes, usual: str, delimiter: str | None, skip: in
     for text that is not UTF-8, and for lines that cannot be names of the columns after them."""
     text = _text_of(path, head)
     text = _below(text, skip)
-    separator = _SEPARATOR.match(text)
+    separator = SEPARATOR.match(text)
     if separator is not None:
         skip, text = skip + 1, _below(text, 1)
         delimiter = delimiter or separator[1]
-    delimiter = delimiter or _delimiter_of(text, usual, header=header)
+    delimiter = delimiter or delimiter_of(text, usual, header=header)
     rows, ends = _rows_of(text, delimiter)
     if not header:
         return Shape(delimiter, skip, _without_empty_end(rows))
@@ -132,7 +132,7 @@ def _below(text: str, lines: int) -> str:
     return text.split("\n", lines)[lines] if text.count("\n") >= lines else ""
 
 
-def _delimiter_of(text: str, usual: str, *, header: bool) -> str:
+def delimiter_of(text: str, usual: str, *, header: bool) -> str:
     """The delimiter that gives most lines the same number of columns; of several, the one with more numbers."""
     scores = {mark: _score(_rows_of(text, mark)[0], header) for mark in (usual, *DELIMITERS)}
     best = max(scores, key=lambda mark: scores[mark])  # the first, if several are alike

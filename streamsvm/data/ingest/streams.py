@@ -127,6 +127,11 @@ def source_bytes(path: str) -> int:
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 
+def is_packed(name: str) -> bool:
+    """Whether its name is that of a compressed file."""
+    return PurePosixPath(name).suffix.lower() in _PACKED
+
+
 def is_data_name(name: str) -> bool:
     """Whether its last suffix is that of data files or compressed files."""
     suffix = PurePosixPath(name).suffix.lower()

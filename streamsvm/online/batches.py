@@ -1,0 +1,123 @@
+"""Mini-batches: data frames of pandas, polars or Arrow, their targets, and answers of the same kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamsvm.errors import DataError
+
+
+class Batch:
+    """The rows of a data frame.
+
+    values: (m, columns) float64 if all columns are numbers, or true and false, NaN where they are missing; else None.
+    bools: names of columns of true and false.
+    """
+
+    def __init__(self, X: Any) -> None:
+        """Raises DataError for anything that is not a data frame."""
+        self._frame = X if _is_pandas(X) else _as_table(X)
+        self.names: list[Any] = list(X.columns) if _is_pandas(X) else self._frame.column_names
+        kinds = self._kinds()
+        self.bools = {name for name, kind in zip(self.names, kinds, strict=True) if kind == "b"}
+        self.values = self._values() if set("biuf").issuperset(kinds) else None
+
+    def _kinds(self) -> list[str]:
+        """Of the columns, as NumPy has them."""
+        if _is_pandas(self._frame):
+            return [dtype.kind for dtype in self._frame.dtypes]
+        from pyarrow import types
+
+        plain = {"b": types.is_boolean, "i": types.is_integer, "f": types.is_floating}
+        return [next((k for k, is_of in plain.items() if is_of(t)), "O") for t in self._frame.schema.types]
+
+    def _values(self) -> np.ndarray:
+        if _is_pandas(self._frame):
+            values: np.ndarray = self._frame.to_numpy(np.float64, na_value=np.nan)
+            return values
+        columns = [column.to_numpy().astype(np.float64) for column in self._frame.columns]
+        return np.column_stack(columns) if columns else np.empty((self._frame.num_rows, 0))
+
+    def records(self) -> list[dict[Any, Any]]:
+        """The rows as events, without what is missing."""
+        if _is_pandas(self._frame):
+            rows = self._frame.astype(object).where(self._frame.notna(), None).to_dict("records")
+        else:
+            rows = self._frame.to_pylist()
+        return [{name: v for name, v in row.items() if v is not None and not _is_nan(v)} for row in rows]
+
+    @property
+    def first_rows(self) -> Iterator[dict[Any, Any]]:
+        """Of those in which numbers come for the first time, just these."""
+        assert self.values is not None
+        is_there = ~np.isnan(self.values)
+        firsts = np.where(is_there.any(axis=0), is_there.argmax(axis=0), -1) if len(is_there) else np.empty(0)
+        for row in np.unique(firsts[firsts >= 0]).tolist():
+            places = np.flatnonzero(firsts == row).tolist()
+            found = {self.names[j]: float(self.values[row, j]) for j in places}
+            yield {name: bool(v) if name in self.bools else v for name, v in found.items()}
+
+
+def targets_in(y: Any) -> list[Any]:
+    """Labels or numbers of a column of pandas, polars or Arrow, of an array, or of anything else in order."""
+    for name in ("tolist", "to_list", "to_pylist"):
+        if hasattr(y, name):
+            values: list[Any] = getattr(y, name)()
+            return values
+    return list(y)
+
+
+def series_like(X: Any, values: Sequence[Any], dtype: Any = None) -> Any:
+    """Answers to the rows of X, as a column of the library that X is of."""
+    if _is_pandas(X):
+        import pandas as pd
+
+        return pd.Series(values, index=X.index, dtype=dtype)
+    if _is_polars(X):
+        import polars as pl
+
+        return pl.Series(values)
+    import pyarrow as pa
+
+    return pa.array(values)
+
+
+def frame_like(X: Any, values: np.ndarray, names: Sequence[Any]) -> Any:
+    """Answers (m, names) to the rows of X, as a data frame of the library that X is of."""
+    if _is_pandas(X):
+        import pandas as pd
+
+        return pd.DataFrame(values, index=X.index, columns=list(names))
+    columns = {str(name): column for name, column in zip(names, values.T, strict=True)}
+    if _is_polars(X):
+        import polars as pl
+
+        return pl.DataFrame(columns)
+    import pyarrow as pa
+
+    return pa.table(columns)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _is_pandas(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "pandas"
+
+
+def _is_polars(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "polars"
+
+
+def _as_table(X: Any) -> Any:
+    from streamsvm.data.frames import kinds_of, table_of
+
+    if isinstance(X, np.ndarray | list | dict):
+        raise DataError(f"found rows as {type(X).__name__}, expected a data frame of pandas, polars or Arrow")
+    table = table_of(X)
+    kinds_of(table)  # names that differ
+    return table

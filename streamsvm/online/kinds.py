@@ -1,0 +1,188 @@
+"""What features of a stream hold: numbers, true and false, times or texts. The kind of the first value stands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from streamsvm.errors import DataError
+
+EPOCH = datetime(1970, 1, 1)
+REALS = frozenset({int, float, np.float64, np.float32, np.int64, np.int32})
+BOOLS = frozenset({bool, np.bool_})
+EXPECTED = {"number": "a number", "bool": "true or false", "time": "a time", "text": "a text"}
+OF_TIMES = (".hour", ".weekday")  # columns of a time, besides its days
+MISSING = frozenset(  # texts that Arrow, and so `ingest`, reads as missing in columns that are not text
+    ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"]
+    + ["NULL", "NaN", "n/a", "nan", "null"]
+)
+
+
+class Kinds:
+    """The kind of each feature, as events have them. A text becomes a column of ones, `colour=red`, a time three
+    columns."""
+
+    def __init__(
+        self, columns: Collection[Hashable] = (), state: Iterable[tuple[Hashable, str]] | None = ()
+    ) -> None:
+        """columns: names so far. state: what `to_state` gave; None: of an earlier version, that had no kinds."""
+        if state is None:
+            heads = [_head(name) for name in columns]
+            state = [(head, "text") for head in heads if head is not None and head not in columns]
+        self._kinds: dict[Hashable, str] = dict(state)
+        self._kinds |= {
+            name: "number" for name in columns if name not in self._kinds and not self._is_made(name)
+        }
+
+    def to_state(self) -> list[tuple[Hashable, str]]:
+        return [(name, kind) for name, kind in self._kinds.items() if kind != "number" or self._is_made(name)]
+
+    def copy(self) -> Kinds:
+        new = Kinds()
+        new._kinds = dict(self._kinds)
+        return new
+
+    def kind(self, name: Hashable) -> str | None:
+        """The kind of a feature; None of one that has none yet."""
+        return self._kinds.get(name)
+
+    def named(self, kind: str) -> set[Hashable]:
+        """The features of a kind."""
+        return {name for name, own in self._kinds.items() if own == kind}
+
+    def are(self, kind: str, names: Iterable[Hashable]) -> bool:
+        """Whether all are features of this kind, or new ones whose names are free."""
+        return all((self._kinds.get(name) or self._new_kind(name, kind)) == kind for name in names)
+
+    def _new_kind(self, name: Hashable, kind: str) -> str | None:
+        return None if self._is_made(name) or not is_unicode(name) else kind
+
+    def plain(self, x: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """The features as numbers, without missing ones. Raises DataError for a value of another kind than the
+        feature's, and for names and texts that are not Unicode."""
+        if REALS.issuperset(map(type, x.values())) and self.are("number", x):
+            return x
+        found: dict[Any, Any] = {}
+        for name, value in x.items():
+            kind = self._kind(name, value)
+            if kind == "number":
+                found[name] = value
+            elif kind is not None:
+                found |= _columns(name, value, kind)
+        return found
+
+    def note(self, x: Mapping[Any, Any], columns: Collection[Hashable]) -> None:
+        """The kinds of features of an event that `plain` takes, as far as they have some of these columns."""
+        for name, value in x.items():
+            if name not in self._kinds and (kind := self._kind(name, value)) is not None:
+                own = (name,) if kind == "number" else _columns(name, value, kind)
+                if any(column in columns for column in own) and not self._is_made(name):
+                    self._kinds[name] = kind
+
+    def _kind(self, name: Hashable, value: Any) -> str | None:
+        """The kind of a feature's value; None where it is missing. Raises DataError."""
+        known = self._kinds.get(name)
+        kind = kind_of(value)
+        if kind == "text" and (value == "" or (known != "text" and value in MISSING)):
+            kind = None
+        if kind == "other" or (known is not None and kind not in (known, None)):
+            expected = EXPECTED[known or "number"] + ", as before" * (known is not None)
+            raise DataError(f"feature {shown(name)}: found {shown(value)}, expected {expected}")
+        if known is None:
+            require_unicode(name, f"feature {shown(name)}")
+            if (
+                kind is not None
+                and self._is_made(name)
+                and not (kind == "number" and as_float(value) in (0, 1))
+            ):
+                raise DataError(
+                    f"feature {shown(name)}: found {shown(value)}, expected no feature of this name, which is that of "
+                    "a column of another feature's texts or times; rename it"
+                )
+        if kind == "text":
+            require_unicode(value, f"feature {shown(name)}")
+        return kind
+
+    def _is_made(self, name: Hashable) -> bool:
+        """Whether it is the name of a column that a feature's texts or times are made into."""
+        if not isinstance(name, str):
+            return False
+        ends = (i for i, character in enumerate(name) if character == "=")
+        if any(self._kinds.get(name[:i]) == "text" for i in ends):
+            return True
+        head, dot, end = name.rpartition(".")
+        return dot + end in OF_TIMES and self._kinds.get(head) == "time"
+
+
+def is_unicode(text: Any) -> bool:
+    """Whether a text has no half of a surrogate pair, which no file can hold."""
+    if isinstance(text, str) and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def require_unicode(text: Any, what: str) -> None:
+    """Raises DataError for text that is not. what: has it, in words."""
+    if not is_unicode(text):
+        raise DataError(f"{what}: found {shown(text)}, expected text that is Unicode")
+
+
+def kind_of(value: Any) -> str | None:
+    """The kind of a value, or "other"; None if it is missing."""
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, Real | Decimal | np.integer | np.floating):
+        return "number"
+    if isinstance(value, date):
+        return "time" if value == value else None  # pandas' NaT is not
+    return None if value is None else "other"
+
+
+def as_float(value: Any) -> float:
+    """A number; infinite if it is too large, NaN if it is none."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.nan
+
+
+def _columns(name: Any, value: Any, kind: str) -> dict[Hashable, float]:
+    """The columns of a feature that is not a number, and their values."""
+    if kind == "text":
+        return {f"{name}={value}": 1.0}
+    if kind == "bool":
+        return {name: float(value)}
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if value.tzinfo is not None:  # all of UTC, as in tables
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    seconds = (value - EPOCH).total_seconds()
+    hour, weekday = (f"{name}{end}" for end in OF_TIMES)
+    return {str(name): seconds / 86_400, hour: seconds % 86_400 / 3_600, weekday: float(value.weekday())}
+
+
+def _head(name: Hashable) -> str | None:
+    """The feature of a column `colour=red`."""
+    head, is_text, _ = name.partition("=") if isinstance(name, str) else ("", "", "")
+    return head if is_text else None
+
+
+def shown(value: Any) -> str:
+    """On one line, cut where it is long."""
+    try:
+        return " ".join(repr(value).split())[:40]
+    except ValueError:  # an integer of thousands of digits
+        return f"an {type(value).__name__} of thousands of digits"
