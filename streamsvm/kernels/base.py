@@ -18,6 +18,10 @@ from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
 from streamsvm.parallel.imports import imported
 from streamsvm.parallel.strips import strips
 
+SUM_ERROR = 1e-3  # of a sum over support rows, over a typical sum: the default tol
+SUMS = 32  # rows at which it is measured
+COARSE = 1e-3  # error of a value, over those that rows differ by, from which on float32 is not enough
+
 
 @dataclass(frozen=True)
 class Kernel(ABC):
@@ -96,6 +100,28 @@ class Kernel(ABC):
         self._check_finite(out)
         return out
 
+    def in_float64(self) -> Float64:
+        """The same kernel, whose values and sums are float64."""
+        return Float64(self)
+
+    def for_sums(self, rows: Rows, coef: np.ndarray) -> Kernel | Float64:
+        """This kernel; or in float64, if float32 sums over these rows, coef (q,) or (q, k), are wrong by `SUM_ERROR`.
+
+        Measured at some of the rows, unless the coefficients are too small for that.
+        """
+        if self.float32_error(rows) * float(np.linalg.norm(coef)) < 0.1 * SUM_ERROR:
+            return self
+        some = rows.take(np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SUMS)).astype(np.intp)))
+        exact = self.in_float64().apply(some, rows, coef)
+        error = np.abs(self.apply(some, rows, coef) - exact).max(axis=0)
+        return self if np.all(error <= SUM_ERROR * np.median(np.abs(exact), axis=0)) else self.in_float64()
+
+    def float32_error(self, rows: Rows) -> float:
+        """About the largest error of float32 values between rows like these."""
+        return 2.0**-23 * float(self.diag(rows).max(initial=0.0)) + self.rounding(
+            float(rows.sq_norms.max(initial=0.0))
+        )
+
     def gradients(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1) -> np.ndarray:
         """sum_j coef[j, c] dK(a_i, b_j) / da_i for coef (q,) or (q, k): (m, d) or (k, m, d) float32, by tiles.
 
@@ -154,6 +180,13 @@ class Kernel(ABC):
     def rounding(self, sq_norm: float) -> float:
         """Error of values at rows with squared norms this large that a shift to the origin would avoid."""
         return 0.0
+
+    def is_coarse(self, before: float, after: float) -> bool:
+        """Whether float32 values of rows with this squared norm no longer distinguish the rows.
+
+        after: the squared norm of the same rows moved to the origin.
+        """
+        return self.rounding(before) > COARSE
 
     def shortfall(self, differences: np.ndarray) -> np.ndarray:
         """1 - k(t), in [0, 1], of differences t in one feature each, where K(a, b) = prod_f k(a_f - b_f).
@@ -258,3 +291,39 @@ def kernel_from(attrs: Mapping[str, Any]) -> Kernel:
 def has_graph(name: str) -> bool:
     """Whether the kernel with this name has an ONNX graph."""
     return kernel_class(name).onnx is not Kernel.onnx
+
+
+@dataclass(frozen=True)
+class Float64:
+    """A kernel whose values and sums are float64, where float32 is not enough; several times slower."""
+
+    kernel: Kernel
+
+    def diag(self, a: Rows) -> np.ndarray:
+        return self.kernel.diag(a)
+
+    def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
+        """K(a, b), (m, q) float64."""
+        out = np.empty((len(a), len(b))) if out is None else out
+        b = b.astype(np.float64)
+
+        def fill(start: int, stop: int) -> None:
+            out[start:stop] = self.kernel.exact(a.take(slice(start, stop)), b)
+
+        strips(fill, len(a), height(2 * len(b), a.d), threads)
+        return out
+
+    def apply(
+        self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None
+    ) -> np.ndarray:
+        """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64. keep: as `Kernel.apply`."""
+        out = np.zeros((len(a), *coef.shape[1:]))
+        for first in range(0, len(b), COLUMNS):
+            columns = slice(first, first + COLUMNS)
+            some, part = b.take(columns).astype(np.float64), coef[columns].astype(np.float64)
+
+            def add(start: int, stop: int, some: Rows = some, part: np.ndarray = part) -> None:
+                out[start:stop] += self.kernel.exact(a.take(slice(start, stop)), some) @ part
+
+            strips(add, len(a), height(2 * len(part), a.d), threads)
+        return out

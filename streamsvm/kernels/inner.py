@@ -17,6 +17,8 @@ from streamsvm.kernels.slopes import Slopes, of_inner_products
 from streamsvm.kernels.table import kernel_names
 from streamsvm.kernels.tiles import Tile, inner_tile, transposed
 
+FAR = 1000.0  # typical squared distance of rows from the origin, over that from their mean
+
 
 @dataclass(frozen=True)
 class InnerProducts(Kernel):
@@ -48,6 +50,9 @@ class InnerProducts(Kernel):
 
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         return self.of(inner_products(a, b, np.float64))
+
+    def is_coarse(self, before: float, after: float) -> bool:
+        return before > FAR * after
 
     def diag(self, a: Rows) -> np.ndarray:
         return self.of(a.sq_norms)

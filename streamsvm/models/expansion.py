@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
+from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion
 
@@ -35,7 +37,11 @@ class ExpansionModel(Model):
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, columns) decision values; rows are raw."""
         rows = self.header.scaling.apply(rows)
-        return self.header.kernel.apply(rows, self.support, self.coef) + self.intercept
+        return self._kernel.apply(rows, self.support, self.coef) + self.intercept
+
+    @cached_property
+    def _kernel(self) -> Kernel | Float64:
+        return self.header.kernel.for_sums(self.support, self.coef)
 
     def as_expansion(self) -> Expansion:
         own = self.header.kernel, self.header.scaling

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
+from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.models.base import Header, Model
 from streamsvm.models.shapes import Compact, Expansion
 from streamsvm.tasks.pairs import MANY, pair_coefficients, pair_decisions
@@ -38,8 +39,19 @@ class KernelModel(Model):
 
     @cached_property
     def coefficients(self) -> np.ndarray:
-        """(s, n_pairs) float32 y_i alpha_i of each pair."""
-        return pair_coefficients(self.alpha, self.codes, len(self.classes))
+        """(s, n_pairs) y_i alpha_i of each pair, float32 where that is enough for their sums."""
+        return pair_coefficients(self.alpha, self.codes, len(self.classes), self._dtype)
+
+    @cached_property
+    def _kernel(self) -> Kernel | Float64:
+        kernel, k = self.header.kernel, len(self.classes)
+        if k >= MANY:  # whose table of coefficients is nearly all zeros
+            return kernel
+        return kernel.for_sums(self.support, pair_coefficients(self.alpha, self.codes, k, np.float64))
+
+    @property
+    def _dtype(self) -> type:
+        return np.float64 if isinstance(self._kernel, Float64) else np.float32
 
     def _decided(self, decision: np.ndarray) -> np.ndarray:
         # votes are whole numbers, and confidence below 1/3 is added
@@ -47,12 +59,12 @@ class KernelModel(Model):
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
-        rows, kernel, k = self.header.scaling.apply(rows), self.header.kernel, len(self.classes)
+        rows, kernel, k = self.header.scaling.apply(rows), self._kernel, len(self.classes)
         if k < MANY or rows.is_sparse:  # of which each class would cost a pass over the entries
             return kernel.apply(rows, self.support, self.coefficients) + self.intercept
 
         def said(ids: np.ndarray, coef: np.ndarray) -> np.ndarray:
-            return kernel.apply(rows, self.support.take(ids), coef)
+            return kernel.apply(rows, self.support.take(ids), coef.astype(self._dtype))
 
         return pair_decisions(said, len(rows), self.alpha, self.codes, k) + self.intercept
 

@@ -167,5 +167,12 @@ class SolverOptions(Options):
     rules: ClassVar[tuple[Rule, ...]] = ()
     parameters: ClassVar[Mapping[str, str]] = {}
 
+    def has_bias(self, *, zero_at_origin: bool) -> bool:
+        """Whether decision values have a constant that nothing penalises, y'a = 0 in the dual, whatever the task.
+
+        zero_at_origin: of the kernel, K(a, 0) = 0.
+        """
+        return False
+
     def require(self, kernel: KernelConfig) -> None:
         """Raises ValueError, if the solver is selected, for a kernel that these options do not support."""

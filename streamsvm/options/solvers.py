@@ -80,6 +80,12 @@ class DCSVMConfig(SolverOptions):
     def is_squared(self) -> bool:
         return self.loss == "squared"
 
+    def has_bias(self, *, zero_at_origin: bool) -> bool:
+        """Left to the kernel where partitions do not add up their constants."""
+        if self.bias is not None:
+            return self.bias
+        return zero_at_origin and not (self.early and self.combine != "nearest")
+
     @model_validator(mode="after")
     def _levels_agree(self) -> DCSVMConfig:
         if self.levels is not None and self.early_level is not None and self.early_level > self.levels:
@@ -228,6 +234,9 @@ class ADMMHSSConfig(SolverOptions):
         Whole, Field(ge=0, description="Maximum rounds of the exact solver afterwards, to tol; 0 for none")
     ] = 0
 
+    def has_bias(self, *, zero_at_origin: bool) -> bool:
+        return True
+
 
 class ALFPGMConfig(SolverOptions):
     """Decomposition by many pairs at a time (Aregbesola and Griva 2022)."""
@@ -261,3 +270,6 @@ class ALFPGMConfig(SolverOptions):
     break_ties: Annotated[
         bool, Field(description="Break ties of votes by confidence, instead of for the first class")
     ] = False
+
+    def has_bias(self, *, zero_at_origin: bool) -> bool:
+        return True

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from streamsvm.data.latest import Latest
 from streamsvm.data.rows import Rows
-from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
@@ -63,6 +64,12 @@ class DualQP(Block, Protocol):
     def gap(self, alpha: np.ndarray, shifted: np.ndarray) -> float:
         """Primal minus dual objective at a, shifted (n,): Qa + p + y b, for any b where y'a is kept."""
 
+    def in_float64(self) -> DualQP:
+        """The same dual, whose Gram matrices and products are float64; itself if its values have no more digits."""
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        """About the error of float32 products with these coefficients; 0 where values are given."""
+
 
 class BoundedGap:
     """The gap of losses that grow with the error itself, whose duals have bounds."""
@@ -73,6 +80,12 @@ class BoundedGap:
     def gap(self, alpha: np.ndarray, shifted: np.ndarray) -> float:
         """a's + sum_i upper_i max(0, -s_i), s = shifted."""
         return float(alpha @ shifted + self.upper @ np.maximum(-shifted, 0.0))
+
+    def in_float64(self) -> Any:
+        return self
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        return 0.0
 
 
 class ColumnsQP(Protocol):
@@ -96,7 +109,7 @@ class ColumnsQP(Protocol):
 class KernelDual(BoundedGap):
     """The dual of one binary problem whose rows are in memory; kernel rows of wide data are kept in cache_bytes."""
 
-    kernel: Kernel
+    kernel: Kernel | Float64
     rows: Rows
     y: np.ndarray
     upper: np.ndarray
@@ -109,6 +122,22 @@ class KernelDual(BoundedGap):
 
     def __post_init__(self) -> None:
         self._cache = RowCache(len(self.y), self.cache_bytes if is_wide(self.rows) else 0)
+
+    def in_float64(self) -> KernelDual:
+        return self if isinstance(self.kernel, Float64) else self._in_float64
+
+    @cached_property
+    def _in_float64(self) -> KernelDual:
+        assert isinstance(self.kernel, Kernel)
+        return like(self, replace(self, kernel=self.kernel.in_float64(), cache_bytes=0))
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        return 0.0 if isinstance(self.kernel, Float64) else self._value_error * float(np.linalg.norm(alpha))
+
+    @cached_property
+    def _value_error(self) -> float:
+        assert isinstance(self.kernel, Kernel)
+        return self.kernel.float32_error(self.rows)
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self.kernel.block(self.rows.take(a), self.rows.take(b), self.threads)
@@ -158,15 +187,31 @@ def is_wide(rows: Rows) -> bool:
 
 
 class MatrixDual(BoundedGap):
-    """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given."""
+    """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given.
+
+    source: the dual whose kernel values it has, if they were computed.
+    """
 
     linear: np.ndarray | float = -1.0
     nu: float | None = None
     parts: np.ndarray | None = None
 
-    def __init__(self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1) -> None:
+    def __init__(
+        self,
+        K: np.ndarray,
+        y: np.ndarray,
+        upper: np.ndarray,
+        threads: int = 1,
+        source: KernelDual | None = None,
+    ) -> None:
         self.y, self.upper = y, upper
-        self._K, self._threads = np.ascontiguousarray(K, np.float32), threads
+        self._K, self._threads, self._source = np.ascontiguousarray(K, np.float32), threads, source
+
+    def in_float64(self) -> Any:
+        return self if self._source is None else like(self, self._source.in_float64())
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        return 0.0 if self._source is None else self._source.float32_error(alpha)
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._K[np.ix_(a, b)]
@@ -262,6 +307,12 @@ class RepeatedDual(BoundedGap):
         self._once = once
         self._of_rows: Latest[tuple[np.ndarray, np.ndarray]] = Latest()
 
+    def in_float64(self) -> RepeatedDual:
+        return like(self, RepeatedDual(self._once.in_float64(), self.y, self.linear))
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        return self._once.float32_error(alpha)
+
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._once.cross(a % self._n, b % self._n)
 
@@ -298,6 +349,15 @@ def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
     dual.nu = None if part.nu is None else part.nu / part.copies  # of all variables' bounds
     dual.over_margin = part.over_margin
     return dual
+
+
+Dual = TypeVar("Dual", bound=Any)
+
+
+def like(dual: DualQP, found: Dual) -> Dual:
+    """A dual of the same variables, with the terms of this one that `dual_of` sets."""
+    found.linear, found.nu, found.over_margin = dual.linear, dual.nu, dual.over_margin
+    return found
 
 
 def signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:

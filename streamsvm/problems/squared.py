@@ -23,6 +23,12 @@ class SquaredDual:
         self.y, self.linear, self.parts, self.nu = dual.y, dual.linear, dual.parts, dual.nu
         self.upper, self.ridge = squared_terms(dual.upper)
 
+    def in_float64(self) -> SquaredDual:
+        return SquaredDual(self._dual.in_float64())
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        return self._dual.float32_error(alpha)
+
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._dual.cross(a, b)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from streamsvm.data.latest import Latest
 from streamsvm.data.regroup import Groups, PartReader
 from streamsvm.data.rows import Rows, concat
-from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import BoundedGap, signed
 
@@ -48,7 +49,8 @@ class StreamedDual(BoundedGap):
         self.y, self.upper, self.parts = y, upper, parts
         self.linear: np.ndarray | float = -1.0
         self.nu: float | None = None
-        self._kernel, self._engine, self._nbytes = kernel, engine, groups.nbytes
+        self._kernel: Kernel | Float64 = kernel
+        self._engine, self._nbytes = engine, groups.nbytes
         self._part, self._place = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
         self._sizes = np.empty(groups.n_parts, np.int64)
         position = np.full(max(int(ids.max()) + 1, 1), -1)
@@ -65,6 +67,21 @@ class StreamedDual(BoundedGap):
         self._active: Latest[Held] = Latest()
         row = max(groups.nbytes / self._sizes.sum(), 1.0)
         self._near = NearRows(len(ids), 0 if engine.is_local else int(NEAR_BYTES / row))
+
+    def in_float64(self) -> StreamedDual:
+        return self._in_float64
+
+    @cached_property
+    def _in_float64(self) -> StreamedDual:
+        if isinstance(self._kernel, Float64):
+            return self
+        found = copy(self)
+        found._kernel = self._kernel.in_float64()
+        return found
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        """Unknown, as rows are elsewhere."""
+        return 0.0 if isinstance(self._kernel, Float64) else np.inf
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         both = self._gather(np.concatenate([a, b]))  # in one talk with the workers
@@ -166,5 +183,5 @@ def _part(reader: PartReader, part: int) -> Rows:
     return reader.rows(part)
 
 
-def _multiply(kernel: Kernel, right: tuple[Rows, np.ndarray], rows: Rows) -> np.ndarray:
+def _multiply(kernel: Kernel | Float64, right: tuple[Rows, np.ndarray], rows: Rows) -> np.ndarray:
     return kernel.apply(rows, *right)

@@ -73,7 +73,7 @@ class ALFPGM(BlockSolver):
         n = len(problem.y)
         plain = vars(self._start(problem, alpha))
         start = ALFPGMState(**plain, uses=np.zeros(n, np.int32), stalled=np.zeros(n, bool))
-        return self.measured(problem, start)  # type: ignore[return-value]
+        return self._checked(problem, self.measured(problem, start))  # type: ignore[return-value]
 
     def is_solved(self, state: BlockState) -> bool:
         return super().is_solved(state) and not self._left_out(state).any()

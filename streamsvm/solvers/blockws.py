@@ -35,6 +35,8 @@ MOST_IDLE = (
 )
 LEAST_GAIN = 1e-7  # of itself, about what float32 kernel values resolve: then rounding undoes what steps gain
 FALLS = 0.1
+CHECKED = 64  # rows at which float32 products are compared with float64
+APART = 0.25  # of tol: the difference from which on float32 is not enough
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class BlockState:
     rounding no step improves it. shrinks_below: the violation from which rows may be taken out. is_double: blocks are
     solved with coefficients in float64, as steps were lost to float32. least, idle, gained: the least violation, the
     rounds since it last fell by much, and how far the objective has fallen in these.
+    in_float64: products are float64, as float32 is not enough for these coefficients.
     """
 
     alpha: np.ndarray
@@ -73,6 +76,7 @@ class BlockState:
     least: float = np.inf
     idle: int = 0
     gained: float = 0.0
+    in_float64: bool = False
 
     def to_arrays(self) -> dict[str, Any]:
         """All fields as named arrays, for a checkpoint."""
@@ -172,11 +176,11 @@ class BlockSolver:
         return self.unshrunk(problem, state) if state.shrunk else state
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
-        return self.measured(problem, self._start(problem, alpha))
+        return self._checked(problem, self.measured(problem, self._start(problem, alpha)))
 
     def at_bias(self, problem: DualQP, alpha: np.ndarray, bias: float) -> BlockState:
         """As `init`, of a solver that finds no bias, at one that is given."""
-        return self.measured(problem, replace(self._start(problem, alpha), bias=bias))
+        return self._checked(problem, self.measured(problem, replace(self._start(problem, alpha), bias=bias)))
 
     def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
         n = len(problem.y)
@@ -200,13 +204,15 @@ class BlockSolver:
 
     def rounded(self, problem: DualQP, state: BlockState) -> BlockState:
         """What follows on a block that cannot improve. If some rows were left out, which may violate: the state with
-        all rows. The next time: coefficients in float64. Then it is the end.
+        all rows. The next time: products and coefficients in float64. Then it is the end.
 
         All rows halve the violation from which some may be left out again, so there are few such times.
         """
         whole = self.unshrunk(problem, state)
         if self.leaves_out(state):
             return replace(whole, shrinks_below=0.5 * min(state.shrinks_below, whole.violation))
+        if not state.in_float64 and problem.in_float64() is not problem:
+            return self._in_float64(problem, whole)
         if not (self.bias or state.is_double):
             return replace(whole, is_double=True)
         return replace(whole, is_rounded=not self.is_solved(whole))
@@ -216,8 +222,9 @@ class BlockSolver:
         return bool(state.shrunk)
 
     def step(self, problem: DualQP, state: BlockState) -> BlockState:
+        problem = at_precision(problem, state)
         if state.violation <= self.tol:
-            return self.unshrunk(problem, state)
+            return self._checked(problem, self.unshrunk(problem, state))
         state = self._shrink(problem, state)
         block = self._select(problem, state)
         new, moved = self.solve_block(problem, state, block)
@@ -233,7 +240,7 @@ class BlockSolver:
             return self.rounded(problem, state)  # nothing, but for rounding
         after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
         after = self.paced(problem, self.measured(problem, self._moved(problem, state, after)), gain)
-        return self.rounded(problem, after) if self.is_idle(after) else after
+        return self.rounded(problem, after) if self.is_idle(after) else self._checked(problem, after)
 
     def paced(self, problem: Linear, state: BlockState, gain: float) -> BlockState:
         """A measured state with what is known of its progress. gain: what the objective has fallen by."""
@@ -248,8 +255,30 @@ class BlockSolver:
     def is_idle(self, state: BlockState) -> bool:
         return state.idle >= MOST_IDLE * max(1.0, len(active_rows(state)) / self.block_rows)
 
+    def _checked(self, problem: DualQP, state: BlockState) -> BlockState:
+        """A state that seems solved, if its gradient holds in float64 at a sample of rows; else in float64."""
+        if (
+            state.in_float64
+            or not self.is_solved(state)
+            or problem.float32_error(state.alpha) < APART * self.tol
+        ):
+            return state
+        n, support = len(state.alpha), np.flatnonzero(state.alpha)
+        rows = np.unique(np.linspace(0, n - 1, min(n, CHECKED)).astype(np.intp))
+        exact = problem.in_float64().apply(support, state.alpha[support], rows)
+        error = (state.gradient - problem.linear)[rows] - exact
+        return self._in_float64(problem, state) if np.abs(error).max() > APART * self.tol else state
+
+    def _in_float64(self, problem: DualQP, state: BlockState) -> BlockState:
+        """The state with its gradient in float64, as all products and coefficients are from here on."""
+        support = np.flatnonzero(state.alpha)
+        gradient = problem.in_float64().apply(support, state.alpha[support]) + problem.linear
+        changed: dict[str, Any] = {"gradient": gradient, "active": None, "shrunk": (), **UNPACED}
+        return self.measured(problem, replace(state, **changed, in_float64=True, is_double=True))
+
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
+        problem = at_precision(problem, state)
 
         def apply(ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
             return [problem.apply(ids, deltas[0], rows)]
@@ -341,7 +370,7 @@ class BlockSolver:
         self, problem: Block, state: BlockState, block: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
-        Q = problem.gram(block)
+        Q = _as_float32(problem.gram(block), problem.y[block] if self.bias else None)
         is_double = self.bias or state.is_double  # y'a must not drift from 0
         number = np.float64 if is_double else np.float32
         a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
@@ -364,6 +393,24 @@ class BlockSolver:
         at_upper = a >= upper  # rows that were a hair below their bound, too: float32 cannot move them there
         new[at_upper] = problem.upper[block][at_upper]
         return new, new != state.alpha[block]
+
+
+def at_precision(problem: DualQP, state: BlockState) -> DualQP:
+    """The problem as a state sees it."""
+    return problem.in_float64() if state.in_float64 else problem
+
+
+def _as_float32(Q: np.ndarray, y: np.ndarray | None) -> np.ndarray:
+    """Q (q, q) as compiled code takes it: float32 does not distinguish rows far from the origin, unless they are
+    centred first, which a block with y'a = 0 allows."""
+    if Q.dtype == np.float32:
+        return Q
+    if y is not None:
+        K = Q * y * y[:, None]
+        K -= K.mean(axis=0)
+        K -= K.mean(axis=1)[:, None]
+        Q = K * y * y[:, None]
+    return Q.astype(np.float32)
 
 
 def violations(alpha: np.ndarray, gradient: np.ndarray, upper: np.ndarray) -> np.ndarray:

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from streamsvm.problems.dual import DualQP
-from streamsvm.solvers.blockws import MOST_ROUNDS, UNPACED, BlockSolver, BlockState, free_rows
+from streamsvm.solvers.blockws import (
+    MOST_ROUNDS,
+    UNPACED,
+    BlockSolver,
+    BlockState,
+    at_precision,
+    free_rows,
+)
 from streamsvm.solvers.kept_sums import ROUNDING, balanced
 
 MOST_MOVES = 20  # of a threshold; then pairs do the rest
@@ -130,8 +137,9 @@ class ThresholdSolver(BlockSolver):
         ids, delta = ids[moved > 0], np.where(falls, -moved, moved)[moved > 0]
         alpha = state.alpha.copy()
         alpha[ids] += delta
-        gradient = state.gradient + problem.apply(ids, delta)
-        return self.measured(problem, replace(state, alpha=alpha, gradient=gradient, given=None))
+        gradient = state.gradient + at_precision(problem, state).apply(ids, delta)
+        state = replace(state, alpha=alpha, gradient=gradient, given=None)
+        return self._checked(problem, self.measured(problem, state))
 
 
 def thresholds_from(arrays: Mapping[str, Any]) -> Thresholds | None:

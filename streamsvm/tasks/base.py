@@ -183,6 +183,7 @@ class Task(ABC):
     has_metric: ClassVar[bool] = False  # one may be learned from its duals
     variables: ClassVar[int] = 1  # of a row in each of its duals
     has_bias: ClassVar[bool] = False  # its duals keep y'a = 0, whether a solver is asked for a bias or not
+    from_origin: ClassVar[bool] = False  # it separates rows from the origin of the kernel's features
     has_choice_of_nu: ClassVar[bool] = (
         False  # its duals keep the sums of signs where nu is given, and only there
     )

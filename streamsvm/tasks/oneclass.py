@@ -29,7 +29,7 @@ class OneClass(Task):
 
     name = "oneclass"
     scoring = "roc_auc"
-    has_bias = True
+    has_bias = from_origin = True
     has_classes = reads_labels = False
     own_classes = (OUTLIER, INLIER)
     loss = "support"

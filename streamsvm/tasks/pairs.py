@@ -55,9 +55,11 @@ def signs(codes: np.ndarray, k: int) -> np.ndarray:
     return 2.0 * (codes[:, None] == (np.ones(1) if k == 2 else np.arange(k))) - 1.0
 
 
-def pair_coefficients(alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
-    """(n, n_pairs) float32 y_i alpha_i of every pair, from compact alpha (n, k - 1)."""
-    out, number = np.zeros((len(alpha), n_pairs(k)), np.float32), _numbers(k)
+def pair_coefficients(
+    alpha: np.ndarray, codes: np.ndarray, k: int, dtype: type[np.floating] = np.float32
+) -> np.ndarray:
+    """(n, n_pairs) y_i alpha_i of every pair, from compact alpha (n, k - 1)."""
+    out, number = np.zeros((len(alpha), n_pairs(k)), dtype), _numbers(k)
     for c in range(k):
         rows = np.flatnonzero(codes == c)
         out[rows[:, None], number[c, c + 1 :]] = -alpha[rows, c:]
@@ -75,7 +77,7 @@ def pair_decisions(said: Said, m: int, alpha: np.ndarray, codes: np.ndarray, k: 
     for c in range(k):
         ids = np.flatnonzero(codes == c)
         if len(ids):
-            own = said(ids, alpha[ids].astype(np.float32))
+            own = said(ids, alpha[ids])
             out[:, number[c, c + 1 :]] -= own[:, c:]
             out[:, number[:c, c]] += own[:, :c]
     return out

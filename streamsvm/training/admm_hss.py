@@ -21,6 +21,7 @@ from streamsvm.hss.files import Factorisation
 from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, approximate, estimated_errors, facts_of
 from streamsvm.hss.spread import require_workers
 from streamsvm.hss.tree import ClusterTree
+from streamsvm.kernels.base import Kernel
 from streamsvm.models import ExpansionModel
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, require_memory
@@ -55,6 +56,7 @@ VECTORS = 11  # of a column, and
 TARGET_VECTORS = 8  # of duals with several variables a row
 SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are reported node by node
 FEW_ROWS = 2048
+EXACT_VALUES = 1 << 22  # of the kernel, at most, to certify a solution by
 COMPRESS_SHARE, COMPRESS_POWER = 0.7, 1.1  # of the time left; of the rows, by which it grows
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
 
@@ -134,7 +136,7 @@ class ADMMHSSFit(PathFit):
         problem = _Problem(columns, matrix, self.engine, factorisation.inverse, self.events)
         state, z, coef, dropped, bias = self._columns_solved(rows, problem)
         with self.phase("bias"), self.engine.serial_blas():
-            f = matrix.product(z, self.engine.threads)
+            f = self._products(rows, matrix, z)
         facts, late = self._facts(rows, problem, state), not self._is_done(state)
         solutions = []
         for number, C in enumerate(Cs):
@@ -306,6 +308,14 @@ class ADMMHSSFit(PathFit):
             found.append(intercept(target - f[place, c], own, (bounds[0], bounds[1]), of.epsilon))
         return np.array(found)
 
+    def _products(self, rows: Rows, matrix: AnyKernel, z: np.ndarray) -> np.ndarray:
+        """Kz (n, c) for the certificate: of the kernel itself in float64 where that is cheap, else of the compressed
+        one."""
+        support = np.flatnonzero(z.any(axis=1))
+        if len(rows) * len(support) > EXACT_VALUES:
+            return matrix.product(z, self.engine.threads)
+        return self.kernel.in_float64().apply(rows, rows.take(support), z[support], self.engine.threads)
+
     def _facts(self, rows: Rows, problem: _Problem, state: ADMMState) -> dict[str, Any]:
         with self.phase("errors"), self.engine.serial_blas():
             errors = estimated_errors(
@@ -327,10 +337,11 @@ class ADMMHSSFit(PathFit):
         config = self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json")
         header = replace(self.prepared.header(), config=config)
         units = self.prepared.no_targets.units
-        coef = (units.scale * solved.coef[kept]).astype(np.float32)
-        bias = units.labels(solved.bias)
+        support, coef, bias = rows.take(kept), units.scale * solved.coef[kept], units.labels(solved.bias)
+        if isinstance(self.kernel.for_sums(support, coef), Kernel):
+            coef = coef.astype(np.float32)
         ids = self.prepared.original_ids(order[kept])
-        model = ExpansionModel(header, rows.take(kept), coef, bias, ids, self.task.name)
+        model = ExpansionModel(header, support, coef, bias, ids, self.task.name)
         advice = (
             f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; take a "
             "smaller C or more iterations, or let the exact solver finish (polish, 1000 say)"

@@ -1,5 +1,5 @@
-"""Warnings: what to do about a tolerance that was not reached; from the first rows of a store, if a fit with a
-stationary kernel is likely to learn little."""
+"""Warnings: what to do about a tolerance that was not reached; from the first rows of a store, if a fit is likely to
+learn little."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from streamsvm.data.moments import moments_of
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
-from streamsvm.kernels.base import Stationary
+from streamsvm.kernels.base import Kernel, Stationary
 
 UNEVEN = (
     100  # times that the widest column's range is beyond that of a quarter of the columns: images reach 20
 )
 VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly nothing but the rows is learned
 SAMPLE, FEWEST = 256, 20
+COARSE = (
+    0.01  # of a column's deviation: steps of float32 from which on rows that differ may be stored as equal
+)
+WHOLE = 2.0**24  # float32 has all whole numbers up to here
+FAR = 1e4  # typical squared norm of rows, over that about their mean, from which on float32 values say little
 
 
 def unreached(violation: float, tol: float) -> str:
@@ -26,8 +31,11 @@ def unreached(violation: float, tol: float) -> str:
     )
 
 
-def advice(kernel: Stationary, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
-    """What is wrong with unscaled features, or with a kernel that is too narrow; None if nothing is."""
+def advice(kernel: Kernel, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
+    """What is wrong with unscaled features, or with a kernel that is too narrow, or with rows too far from the origin;
+    None if nothing is."""
+    if not isinstance(kernel, Stationary):
+        return far_from_origin(kernel, scaling, first)
     unscaled = scaling.kind in ("none", "centre") and uneven_columns(
         scaling.filled(first), names, kernel.name
     )
@@ -66,4 +74,43 @@ def vanishing_values(kernel: Stationary, rows: Rows) -> str | None:
     return (
         f"nearly all values of the {kernel.name} kernel vanish at gamma {kernel.gamma:.3g} (nine in ten of "
         f"{len(some)} rows have no other one with K above {nearest:.1g}): scale the features or take a smaller gamma"
+    )
+
+
+def rounded_columns(rows: Rows, names: Names | None = None) -> str | None:
+    """What is wrong if the numbers of a column, as stored, are float32 and too far from zero for its spread."""
+    if rows.is_sparse or rows.X.dtype != np.float32 or len(rows) < FEWEST:
+        return None
+    largest = np.abs(rows.X).max(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.spacing(largest).astype(np.float64) / np.nanstd(rows.X, axis=0, dtype=np.float64)
+    steps[~np.isfinite(steps)] = 0.0
+    whole = largest <= WHOLE
+    whole[whole] = np.all(rows.X[:, whole] == np.rint(rows.X[:, whole]), axis=0)
+    steps[whole] = 0.0
+    worst = int(np.argmax(steps))
+    if steps[worst] < COARSE:
+        return None
+    name = worst if names is None else repr(names[worst])
+    return (
+        f"column {name} is stored as float32, whose steps at {largest[worst]:.3g} are {steps[worst]:.0%} of the "
+        "column's standard deviation: smaller differences are lost. Store it as float64, or less a typical value"
+    )
+
+
+def far_from_origin(kernel: Kernel, scaling: Scaling, first: Rows) -> str | None:
+    """What is wrong if rows are so far from the origin that inner products hardly differ."""
+    if len(first) < FEWEST or kernel.row.whole:
+        return None
+    rows = scaling.apply(first).astype(np.float64)
+    mean = np.asarray(rows.X.mean(axis=0)).ravel()
+    # |x - m|^2, of sparse rows too
+    about = rows.sq_norms - 2.0 * np.asarray(rows.X @ mean).ravel() + mean @ mean
+    before, after = float(np.median(rows.sq_norms)), float(np.median(about))
+    if after <= 0 or before < FAR * after:
+        return None
+    return (
+        f"rows lie {(before / after) ** 0.5:.3g} times their spread from the origin, where values of the {kernel.name} "
+        "kernel hardly differ: accuracy may be lost. Scale the features (--scale standard; in Python "
+        'scale="standard" or StandardScaler)'
     )

@@ -279,10 +279,7 @@ class SeveralParts:
 
 
 def has_bias(prepared: Prepared) -> bool:
-    """Whether the duals of a fit have y'a = 0. Left to the kernel where partitions do not add up their constants."""
-    options = prepared.config.dcsvm
+    """Whether the duals of a fit have y'a = 0."""
     keeps_sums = prepared.task.nu(prepared.config) is not None
-    asked = options.bias
-    if asked is None:
-        asked = prepared.kernel.is_zero_at_origin and not (options.early and options.combine != "nearest")
-    return asked or prepared.task.has_bias or keeps_sums
+    options, zero_at_origin = prepared.config.dcsvm, prepared.kernel.is_zero_at_origin
+    return options.has_bias(zero_at_origin=zero_at_origin) or prepared.task.has_bias or keeps_sums

@@ -34,7 +34,7 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.runs.phases import Phases
 from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Targets, Task
-from streamsvm.training.advice import advice
+from streamsvm.training.advice import advice, rounded_columns
 from streamsvm.training.answers import Answers, HeldAnswers, answers_of
 from streamsvm.training.expected import Expected
 from streamsvm.training.gaps import are_filled, filled
@@ -44,7 +44,7 @@ from streamsvm.training.subproblems import Asked
 from streamsvm.training.target import encoded
 
 BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows to compute them from
-MOST_ROUNDING = 1e-3  # of a kernel's values, that a shift of the rows would avoid
+CENTRED = {"none": "centre", "maxabs": "maxabs"}  # kinds of scaling that leave rows where they are, and then
 
 
 @dataclass(frozen=True)
@@ -268,14 +268,15 @@ def measured(
     if factor is not None:
         scaling, total = scaling.under(_given(factor, scaling.width, config)), None
     kernel = kernel_of(config.kernel, len(scaling.offset), total)
-    if not isinstance(kernel, Stationary):
+    scaling = _centred(scaling, kernel, first, moments, config)
+    is_final = not config.search.chosen
+    if is_final or not isinstance(kernel, Stationary):  # a search tries other scales
         require_range(scaling, kernel, first)
-        return scaling, kernel
-    scaling = _centred(scaling, kernel, first, moments)
-    if not config.search.chosen:  # a search tries other scales
-        require_range(scaling, kernel, first)
-        if message := advice(kernel, scaling, first, store.shown_names):
-            events.advise(message)
+    if is_final:
+        names = store.shown_names
+        for message in (rounded_columns(first, names), advice(kernel, scaling, first, names)):
+            if message:
+                events.advise(message)
     return scaling, kernel
 
 
@@ -328,12 +329,33 @@ def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | N
     return (rows.take(np.arange(own)) if own > 0 else None), moments
 
 
-def _centred(scaling: Scaling, kernel: Stationary, first: Rows, moments: Moments | None) -> Scaling:
-    """A shift to the origin if unscaled rows have squared norms so large that float32 would cancel."""
-    if scaling.kind != "none" or first.is_sparse:
+def _centred(
+    scaling: Scaling, kernel: Kernel, first: Rows, moments: Moments | None, config: FitConfig
+) -> Scaling:
+    """A shift of dense rows to the origin, if float32 values would cancel and the problem is the same everywhere."""
+    if scaling.kind not in CENTRED or first.is_sparse or not _is_same_anywhere(kernel, config):
         return scaling
-    offset = origin(kernel, scaling.completed(first), moments)
-    return scaling if offset is None else replace(scaling, kind="centre", offset=offset)
+    rows = scaling.completed(first)
+    if scaling.kind == "none":
+        offset = origin(kernel, rows, moments)
+    else:  # in its units
+        scaled = origin(kernel, Rows(rows.dense() * scaling.scale))
+        offset = None if scaled is None else _over(scaled, scaling.scale)
+    return scaling if offset is None else replace(scaling, kind=CENTRED[scaling.kind], offset=offset)
+
+
+def _over(scaled: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return np.divide(scaled, scale, out=np.zeros_like(scaled), where=scale != 0)
+
+
+def _is_same_anywhere(kernel: Kernel, config: FitConfig) -> bool:
+    """Whether rows that are all shifted have the same solution: differences are all that counts, or a constant of f
+    that nothing penalises makes up for the shift of linear functions."""
+    if isinstance(kernel, Stationary):
+        return True
+    task = task_for(config)
+    has_bias = config.own.has_bias(zero_at_origin=kernel.is_zero_at_origin) and not task.from_origin
+    return kernel.is_linear and not kernel.row.whole and (has_bias or task.compares_rows)
 
 
 def origin(kernel: Kernel, rows: Rows, moments: Moments | None = None) -> np.ndarray | None:
@@ -342,7 +364,7 @@ def origin(kernel: Kernel, rows: Rows, moments: Moments | None = None) -> np.nda
     The mean of the rows, or the median, where a few broken ones are so far away that they hide how far the others are,
     or the mean of all rows, where these first ones are unlike them. moments: of all rows, if they are known.
     """
-    if kernel.rounding(float(rows.sq_norms.max())) > MOST_ROUNDING:
+    if kernel.is_coarse(float(rows.sq_norms.max()), 0.0):
         X = rows.dense().astype(np.float64)
         for centre, typical in ((X.mean(axis=0), np.max), (np.median(X, axis=0), np.median)):
             if _cancels(kernel, typical(Rows(X).sq_norms), typical(Rows(X - centre).sq_norms)):
@@ -355,7 +377,7 @@ def origin(kernel: Kernel, rows: Rows, moments: Moments | None = None) -> np.nda
 
 def _cancels(kernel: Kernel, before: float, after: float) -> bool:
     """Whether a shift spares rows with these squared norms before and after it a loss of digits."""
-    return kernel.rounding(before) > MOST_ROUNDING and after < before / 4
+    return kernel.is_coarse(before, after) and after < before / 4
 
 
 def require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:

@@ -186,7 +186,10 @@ def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> Mak
         own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
         if wide and parts is None and len(own) <= blockws.BLOCK:
             K = matrix.of(part.ids, lambda ids: kernel.block(own, own, threads))
-            return dual_of(part, lambda y: MatrixDual(K, y, upper, threads))
+            return dual_of(
+                part,
+                lambda y: MatrixDual(K, y, upper, threads, KernelDual(kernel, own, y, upper, threads)),
+            )
         return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
 
     return dual

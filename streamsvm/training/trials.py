@@ -209,7 +209,8 @@ def _tried(
     try:
         with _unwarned():
             rows, held = metric.of_rows(sample.rows), metric.of_rows(sample.held)
-            if not rows.is_sparse and (centre := origin(kernel, rows.take(slice(MEDIAN_ROWS)))) is not None:
+            is_free = isinstance(kernel, Stationary) and not rows.is_sparse
+            if is_free and (centre := origin(kernel, rows.take(slice(MEDIAN_ROWS)))) is not None:
                 rows, held = (Rows((own.X - centre).astype(np.float32)) for own in (rows, held))
             if not max(map(kernel.largest, (rows, held))) < kernel.most:
                 raise ConfigError("kernel values are beyond float32")
@@ -390,7 +391,11 @@ def _decisions(
         return kernel.apply(held, support, pair_coefficients(alpha, codes, k))
     if len(held) * len(support) > WHOLE**2:
         return pair_decisions(
-            lambda ids, coef: kernel.apply(held, support.take(ids), coef), len(held), alpha, codes, k
+            lambda ids, coef: kernel.apply(held, support.take(ids), coef.astype(np.float32)),
+            len(held),
+            alpha,
+            codes,
+            k,
         )
     K = kernel.block(held, support)
-    return pair_decisions(lambda ids, coef: K[:, ids] @ coef, len(held), alpha, codes, k)
+    return pair_decisions(lambda ids, coef: K[:, ids] @ coef.astype(np.float32), len(held), alpha, codes, k)

@@ -59,6 +59,7 @@ RECIPES = {
     "starting": ("starting.py",),
     "kernels": ("kernels_table.py",),
     "gradients": ("gradient_tiles.py",),
+    "certificates": ("certificates.py",),
     "regrouping": ("regroup_table.py",),
     "metric": ("metric_table.py",),
     "choice": ("choice_table.py",),
@@ -641,6 +642,12 @@ def test_options_are_compared(tables):
     assert len(found["What `explain` takes"]) == 8
     rows = found["Model and run directory in a bucket"]
     assert [row["in a"] for row in rows] == 2 * ["local folder", "bucket"]
+
+
+def test_reported_numbers_hold_in_float64(tables):
+    (rows,) = tables("certificates").values()
+    counts = {name: sum(row[name] for row in rows) for name in ("fits", "off", "error")}
+    assert counts == {"fits": 8, "off": 0, "error": 0}
 
 
 def test_gradients_are_timed_next_to_values(tables):

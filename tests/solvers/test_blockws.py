@@ -23,6 +23,7 @@ from streamsvm.solvers.blockws import BlockSolver, BlockState
 KERNELS = {
     "rbf": RBF(1.0),
     "narrow": RBF(50.0),
+    "wide": RBF(0.05),
     "poly": Poly(0.5, 3, 1.0),
     "linear": Linear(),
 }
@@ -244,7 +245,7 @@ def test_what_no_step_improves_is_the_end(bias, kernel):
     assert state.is_rounded
     assert not state.shrunk
     assert tol < state.violation < 1e-3
-    assert state.is_double is not bias
+    assert state.is_double
     assert blockws.duality_gap(p, state) < 1e-4 * abs(blockws.objective(p, state))
     assert BlockState.from_arrays(state.to_arrays()).is_rounded
 
@@ -290,6 +291,35 @@ def test_steps_that_gain_nothing_are_the_end():
     state = solver.solve(p, solver.init(p), max_rounds=5000)
     assert state.is_rounded
     assert blockws.MOST_IDLE < state.rounds < 5000
+
+
+@pytest.mark.parametrize(("n", "C"), [(20, 1e5), (60, 1e4)])
+def test_coefficients_too_large_for_float32_are_solved_in_float64(n, C):
+    """Steps of less than 2^-24 of a coefficient are lost in float32: what no longer moves would never reach tol."""
+    p = problem(n=n, kernel="linear", C=C)
+    state = blockws.solve(p, tol=1e-3, max_rounds=100)
+    assert state.in_float64
+    assert BlockState.from_arrays(state.to_arrays()).in_float64
+    assert reference.kkt_violation(Q_of(p), state.alpha, p.upper) <= 1.001e-3
+    assert blockws.objective(p, state) == pytest.approx(
+        reference.dual_objective(Q_of(p), state.alpha), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_certificate_that_float32_cannot_give_holds_in_float64(bias):
+    p = problem(n=200, kernel="wide", C=3e3)
+    state = blockws.solve(p, tol=1e-3, bias=bias)
+    Q = Q_of(p)
+    if bias:
+        m, M = reference.levels(Q, state.alpha, p.upper, p.y)
+        assert m - M <= 1.5e-3
+    else:
+        assert reference.kkt_violation(Q, state.alpha, p.upper) <= 1.5e-3
+
+
+def test_coefficients_that_float32_resolves_stay_in_float32():
+    assert not blockws.solve(problem(n=400, C=10.0), tol=1e-3).in_float64
 
 
 def libsvm_rows(path, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -477,7 +507,7 @@ def test_gradients_do_not_drift(bias):
     p = problem(n=1500, C=1e4, kernel="narrow")
     state = blockws.solve(p, tol=1e-4, bias=bias)
     support = np.flatnonzero(state.alpha)
-    again = p.apply(support, state.alpha[support]) + p.linear
+    again = blockws.at_precision(p, state).apply(support, state.alpha[support]) + p.linear
     np.testing.assert_allclose(state.gradient, again, atol=1e-9 * state.alpha.sum())
 
 
