@@ -22,7 +22,7 @@ from streamsvm.cli.flags import (
     flag,
     flag_layers,
 )
-from streamsvm.cli.given import LEARNT, FilesToLearnIn, place_to_learn_from, reads, store_to_learn_from
+from streamsvm.cli.given import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     CHOICE,
@@ -193,9 +193,9 @@ def fit(
     resolved = completed(given_layers(context.params, config, set_ or []), searches=not no_search)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
-    place = place_to_learn_from(files, store, model=model, run_dir=run_dir, graph=graph)
-    if files and place is not None and not (dry_run or resume):
-        require_model_place(model or model_beside(place), force=force)
+    require_other_than_store(files, store, model=model, run_dir=run_dir, graph=graph)
+    if files and model is not None and not (dry_run or resume):
+        require_model_place(model, force=force)
     store = store_to_learn_from(files, store, read)
     if dry_run:
         _print_plan(open_store(store, x, y), resolved, pilot, as_json)

@@ -236,23 +236,24 @@ def _are_files(rows: str) -> bool:
     return found == "a file" or (found == "a folder of other things" and has_files(rows))
 
 
-def place_to_learn_from(files: list[str] | None, store: str | None, **others: Place | None) -> str | None:
-    """The store that rows are in, or that files will be read into; None where that is not known yet. others: places of
-    what the command writes, by option. Raises ConfigError, before any row is read, if one of them is that store."""
+def require_other_than_store(files: list[str] | None, store: str | None, **others: Place | None) -> None:
+    """Raises ConfigError, before any row is read, if the command would write something to the place of the store that
+    files are read into. others: places of what it writes, by option."""
     if not files:
-        return store
+        return
     with importing():
         from streamsvm.data.ingest.given import STDIN, beside
 
-    place = store if store is not None or STDIN in files else str(beside(files[0]))
+    if store is None and STDIN in files:
+        return
+    place = store or str(beside(files[0]))
     for name, other in others.items():
-        if place is not None and other is not None and is_same(other, place):
+        if other is not None and is_same(other, place):
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(
                 f"{option} {other}: found the place of the store that {files[0]} is read into; take another {option}, "
                 "or give the store another path with --store"
             )
-    return place
 
 
 def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from streamsvm.cli.fit import given_layers, hint_to_resume
 from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WaitFlag, WorkersFlag, flag
-from streamsvm.cli.given import LEARNT, FilesToLearnIn, place_to_learn_from, reads, store_to_learn_from
+from streamsvm.cli.given import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
@@ -119,7 +119,7 @@ def tune(
             raise ConfigError("--heat-map needs a table [tune] with two options; found none")
         own = completed(layers)
         axes, work, of = None, partial(tune_as_fit, config=own), [own]
-    place_to_learn_from(files, store, model=model, run_dir=run_dir)
+    require_other_than_store(files, store, model=model, run_dir=run_dir)
     if files and model is not None and not resume:
         require_model_place(model, force=force)
     rows = open_store(store_to_learn_from(files, store, read), x, y)
