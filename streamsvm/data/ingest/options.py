@@ -242,7 +242,7 @@ class IngestOptions(Options):
     def _text_fits(self) -> IngestOptions:
         read = {"text": [*self.text], "category": [*self.category]}
         made = {"hash": [*self.hash], "target_encode": [*self.target_encode]}
-        named = {"ignore": [*self.ignore]} | read | made
+        named = read | made | {"ignore": [*self.ignore]}
         for one, other in combinations(named, 2):
             if one in read and other in made:
                 continue
