@@ -83,7 +83,7 @@ def rounded_columns(rows: Rows, names: Names | None = None) -> str | None:
         return None
     largest = np.abs(rows.X).max(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.spacing(largest).astype(np.float64) / np.nanstd(rows.X, axis=0, dtype=np.float64)
+        steps = np.spacing(largest).astype(np.float64) / np.nanstd(rows.X.astype(np.float64), axis=0)
     steps[~np.isfinite(steps)] = 0.0
     whole = largest <= WHOLE
     whole[whole] = np.all(rows.X[:, whole] == np.rint(rows.X[:, whole]), axis=0)
