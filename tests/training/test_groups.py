@@ -72,7 +72,7 @@ def test_samples_that_options_are_chosen_by(n, monkeypatch):
     monkeypatch.setattr(drawn, "FOLDED_ROWS", drawn.FOLDED_ROWS if n == N else 1)
     store = grouped()
     prepared = prepare(store, config("dcsvm", search={"options": ("C",)}), Engine(1))
-    samples = drawn.drawn(prepared, prepared.scaling, Engine(1))
+    samples, _ = drawn.drawn(prepared, prepared.scaling, Engine(1))
     assert len(samples) == (drawn.FOLDS if n == N else 1)
     for sample in samples:
         assert not set(sample.rows.X[:, 0]) & set(sample.held.X[:, 0])

@@ -23,7 +23,7 @@ FEW: dict[str, Any] = {
     "kernel": {"name": "rbf"},
     "scale": "standard",
 }
-EARLY: dict[str, Any] = {"dcsvm": {"early": True, "levels": 1}, "memory_limit": 1 << 30}
+EARLY: dict[str, Any] = {"dcsvm": {"early": True, "levels": 1}}
 CASES: dict[str, dict[str, Any]] = {
     "exact": {},
     "early numbers": EARLY | {"task": "regress"},
