@@ -39,7 +39,7 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
         print_table(_title(report), [], list(choices(report, config).items()))
         scored = heading(metric["scoring"])
         print_table(scored[:1].upper() + scored[1:], [], list(scores(report).items()))
-    rows = {name: _plain(value) for name, value in report.items() if name not in said}
+    rows = {name: _plain(value) for name, value in report.items() if name not in (*said, "violation")}
     rows |= _exactness(report, config.tol)
     rows |= threshold(report["threshold"]) if "threshold" in report else {}
     emit(report, as_json=False, title="Trained", rows=rows | {"seconds": times(report)})
@@ -54,6 +54,8 @@ def _exactness(report: Report, tol: float) -> dict[str, str]:
         found["gap"] = f"{gap:.4g}, {abs(gap / objective):.2g} of the objective"
     if report.get("converged") is not None:
         found["converged"] = f"{_plain(report['converged'])}, to tol {tol:g}"
+        if not report["converged"] and "violation" in report:
+            found["converged"] += f": the violation is {report['violation']:.2g}"
     return found
 
 

@@ -43,7 +43,6 @@ LIBSVMS_OWN = [
     "test_n_support",
     "test_svr_coef_sign",
     "test_svc_invalid_break_ties_param",
-    "test_svc_ovr_tie_breaking",
     "test_svm_equivalence_sample_weight_C",
     "test_auto_weight",
     "test_decision_function_shape_two_class",
