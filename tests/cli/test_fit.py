@@ -29,7 +29,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What `train` and `plan` were called with; nothing is trained."""
+    """What `train` and `plan` were called with; nothing is trained, and no run has ended."""
     made = []
 
     def train(store, config, **more):
@@ -49,7 +49,10 @@ def calls(monkeypatch):
         made.append(SimpleNamespace(store=store, config=config, planned=True))
         return {"memory_bytes": 1 << 30}
 
-    monkeypatch.setitem(sys.modules, "streamsvm.train", SimpleNamespace(train=train, plan=plan))
+    def ended(run_dir, model_path, store, config):
+        return None
+
+    monkeypatch.setitem(sys.modules, "streamsvm.train", SimpleNamespace(train=train, plan=plan, ended=ended))
     return made
 
 

@@ -59,7 +59,8 @@ def test_no_check_is_missing_that_svc_runs():
                 getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(estimator)
             ]
 
-    assert set(names(SVC())) - set(names(DCSVC())) == set()
+    filled = {"check_estimators_nan_inf"}  # left out of estimators with the tag allow_nan, as NaN is filled
+    assert set(names(SVC())) - set(names(DCSVC())) == filled
 
 
 def data(k: int = 2, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
