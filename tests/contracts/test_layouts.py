@@ -75,9 +75,22 @@ class TestWrong:
 
     def test_a_value_that_is_no_number(self, layout, tmp_path):
         X, y = labelled("two")[0].copy(), labelled("two")[1]
-        X[133, 2] = np.nan
-        with pytest.raises(ValueError, match=r"contains NaN|row 133, column 2 \(chunk \d\) is nan"):
+        X[133, 2] = np.inf
+        with pytest.raises(ValueError, match=r"contains infinity|row 133, column 2 \(chunk \d\) is inf"):
             CuttingPlaneSVC().fit(*given(layout, X, y, tmp_path))
+
+    def test_a_missing_value(self, layout, tmp_path):
+        X, y = labelled("two")[0].copy(), labelled("two")[1]
+        X[133, 2] = np.nan
+        there, labels = given(layout, X, y, tmp_path)
+        with pytest.raises(ValueError, match=r"contains NaN|row 133, column 2 \(chunk \d\) is nan"):
+            CuttingPlaneSVC(gaps="refuse").fit(there, labels)
+        if isinstance(there, Store | da.Array):  # are not looked at before
+            with pytest.raises(ValueError, match=r"row 133, column 2 \(chunk \d\) is nan"):
+                CuttingPlaneSVC().fit(there, labels)
+            return
+        with pytest.warns(UserWarning, match="a column has missing values, column 2 in 0.4% of the rows"):
+            CuttingPlaneSVC().fit(there, labels)
 
 
 class TestOwnWays:

@@ -70,6 +70,9 @@ ESTIMATORS = [
 
 
 @pytest.mark.filterwarnings("ignore:X. a column has missing values:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:rows lie .* from the origin:UserWarning"
+)  # days, of the linear one-class SVM
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_the_model_is_that_of_the_frame_in_memory(estimator, whole, frame):
     y = "b" if type(estimator).__name__.endswith("SVR") else "y"
