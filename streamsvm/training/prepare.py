@@ -195,7 +195,8 @@ def prepare(
     if config.interval is not None:
         whole, (store, kept) = store, _parted(store, config, task)
     answers, class_rows = answers_of(store, config, task, targets)
-    if task.has_classes and task.reads_labels and not (config.positive or task.in_sets):
+    is_of_classes = task.has_classes and task.reads_labels and not task.compares_rows  # ranks may be many
+    if is_of_classes and not (config.positive or task.in_sets):
         if ids := like_ids(Classes(answers.classes, class_rows)):
             events.advise(
                 f"the labels are {ids}: name the column of the labels, or predict numbers (task regress)"

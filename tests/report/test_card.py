@@ -131,15 +131,15 @@ def test_a_card_of_a_stream(tmp_path, task, score, capfd):
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["temp", "wind"])
     frame["y"] = frame["temp"].round(2) if task == "regress" else np.where(frame["temp"] > 0, 1, -1)
     frame.to_csv(tmp_path / "e.csv", index=False)
-    one = (
-        ("--lam", "1e-4", "--gamma", "scale") if task == "classify" else ()
-    )  # else what is missing has its mean
+    one = ("--lam", "1e-4", "--gamma", "scale") if task == "classify" else ()
     events = ("--input", tmp_path / "e.csv", "--format", "csv", "--task", task, *one)
     status, _, told = run(capfd, "stream", "--model", tmp_path / "m", *events)
     assert status == 0
     assert run(capfd, "report", "--model", tmp_path / "m", "--out", tmp_path / "c.md")[0] == 0
     text, counted = (tmp_path / "c.md").read_text(), json.loads(told.splitlines()[-1])
-    assert ["wind", "number", "0 in events, refused in stores"] in cells(text, "Columns")
+    assert ["wind", "number", f"{frame['wind'].mean():.6g}"] in cells(
+        text, "Columns"
+    )  # the scaled value is 0
     assert {("events", "60"), ("learned", "60"), ("bad", "0")} < set(map(tuple, cells(text, "Data")))
     heads, _, values = cells(text, "Scores")
     value = dict(zip(heads, values, strict=True))[score]
@@ -148,8 +148,12 @@ def test_a_card_of_a_stream(tmp_path, task, score, capfd):
     assert "Missing numbers are refused" not in text
 
 
-def test_a_card_of_a_pool_says_what_takes_the_place_of_a_missing_feature(tmp_path):
-    model = BSGDClassifier()
+@pytest.mark.parametrize(
+    ("model", "value"),
+    [(BSGDClassifier(), "4.5"), (BSGDClassifier(lam=1e-4, gamma=0.5), "0 in events, refused in stores")],
+    ids=["pool", "single learner"],
+)
+def test_a_card_without_scaling_says_what_takes_the_place_of_a_missing_feature(model, value):
     for i in range(10):
         model.learn_one({"temp": float(i)}, i > 5)
-    assert cells(card(model.to_model(), "m"), "Columns")[2:] == [["temp", "number", "4.5"]]
+    assert cells(card(model.to_model(), "m"), "Columns")[2:] == [["temp", "number", value]]
