@@ -199,10 +199,10 @@ def told(model: BSGDClassifier) -> tuple:
 BAD = {
     "nan": ({"a": 1.0, "b": math.nan}, 1, "feature 'b': found nan, expected .*; leave it out"),
     "inf": ({"a": math.inf}, 1, "feature 'a': found inf"),
-    "text": ({"a": "high"}, 1, "feature 'a': found 'high', expected a number, as before"),
-    "number as text": ({"a": "1.5"}, 1, "feature 'a': found '1.5', expected a number"),
-    "true": ({"a": True}, 1, "feature 'a': found True, expected a number, as before"),
-    "time": ({"a": datetime(2026, 1, 1)}, 1, "feature 'a': found datetime.*, expected a number, as before"),
+    "text": ({"w": "high"}, 1, "feature 'w': found 'high', expected a number, as before"),
+    "number as text": ({"w": "1.5"}, 1, "feature 'w': found '1.5', expected a number"),
+    "true": ({"w": True}, 1, "feature 'w': found True, expected a number, as before"),
+    "time": ({"w": datetime(2026, 1, 1)}, 1, "feature 'w': found datetime.*, expected a number, as before"),
     "half a pair": (
         {"a": 1.0, "\ud800": 1.0},
         1,
@@ -215,7 +215,7 @@ BAD = {
     ),
     "a signal": ({"a": Decimal("sNaN")}, 1, "feature 'a': found Decimal"),
     "thousands of digits": ({"a": 10**5000}, 1, "feature 'a': found an int of thousands of digits, expected"),
-    "complex": ({"a": np.complex128(1)}, 1, "feature 'a': found .*, expected a number, as before"),
+    "complex": ({"w": np.complex128(1)}, 1, "feature 'w': found .*, expected a number, as before"),
     "label": ({"a": 1.0}, 9, "found label 9, expected one of 0, 1"),
     "label of another kind": (
         {"a": 1.0},

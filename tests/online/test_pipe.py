@@ -365,7 +365,7 @@ def test_a_stream_begins_anew_with_force_alone(tmp_path):
 
 @pytest.mark.slow  # commands, and streams from their beginning
 def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
-    events = [json.dumps({"a": i % 5, f"id{i}": 1, "y": i % 2}) for i in range(40)]
+    events = [json.dumps({"a": i % 5, f"id{i}": 1, "y": ["no", "yes"][i % 2]}) for i in range(40)]
     wrong = [json.dumps({"a": 1, "y": f"user {i}"}) for i in range(9)]
     bounds = ("--max-features", "8", "--max-classes", "4")
     status, answers, said = command(tmp_path / "m", "\n".join(events + wrong), *bounds)
