@@ -229,10 +229,6 @@ def test_many_categories_make_a_sparse_store(tmp_path):
     ("text", "message"),
     [
         ("a,b,y\n1,2,0\n1,2\n", "a.csv:3: .*Expected 3 columns, got 2"),
-        (
-            "a,b,y\n" + "1,2,0\n" * 300_000 + "1,x,0\n",
-            "a.csv:300002: column 'b': expected a number, found 'x'",
-        ),
         ("a,b,y\n1,2,0\n1,-inf,0\n", "a.csv:3: column 'b' is -inf"),
         (
             "a,b,y\n1,2,0\n1,1e300,0\n",
@@ -241,7 +237,7 @@ def test_many_categories_make_a_sparse_store(tmp_path):
         ("a,b,y\n1,2,0\n1,2,\n", "a.csv:3: column 'y' has no value; fill it in"),
         (
             "a,b,y,\n1,2,0,4\n",
-            "a.csv:1: column 4 has no name; give it one, or add --no-header if line 1 is a row",
+            "a.csv:1: column 4 has no name; give it one, or add --no-header if this line is a row",
         ),
         ("a,b,y\n1,2,u\n1,2,\n", "a.csv:3: the label .column 'y'. is missing"),
         ("a,a,y\n1,2,0\n", "two columns named 'a'"),

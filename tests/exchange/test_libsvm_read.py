@@ -120,7 +120,7 @@ def test_labels_by_name(tmp_path):
         ("[", "no JSON"),
         ('{"a": 1}', "JSON list"),
         ('["a", "a", "b", "c"]', "different labels"),
-        ('["a", 1, "b", "c"]', "all texts or all numbers"),
+        ('["a", 1, "b", "c"]', "all texts, all numbers or both booleans"),
         ('["a", "b", "c"]', "found 3 labels, the model's are 1 to 3"),
         ("[1, 2, 3, 1" + 30 * "0" + "]", "64 bits"),
         (100_000 * "[", "no JSON"),
