@@ -42,7 +42,7 @@ def server():
     """A server with tables: its URL with the password, without it, and a connection that may write."""
     if shutil.which("initdb") is None:
         pytest.skip("needs PostgreSQL's initdb and pg_ctl on the path")
-    from adbc_driver_postgresql import dbapi
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="needs the extra postgresql")
 
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]

@@ -34,6 +34,7 @@ TLS = "distributed.comm.tls"
 
 @pytest.fixture(scope="module")
 def security():
+    pytest.importorskip("cryptography", reason="certificates need cryptography: streamsvm[dev]")
     return Security.temporary()
 
 

@@ -74,6 +74,7 @@ def test_a_local_cluster_by_hand(tmp_path):
 
 
 def test_slurm_s_job_script():
+    pytest.importorskip("dask_jobqueue", reason="needs dask-jobqueue: streamsvm[deploy]")
     done = recipe("deploy_slurm.py", "--print")
     assert done.returncode == 0, done.stderr
     settings = yaml.safe_load((ROOT / "configs" / "slurm.yaml").read_text())
