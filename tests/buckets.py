@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from importlib import import_module
 
 import fsspec
 import pytest
 
 from streamsvm.private.zarr import sync
 
-boto3 = pytest.importorskip("boto3", reason="needs a local S3 server: streamsvm[dev]")
-moto_server = pytest.importorskip("moto.server", reason="needs a local S3 server: streamsvm[dev]")
-s3fs = pytest.importorskip("s3fs", reason="needs the extra s3")
+NEEDED = "boto3", "moto.server", "s3fs"  # imported when used: each test file skips itself without them
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "nobody",
@@ -24,7 +23,8 @@ ENVIRONMENT = {
 @contextmanager
 def bucket():
     """A server of one bucket, named bucket."""
-    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    boto3, server, _ = map(import_module, NEEDED)
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
     with pytest.MonkeyPatch.context() as patched:
@@ -38,6 +38,7 @@ def bucket():
 
 def forget_clients() -> None:
     """Their sessions are closed in the event loop in which each was used: fsspec's, or zarr's."""
+    s3fs = import_module("s3fs")
     for fs in s3fs.S3FileSystem._cache.values():
         if fs._s3 is not None:
             sync(fs._s3.close()) if fs.asynchronous else fsspec.asyn.sync(fs.loop, fs._s3.close)

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from buckets import boto3, bucket, forget_clients
+from buckets import NEEDED, bucket, forget_clients
 from cases import config
 from making import samples, write
 
@@ -23,6 +23,8 @@ from streamsvm.storage.locks import InUse, is_locked, locked
 from streamsvm.storage.paths import place_of
 from streamsvm.storage.place import found_at, require_place
 from streamsvm.train import train, train_in_memory
+
+boto3, *_ = (pytest.importorskip(name, reason="needs a local S3 server: streamsvm[dev]") for name in NEEDED)
 
 
 @pytest.fixture(scope="module")

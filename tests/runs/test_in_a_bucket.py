@@ -13,7 +13,7 @@ from pathlib import Path
 import clusters
 import numpy as np
 import pytest
-from buckets import bucket
+from buckets import NEEDED, bucket
 from cases import EARLY, config, labelled
 from making import write
 
@@ -28,6 +28,9 @@ from streamsvm.storage.paths import URLPath, remove_tree
 from streamsvm.train import train
 from streamsvm.training.early import EarlyParts
 from streamsvm.training.parts import PartSolver
+
+for name in NEEDED:
+    pytest.importorskip(name, reason="needs a local S3 server: streamsvm[dev]")
 
 OPTIONS = config("dcsvm early", checkpoint_every="1 steps", dcsvm=EARLY)
 
