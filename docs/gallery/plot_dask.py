@@ -21,7 +21,7 @@ from streamsvm import DCSVC
 X, cloud = make_blobs(n_samples=24_000, n_features=8, centers=60, cluster_std=4.0, random_state=0)
 y = cloud % 2
 svm = DCSVC(C=3, gamma=0.02, early=True, levels=1, children=12, random_state=0)
-size = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+size = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
 
 with LocalCluster(**size) as cluster, Client(cluster), get_task_stream() as stream:
     values = svm.fit(X, y).decision_function(X[:1000])

@@ -14,7 +14,7 @@ def row_weights(
     codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
 ) -> np.ndarray:
     """(n,) class times sample weights of rows with these codes. Raises ConfigError for an unknown class."""
-    counts = np.bincount(codes, minlength=len(classes))
+    counts = np.bincount(codes, sample_weight, minlength=len(classes))
     weights = class_factors(counts, classes, class_weight)[codes]
     return weights if sample_weight is None else weights * sample_weight
 
