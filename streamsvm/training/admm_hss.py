@@ -49,8 +49,8 @@ from streamsvm.training.prepare import Prepared
 
 BALANCE_EVERY = 10  # steps between looks at beta
 BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
-# gap over objective: where ADMM has ended in time it is 1e-4 to 1e-2, and compressing adds up to a few hundredths; else it
-# is from 0.1 to beyond 10
+# gap over objective: where ADMM has ended in time it is 1e-4 to 1e-2, and compressing adds up to a few hundredths; else
+# it is from 0.1 to beyond 10
 CONVERGED = 5e-2
 VECTORS = 11  # of a column, and
 TARGET_VECTORS = 8  # of duals with several variables a row
