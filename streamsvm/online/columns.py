@@ -175,7 +175,7 @@ class _Plan:
         self._names, self._row, self._take, self._bools = names, row, itemgetter(*names), bools
         self._types = [BOOLS if name in bools else REALS for name in names]
         self._pack: Any = struct.Struct(f"{len(names)}f").pack_into
-        self._values = self._take(x)  # of the row
+        self._values, self._event = self._take(x), x  # of the row
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = dict(zip(self._names, self._values, strict=True))
@@ -207,12 +207,13 @@ class _Plan:
             return None
         try:
             values = self._take(x)
-            if not self._are_right(values):
+            if x is self._event and values == self._values:  # else true could stand for 1
+                return self._row
+            if not (self._are_right(values) and math.hypot(*values) < LARGEST):
                 return None
+            self._event = x
             if values == self._values:
                 return self._row
-            if not math.hypot(*values) < LARGEST:
-                return None
         except (KeyError, OverflowError):  # integers beyond float64
             return None
         row = self._row.copy()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+import numba as nb
 import numpy as np
 
 from streamsvm.data.latest import Latest
@@ -16,6 +18,7 @@ from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
 
+SIGNS_STRIP = 256  # rows of a Gram matrix that are multiplied by signs at once
 MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
 
 
@@ -36,7 +39,7 @@ class Block(Bounds, Protocol):
     """The oracle that solving a block needs."""
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        """Q[ids, ids], (q, q) float32."""
+        """Q[ids, ids], (q, q) float32, in memory that the thread's next call may use again."""
 
 
 class DualQP(Block, Protocol):
@@ -146,15 +149,18 @@ class KernelDual(BoundedGap):
         return self.kernel.diag(self.rows.take(ids))
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        K = np.empty((len(ids), len(ids)), np.float32)
+        if isinstance(self.kernel, Float64):
+            rows = self.rows.take(ids)
+            return signed(self.kernel.block(rows, rows, self.threads), self.y[ids], self.threads)
+        K = _gram_memory(len(ids))
         known = self._cache.block(ids, K, self.threads)
         new, rows = ~known, self.rows.take(ids[~known])
-        block = self.kernel.block(rows, rows, self.threads)
-        if not known.any():
-            return signed(block, self.y[ids])
-        K[np.ix_(new, new)] = block
-        K[np.ix_(new, known)] = K[np.ix_(known, new)].T
-        return signed(K, self.y[ids])
+        if known.any():
+            K[np.ix_(new, new)] = self.kernel.block(rows, rows, self.threads)
+            K[np.ix_(new, known)] = K[np.ix_(known, new)].T
+        else:
+            self.kernel.block(rows, rows, self.threads, K)
+        return signed(K, self.y[ids], self.threads)
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         coef = delta * self.y[ids]
@@ -360,9 +366,30 @@ def like(dual: DualQP, found: Dual) -> Dual:
     return found
 
 
-def signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:
+def signed(K: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
     """Q from K, in place."""
     signs = y.astype(np.float32)
-    K *= signs
-    K *= signs[:, None]
+
+    def multiply(start: int, stop: int) -> None:
+        multiply_signs(K[start:stop], signs[start:stop], signs)
+
+    strips(multiply, len(K), SIGNS_STRIP, threads)
     return K
+
+
+@nb.njit(nogil=True, cache=True)
+def multiply_signs(K, row_signs, column_signs):  # in one pass: memory is what it waits for
+    for i in range(len(row_signs)):
+        for j in range(len(column_signs)):
+            K[i, j] *= row_signs[i] * column_signs[j]
+
+
+_memory = threading.local()
+
+
+def _gram_memory(q: int) -> np.ndarray:
+    """(q, q) float32 that this thread uses again and again: fresh pages cost more than the values."""
+    space = getattr(_memory, "space", None)
+    if space is None or len(space) < q * q:
+        space = _memory.space = np.empty(q * q, np.float32)
+    return space[: q * q].reshape(q, q)

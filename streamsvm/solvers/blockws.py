@@ -37,6 +37,7 @@ LEAST_GAIN = 1e-7  # of itself, about what float32 kernel values resolve: then r
 FALLS = 0.1
 CHECKED = 64  # rows at which float32 products are compared with float64
 APART = 0.25  # of tol: the difference from which on float32 is not enough
+FAR_APART = 20.0  # of tol: from which on products of the few steps to come are too inexact as well
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class BlockState:
     rounding no step improves it. shrinks_below: the violation from which rows may be taken out. is_double: blocks are
     solved with coefficients in float64, as steps were lost to float32. least, idle, gained: the least violation, the
     rounds since it last fell by much, and how far the objective has fallen in these.
+    is_refreshed: the gradient was computed in float64 once, as float32 products had added up to an error near tol.
     in_float64: products are float64, as float32 is not enough for these coefficients.
     """
 
@@ -76,6 +78,7 @@ class BlockState:
     least: float = np.inf
     idle: int = 0
     gained: float = 0.0
+    is_refreshed: bool = False
     in_float64: bool = False
 
     def to_arrays(self) -> dict[str, Any]:
@@ -256,7 +259,11 @@ class BlockSolver:
         return state.idle >= MOST_IDLE * max(1.0, len(active_rows(state)) / self.block_rows)
 
     def _checked(self, problem: DualQP, state: BlockState) -> BlockState:
-        """A state that seems solved, if its gradient holds in float64 at a sample of rows; else in float64."""
+        """A state that seems solved, if its gradient holds in float64 at a sample of rows.
+
+        Else with a gradient from float64, from which float32 steps go on: they are few, and what they add is small. If
+        that was done before, or the error is large, all products are float64 from here on.
+        """
         if (
             state.in_float64
             or not self.is_solved(state)
@@ -266,15 +273,24 @@ class BlockSolver:
         n, support = len(state.alpha), np.flatnonzero(state.alpha)
         rows = np.unique(np.linspace(0, n - 1, min(n, CHECKED)).astype(np.intp))
         exact = problem.in_float64().apply(support, state.alpha[support], rows)
-        error = (state.gradient - problem.linear)[rows] - exact
-        return self._in_float64(problem, state) if np.abs(error).max() > APART * self.tol else state
+        error = float(np.abs((state.gradient - problem.linear)[rows] - exact).max())
+        if error <= APART * self.tol:
+            return state
+        if state.is_refreshed or error > FAR_APART * self.tol:
+            return self._in_float64(problem, state)
+        return self.measured(problem, replace(self._refreshed(problem, state), is_refreshed=True))
 
     def _in_float64(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state with its gradient in float64, as all products and coefficients are from here on."""
+        state = self._refreshed(problem, state)
+        return self.measured(problem, replace(state, in_float64=True, is_double=True))
+
+    def _refreshed(self, problem: DualQP, state: BlockState) -> BlockState:
+        """The state with its gradient computed in float64, all rows active."""
         support = np.flatnonzero(state.alpha)
         gradient = problem.in_float64().apply(support, state.alpha[support]) + problem.linear
         changed: dict[str, Any] = {"gradient": gradient, "active": None, "shrunk": (), **UNPACED}
-        return self.measured(problem, replace(state, **changed, in_float64=True, is_double=True))
+        return replace(state, **changed)
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
