@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import struct
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
 import numba as nb
 import numpy as np
 
+from streamsvm.data.narrow import SHARE
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 from streamsvm.online.batches import Batch
@@ -19,6 +20,7 @@ from streamsvm.online.kinds import BOOLS, REALS, Kinds, as_float, shown
 
 LARGEST = 1e18  # squares stay within float32
 LEFT_OUT = "; leave it out of the event if it is missing"
+SOONEST, LOOKED_AT = 64, 4096  # events after which rounded features are looked for, and until which
 LANES = (
     8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
 )
@@ -48,6 +50,7 @@ class Columns:
         self._places = {name: column for column, name in enumerate(self.names)}
         self.kinds = Kinds(self._places.keys(), kinds)
         self._told = False
+        self._ranges: Ranges | None = Ranges()  # of the first events
         self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
         self._columns = np.empty(0, np.intp)
         self._plan: _Plan | None = None  # for them, where they come again
@@ -60,14 +63,19 @@ class Columns:
         The same array for the same event twice: it is predicted, then learned. Raises DataError.
         """
         if self._plan is not None and (placed := self._plan.row(x)) is not None:
+            if grow and self._ranges is not None:
+                self._see(x)
             return placed
         plain = self.kinds.plain(x)
         if not grow and not self._places.keys() >= plain.keys():
             plain = {name: value for name, value in plain.items() if name in self._places}
         given = list(plain), list(plain.values())
-        if len(self._row) == self.width and _are_equal(given, self._given):
+        is_known = len(self._row) == self.width and _are_equal(given, self._given)
+        names, values = given[0], None if is_known else numbers(plain)
+        if grow and self._ranges is not None:
+            self._see(plain)
+        if values is None:
             return self._row
-        names, values = given[0], numbers(plain)
         if names != self._order:
             if grow:
                 self._take_up(x, names)
@@ -101,6 +109,7 @@ class Columns:
             if grow:
                 for x, own in zip(records, plain, strict=True):
                     self._take_up(x, list(own))
+                    self._see(own)
             rows = [self.row(x, grow=False) for x in records]
             return Rows(np.array(rows, np.float32).reshape(len(records), self.width))
         values = batch.values
@@ -112,6 +121,8 @@ class Columns:
         if grow:
             for row in batch.first_rows:
                 self._take_up(row, list(row))
+            for first in values[: 0 if self._ranges is None else LOOKED_AT].tolist():
+                self._see({name: v for name, v in zip(batch.names, first, strict=True) if v == v})
         out = np.full((len(values), self.width), self._absent, np.float32)
         for position, name in enumerate(batch.names):
             if name in self._places:
@@ -153,6 +164,16 @@ class Columns:
         if len(self.names) > self.width:
             room = max(len(self.names), 2 * self.width)
             self.width, self._plan = min(-(-room // self._lanes) * self._lanes, self.most), None
+
+    def _see(self, x: Mapping[Hashable, Any]) -> None:
+        """Warns once if float32 is too narrow for the numbers of a feature, as the first events have them."""
+        if self._ranges is None:
+            return
+        told = self._ranges.see(x, self.kinds.named("time"))
+        if told is not None or self._ranges.n >= LOOKED_AT:
+            self._ranges = None
+        if told is not None:
+            warnings.warn(told, stacklevel=2)
 
     def _tell(self, name: Hashable) -> None:
         if not self._told:
@@ -220,6 +241,39 @@ class _Plan:
         self._pack(row, 0, *values)
         self._values, self._row = values, row
         return row
+
+
+class Ranges:
+    """The ranges of features in n events, and one value of each that float32 rounds."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._found: dict[Hashable, list[float]] = {}  # smallest, largest, and one that is rounded, or NaN
+
+    def see(self, x: Mapping[Hashable, Any], times: Collection[Hashable] = ()) -> str | None:
+        """A warning once a feature is rounded to steps of more than SHARE of its range. times: features that have their
+        clock in other columns."""
+        for name, value in x.items():
+            number = float(value)
+            own = self._found.setdefault(name, [number, number, math.nan])
+            own[0], own[1] = min(own[0], number), max(own[1], number)
+            if own[2] != own[2] and number != float(np.float32(number)):
+                own[2] = number
+        self.n += 1
+        return self._lost(times) if self.n >= SOONEST and self.n & (self.n - 1) == 0 else None
+
+    def _lost(self, times: Collection[Hashable]) -> str | None:
+        for name, (low, high, example) in self._found.items():
+            if name in times:
+                continue
+            step = float(np.spacing(np.float32(max(-low, high))))
+            if example == example and low < high and step > SHARE * (high - low):
+                return (
+                    f"feature {shown(name)}: float32, in which events are learned, rounds {example!r} to "
+                    f"{float(np.float32(example))!r}, and values so far differ by {high - low:.3g}; subtract a "
+                    "constant, such as its first value, or send hour and weekday of a time"
+                )
+        return None
 
 
 class Spread:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
+import warnings
 from collections import defaultdict
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.errors import DataError
+from streamsvm.online import BSGDClassifier, BSGDRegressor
 from streamsvm.online.columns import LARGEST, Columns, Spread
+from streamsvm.online.lines import json_event
+from streamsvm.online.pipe import Stream
 
 VALUES = st.one_of(
     st.floats(-1e17, 1e17),
@@ -108,3 +115,42 @@ def test_spreads_of_earlier_versions_go_on():
     assert spread.variance() == pytest.approx(X[:40].var(axis=0).sum())
     spread.see(X[40:])
     assert spread.variance() == pytest.approx(X.var(axis=0).sum())
+
+
+START = 1_700_000_001.0
+FAR = {  # features, and whether float32 is too narrow for them
+    "seconds": ([START + i for i in range(70)], True),
+    "below zero": ([-START - i for i in range(70)], True),
+    "a small spread": ([5000 + i % 7 * 1e-3 for i in range(70)], True),
+    "a large spread": ([START + i % 7 * 1e7 for i in range(70)], False),
+    "exact": ([2.0**30 + 128 * i for i in range(70)], False),
+    "constant": ([START] * 70, False),
+    "small": ([0.1 * i for i in range(70)], False),
+    "few": ([START + i for i in range(60)], False),
+    "times": ([datetime(2026, 1, 31, 12, i % 60) for i in range(70)], False),
+}
+
+
+@pytest.mark.parametrize("door", ["learn_one", "learn_many"])
+@pytest.mark.parametrize("case", FAR)
+def test_features_that_float32_rounds_are_told_once(case, door):
+    values, is_told = FAR[case]
+    model, frame = BSGDClassifier(), pd.DataFrame({"a": 1.5, "when": values})
+    labels = pd.Series([i % 2 > 0 for i in range(len(values))])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if door == "learn_one":
+            for x, y in zip(frame.to_dict("records"), labels, strict=True):
+                model.predict_one(x)
+                model.learn_one(x, y)
+        else:
+            model.learn_many(frame, labels)
+    told = [str(one.message) for one in caught if "float32" in str(one.message)]
+    assert [text[:51] for text in told] == ["feature 'when': float32, in which events are learne"] * is_told
+
+
+def test_features_that_a_scaler_brings_near_are_not_told(tmp_path):
+    events = [json.dumps({"when": START + i, "y": float(i % 5)}) for i in range(70)]
+    stream = Stream.open(tmp_path / "m", BSGDRegressor, scale=True, label="y")
+    for line in events:
+        assert "error" not in stream.answer(line, json_event)
