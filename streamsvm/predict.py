@@ -278,8 +278,22 @@ def evaluate(
     ones, `cost_of_likeliest`. Rows whose label the model never saw count as wrong. `n_unknown_labels` is their number;
     scores that depend on order, probabilities and costs leave them out.
     """
+    _tell_without_positive(model, store, events)
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)
+
+
+def _tell_without_positive(model: Any, store: Store, events: Events) -> None:
+    """Warns if a model that separates some labels from the rest is scored on rows that have none of them."""
+    positive = getattr(getattr(model, "header", None), "positive", ())
+    if positive and store.has_y and not model.encode_labels(store.classes.values).any():
+        there = ", ".join(label_texts(store.classes.values)[:30].tolist())
+        events(
+            Warned(
+                f"no row has a label of the positive class, which is {', '.join(positive)}; the rows have {there}, and "
+                "all of them count as the rest"
+            )
+        )
 
 
 def assess(

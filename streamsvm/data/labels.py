@@ -14,6 +14,7 @@ from streamsvm.parallel.sizes import Weighed
 
 FEW, IDS = 20, 0.5  # labels that are few, and share of the rows from which on more labels look like ids
 MOST_SEEN = 100_000  # distinct labels; more are targets of a regression, for which one sort of all is faster
+EXACT = 2**53  # float64 has all whole numbers below
 FALSE, TRUE = "false", "true"  # as labels
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _CODE = re.compile(r"\s*[-+]?0\d|.*_")  # Python's numbers may have underscores, those of files do not
@@ -96,13 +97,22 @@ def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -
     For many rows, pass only the distinct labels (`Store.classes`), because each may be converted to text.
     """
     if positive:
-        return (encode(label_texts(y), np.array(positive, str)) >= 0).astype(np.int32)
+        return _are_positive(y, positive).astype(np.int32)
     if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
         y, classes = label_texts(y), label_texts(classes)
     codes = _codes(y, classes)
     if y.dtype.kind == "U" and (codes < 0).any():
         codes = np.where(codes < 0, _codes(spelled(y), spelled(classes)), codes)
     return codes.astype(np.int32)
+
+
+def _are_positive(y: np.ndarray, positive: tuple[str, ...]) -> np.ndarray:
+    """(n,) bool whether labels are among these texts, as text or, of numbers and booleans, by their value."""
+    found = encode(label_texts(y), np.array(positive, str)) >= 0
+    if y.dtype.kind == "U":
+        return found
+    numbers = [float(text) for text in positive if is_finite(text) and abs(float(text)) < EXACT]
+    return found | np.isin(y.astype(np.float64), numbers)
 
 
 def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:

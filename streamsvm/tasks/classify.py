@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.labels import encode, label_texts, matching
+from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.tasks.base import LabelCoder, Subproblem, Targets, Task
@@ -110,7 +110,7 @@ def coder_of(store: Store, positive: tuple[str, ...]) -> LabelCoder:
     classes, codes = labels, np.arange(len(labels), dtype=np.int32)
     if positive:
         known = label_texts(labels).tolist()
-        missing = [label for label in positive if matching(label, known) is None]
+        missing = [label for label in positive if not encode(labels, labels, (label,)).any()]
         if missing:
             raise DataError(f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}")
         classes, codes = np.array([0, 1]), encode(labels, labels, positive)

@@ -157,6 +157,41 @@ def test_a_model_of_other_labels_says_what_both_have(tmp_path):
         evaluate(model, Store.from_arrays(np.ones((2, 1)), store.y), engine=Engine())
 
 
+@pytest.mark.parametrize(
+    ("positive", "y"),
+    [
+        (("1",), np.array([1, 0, 2])),
+        (("1",), np.array([1.0, 0.5, 2.0])),
+        (("1.0",), np.array([1, 0, 2])),
+        (("1",), np.array([True, False, False])),
+        (("true",), np.array([True, False, False])),
+        (("True",), np.array(["TRUE", "false", "no"])),
+        (("1", "a"), np.array(["a", "1.0", "b"])),
+    ],
+)
+def test_positive_labels_are_those_that_they_equal(positive, y):
+    assert encode(y, np.array([0, 1]), positive).tolist() == [1, 0, 0]
+
+
+def test_large_positive_labels_are_one():
+    assert encode(np.array([2**53, 2**53 + 1]), np.array([0, 1]), (str(2**53),)).tolist() == [1, 0]
+
+
+def test_rows_without_a_positive_label_are_told(tmp_path):
+    from streamsvm.parallel.engine import Engine
+    from streamsvm.predict import evaluate
+    from streamsvm.train import train_in_memory
+
+    X = np.arange(9.0)[:, None]
+    store = Store.from_arrays(X, np.arange(9) % 3)
+    model, _ = train_in_memory(store, build_config(("x", {"positive": "1", "kernel": {"gamma": 1.0}})))
+    told = "no row has a label of the positive class, which is 1; the rows have 1.0, 2.0, and all of them count as"
+    with pytest.warns(UserWarning, match=told):
+        evaluate(model, Store.from_arrays(X[:2], np.array(["1.0", "2.0"])), engine=Engine())
+    found = evaluate(model, Store.from_arrays(X, (np.arange(9) % 3).astype(float)), engine=Engine())
+    assert found == evaluate(model, store, engine=Engine())
+
+
 def test_names_with_marks_are_quoted_as_in_csv():
     assert names_in('"a,b",c, "say ""hi""" ,5" pipe') == ["a,b", "c", 'say "hi"', '5" pipe']
     assert class_weights('"a,b"=2,"c=d"=1,e=3') == {"a,b": 2, "c=d": 1, "e": 3}
