@@ -17,6 +17,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
 
+ROUNDED = 2.0**-22  # of a float32 number, that may be left of 0
 NORMAL = 1.349  # between the quartiles of a normal distribution, in standard deviations
 
 
@@ -156,7 +157,11 @@ class Scaling(Weighed):
         X = scaled if self.metric is None else self.metric.undone(scaled)
         if X is None:
             return None
-        X = self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+        apart = np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+        X = self.offset + apart
+        X[np.abs(X) < ROUNDED * np.abs(apart)] = (
+            0.0  # what is left of 0, as of texts that a row does not have
+        )
         X = X if self.quantiles is None else self.quantiles.raw(X)
         raw = X[:, : self.d]
         if self.marks is not None:

@@ -123,6 +123,16 @@ def test_undone_rows_are_those_that_were_scaled(kind):
     np.testing.assert_allclose(scaling.undone(scaling.apply(Rows(X))), X, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["minmax", "standard", "robust"])
+def test_zeros_are_zeros_once_undone(kind):
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 4)) * (rng.random((300, 4)) < [0.5, 0.01, 0.99, 0.3])
+    scaling = robust(X) if kind == "robust" else fit(X, kind)
+    found = scaling.undone(scaling.apply(Rows(X.astype(np.float32))))
+    assert (found[X == 0] == 0).all()
+    assert (found[X != 0] != 0).all()
+
+
 @pytest.mark.parametrize("kind", [*PEERS, "none"])
 def test_gradients_are_pulled_back_by_the_chain_rule(kind):
     """Of f(x) = |x'|^2, by central differences, which are exact for it."""
