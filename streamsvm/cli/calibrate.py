@@ -86,7 +86,7 @@ def calibrate(
         require_model_place(target, force=force, option="--out")
     with (
         progress() as events,
-        given_rows(files, store, read, loaded.layout, events, x, y) as rows,
+        given_rows(files, store, read, loaded.layout, events, x, y, category=loaded.categories) as rows,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
         calibrated, n = held_out(loaded, rows.store, asked, engine=tasks, events=events)

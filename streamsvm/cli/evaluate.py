@@ -97,7 +97,7 @@ def evaluate(
     loaded = load_model(model)
     with (
         progress() as events,
-        given_rows(files, store, read, loaded.layout, events, x, y) as rows,
+        given_rows(files, store, read, loaded.layout, events, x, y, category=loaded.categories) as rows,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
         judged = loaded if interval is None else loaded.at_level(interval)

@@ -85,7 +85,9 @@ def explain(
     else:
         with (
             progress() as events,
-            given_rows(files, store, read, loaded.layout, events, x, label="none") as given,
+            given_rows(
+                files, store, read, loaded.layout, events, x, label="none", category=loaded.categories
+            ) as given,
         ):
             ids = row_numbers(rows or FIRST, given.store.n, given.name, clipped=rows is None)
             _warn(loaded, given.store, events)

@@ -164,8 +164,10 @@ def given_rows(
     y: str | None = None,
     *,
     label: str | None = None,
+    category: Sequence[str] = (),
 ) -> Iterator[Given]:
-    """Rows of files, laid out like a model's, or of a store. label: the label column if no flag names one."""
+    """Rows of files, laid out like a model's, or of a store. label: the label column if no flag names one. category:
+    columns of number codes."""
     if not files:
         store = required_store(store, read)
         yield Given(open_store(store, x, y), store)
@@ -178,7 +180,7 @@ def given_rows(
     with importing():
         from streamsvm.data.ingest.given import opened
 
-    options = file_options({"label": label, **read}, layout)
+    options = file_options({"label": label, **read, "category": tuple(category) or None}, layout)
     with opened(files, options, layout, events) as (rows, paths):
         yield Given(rows, ", ".join(files), (paths, options))
 

@@ -91,7 +91,9 @@ def predict(
             n = _as_read(loaded, files, known, out, also, keep, events)
         else:
             with (
-                given_rows(files, store, read, loaded.layout, events, x, label="none") as rows,
+                given_rows(
+                    files, store, read, loaded.layout, events, x, label="none", category=loaded.categories
+                ) as rows,
                 kept_columns(rows.files, keep) as beside,
                 engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
             ):

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -17,9 +17,18 @@ import typer
 
 from streamsvm.cli.app import FAILED
 from streamsvm.cli.flags import class_weights
+from streamsvm.cli.given import reads
 from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress
-from streamsvm.cli.stream_options import given_of, let_ask, new_learner, require_same
+from streamsvm.cli.stream_options import (
+    given_of,
+    let_ask,
+    lines_options,
+    new_learner,
+    require_same,
+    require_same_categories,
+)
+from streamsvm.data.ingest.options import DIALECT
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.jsonable import jsonable
@@ -34,6 +43,7 @@ KAFKA = "kafka://"
 BROKERS = (KAFKA, "nats://")
 
 
+@reads(*DIALECT, "category")
 def stream(
     model: Annotated[
         Any,
@@ -56,6 +66,7 @@ def stream(
     format_: Annotated[
         Literal["json", "csv"], typer.Option("--format", help="Format of the lines.")
     ] = "json",
+    read: Mapping[str, Any] = {},
     label: Annotated[str, typer.Option("--label", help="Field that holds the label.", metavar="FIELD")] = "y",
     every: Annotated[
         int, typer.Option("--snapshot-every", help="Events between snapshots.", min=1, metavar="N")
@@ -172,6 +183,7 @@ def stream(
     """
     flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
     given = given_of(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
+    options = lines_options(read, format_)
     make = partial(new_learner, task or "classify", given, raw=scale == "none")
 
     from streamsvm.storage.place import found_at
@@ -187,11 +199,14 @@ def stream(
 
     with alone(model):
         is_new = force or found_at(model) is None
-        state = Stream.open(model, make, scale=scale != "none", label=label, anew=force)
+        state = Stream.open(
+            model, make, scale=scale != "none", label=label, anew=force, categories=options.category
+        )
         if not is_new:
             named = {"task": task, "scale": scale}
             flags = {name: (f"--{name} {value}", value) for name, value in named.items() if value is not None}
             require_same(state, given | flags)
+            require_same_categories(state, options.category)
         if ask is not None:
             let_ask(state, ask)
         state.wait(wait, id_)
@@ -199,7 +214,7 @@ def stream(
             typer.echo(f"continuing after event {state.events}, the last in {model}", err=True)
         with _source(input_, state) as lines, _told(state, run_dir, input_) as tell:
             is_file = isinstance(lines, Lines) and input_ != "-"
-            todo = islice(events(lines, format_), state.events if is_file else 0, None)
+            todo = islice(events(lines, format_, options), state.events if is_file else 0, None)
             try:
                 with _stops(lines) as stopped, _warnings_to(tell):
                     status = _run(state, lines, todo, stopped, tell, every=every, on_error=on_error)

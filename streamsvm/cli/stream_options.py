@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from streamsvm.cli.flags import section_layers
+from streamsvm.config import validated
+from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.errors import ConfigError
 from streamsvm.options.layers import parse_set
 
@@ -55,6 +58,14 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield f"{before}{name}", value
 
 
+def lines_options(read: Mapping[str, Any], format_: str) -> IngestOptions:
+    """How to read the lines, as flags say. Raises ConfigError for the dialect of CSV if they are JSON."""
+    named = [name for name in DIALECT if read[name] is not None]
+    if named and format_ == "json":
+        raise ConfigError(f"--{named[0].replace('_', '-')} applies to --format csv, found json; leave it out")
+    return validated(IngestOptions, *section_layers(IngestOptions, dict(read)))
+
+
 def new_learner(task: str, given: Given, *, raw: bool) -> Any:
     """A new learner. raw: it does not scale columns. Raises ConfigError for a task that has no online learner, or
     options that the task does not have."""
@@ -88,6 +99,16 @@ def require_same(state: Stream, given: Given) -> None:
                 f"{said}: the stream of {state.path} has {name} {has}, which cannot change; leave the option out, "
                 "use another --model, or start again with --force"
             )
+
+
+def require_same_categories(state: Stream, given: Collection[str]) -> None:
+    """A stream that continues keeps its features of number codes. Raises ConfigError."""
+    if given and state.categories != {*given}:
+        has = ", ".join(sorted(state.categories)) or "none"
+        raise ConfigError(
+            f"--category {','.join(given)}: the stream of {state.path} has {has}, which cannot change; leave the "
+            "option out, use another --model, or start again with --force"
+        )
 
 
 def let_ask(state: Stream, share: float) -> None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from pyarrow.csv import ConvertOptions
 
 from streamsvm.data.labels import plain_labels
-from streamsvm.data.schema import Schema
+from streamsvm.data.schema import CODE, NUMBER, Retyped, Schema
 from streamsvm.errors import DataError
 
 DAY_US = 86_400_000_000.0
+FIRST = 100  # texts that are looked at before all others
 TIME = (  # day, clock, fraction, and zone: its sign, hours and minutes
     r"^\s*(?P<day>\d{4}-\d\d-\d\d)(?:[T ](?P<clock>\d\d:\d\d(?::\d\d)?)(?:\.(?P<part>\d+))?"
     r"\s*(?:[Zz]|UTC|GMT|(?P<sign>[+-])(?P<hours>\d\d)(?::?(?P<minutes>\d\d))?)?)?\s*$"
 )
 _WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # these fit into int64
 _CODE = "^[-+]?0[0-9]|^[-+]?[0-9]{16,}$"
+MISSING = tuple(ConvertOptions().null_values)  # texts in place of numbers, times, true and false
 
 
 def raw_rows(
@@ -33,7 +36,8 @@ def raw_rows(
     widens: bool = False,
 ) -> np.ndarray:
     """(m, features) numbers, times in days, and category numbers. A schema that is not frozen adds new categories.
-    line: of the first row. widens: raises TooNarrow if float32 loses what a column says. Raises DataError."""
+    line: of the first row. widens: raises TooNarrow if float32 loses what a column says. Raises DataError; Retyped for
+    a text among numbers, unless the schema is frozen."""
     raw = np.empty((batch.num_rows, len(schema.features)), np.float32 if dtype == np.float32 else np.float64)
     for j, feature in enumerate(schema.features):
         column = batch.column(feature.name)
@@ -42,6 +46,8 @@ def raw_rows(
             raw[:, j] = schema.codes(feature, *texts(column), where)
         else:
             plain = days(column) if feature.kind == "time" else column
+            if feature.kind == "number" and kind_of(column.type) == "text":
+                plain = _numbers_in(column, where, feature.name, line, is_final=schema.frozen)
             values = _plain(plain, where, feature.name, line, gaps=gaps)
             with np.errstate(over="ignore"):  # values that overflow to infinity are errors
                 kept = values.astype(raw.dtype, copy=False)
@@ -51,6 +57,62 @@ def raw_rows(
             if not schema.frozen and feature.kind == "number":
                 feature.see_lost(values, kept)
     return raw
+
+
+def take_numbers(schema: Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch | pa.Table]) -> None:
+    """Makes numbers of those of these text features whose texts are numbers, or missing, in all batches. Reads no
+    further than needed."""
+    left, there = {f.name: f for f in schema.features if f.name in names}, set()
+    for batch in batches:
+        for name in [*left]:
+            column = batch.column(name)
+            if pa.types.is_dictionary(column.type):
+                del left[name]
+                continue
+            texts, is_missing = _stripped(column)
+            texts = texts.filter(pa.compute.invert(is_missing))
+            if not _are_numbers(texts):
+                del left[name]
+            elif len(texts):
+                there.add(name)
+        if not left:
+            break
+    for name in there & left.keys():
+        left[name].take_numbers()
+
+
+def _are_numbers(texts: pa.Array) -> bool:
+    """Whether all of them are numbers, and none is rather a code."""
+    if len(texts) > FIRST and not _are_numbers(texts[:FIRST]):
+        return False
+    are_plain = pa.compute.match_substring_regex(texts, f"^({NUMBER})$")
+    are_codes = pa.compute.match_substring_regex(texts, f"^({CODE})$")
+    return bool(pa.compute.all(pa.compute.and_not(are_plain, are_codes), min_count=0).as_py())
+
+
+def _stripped(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Texts without spaces around them, and whether each is missing."""
+    texts = pa.compute.utf8_trim_whitespace(column.cast(pa.string()))
+    markers = of_texts(["", *MISSING]).cast(pa.string())
+    return texts, pa.compute.or_(pa.compute.is_null(texts), pa.compute.is_in(texts, markers))
+
+
+def _numbers_in(column: pa.Array, where: str, name: str, line: int, *, is_final: bool) -> pa.Array:
+    """Texts as numbers, missing ones as gaps. line: of the first row. Raises DataError for another text; Retyped unless
+    the column's kind is final."""
+    texts, is_missing = _stripped(column)
+    are_plain = pa.compute.match_substring_regex(texts, f"^({NUMBER})$")
+    wrong = np.flatnonzero(_flags(pa.compute.or_kleene(is_missing, are_plain)) == 0)
+    if len(wrong):
+        at = int(wrong[0])
+        told = f"{where}:{line + at}: column {name!r}: expected a number, found {texts[at].as_py()[:80]!r}"
+        raise DataError(told) if is_final else Retyped(told, name, texts[at].as_py())
+    plain = pa.compute.replace_substring_regex(texts, r"^\+", "")  # Arrow reads none
+    return pa.compute.if_else(is_missing, pa.nulls(len(texts), pa.string()), plain).cast(pa.float64())
+
+
+def _flags(flags: pa.Array) -> np.ndarray:
+    return _buffer(flags.cast(pa.uint8()), np.uint8)
 
 
 def kind_of(t: pa.DataType) -> str:
@@ -117,7 +179,7 @@ def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> 
             raise DataError(f"{path}: column {name!r}: expected numbers; {error}") from error
     values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
     if column.null_count:
-        values = np.where(_buffer(column.is_null().cast(pa.uint8()), np.uint8), np.nan, values)
+        values = np.where(_flags(column.is_null()), np.nan, values)
     return values
 
 
@@ -195,7 +257,7 @@ def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
     encoded = column.cast(pa.string()).dictionary_encode()  # in their order of appearance
     texts = [unquoted(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
     ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
-    is_there = _buffer(encoded.indices.is_valid().cast(pa.uint8()), np.uint8)
+    is_there = _flags(encoded.indices.is_valid())
     return [*texts, ""], np.where(is_there, ids, len(texts))
 
 

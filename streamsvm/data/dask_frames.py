@@ -3,20 +3,21 @@ encoded when it is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.arrow import MISSING
 from streamsvm.data.frames import (
     FLOAT32,
     FLOAT64,
     attributes,
     dtype_of,
     is_few,
-    kinds_of,
     known_schema,
+    new_schema,
     raw_of,
     require_columns,
     schema_of,
@@ -27,17 +28,18 @@ from streamsvm.data.frames import (
 from streamsvm.data.layout import Layout
 from streamsvm.data.narrow import TooNarrow
 from streamsvm.data.rows import Rows
-from streamsvm.data.schema import Schema
+from streamsvm.data.schema import Feature, Schema
 from streamsvm.data.sources import PartitionSource, computed
 from streamsvm.errors import DataError
 from streamsvm.events import Warned, heard
 
 
 class Held(NamedTuple):
-    """The contents of a column in a partition. kind: None if all values are missing. texts: in order of appearance.
-    lost, has_fractions: see `schema.Feature`."""
+    """The contents of a column in a partition. kind: None if all values are missing. from_text, lost, has_fractions:
+    see `schema.Feature`; from_text None: texts that stand for missing numbers alone. texts: in order of appearance."""
 
     kind: str | None
+    from_text: bool | None
     texts: list[str]
     entries: int
     has_gaps: bool
@@ -54,19 +56,27 @@ class Found(NamedTuple):
 
 
 def partitions(
-    frame: Any, like: Layout | None, target: Mapping[str, float | str] | None = None
+    frame: Any,
+    like: Layout | None,
+    target: Mapping[str, float | str] | None = None,
+    category: Collection[str] = (),
 ) -> tuple[PartitionSource, dict[str, Any]]:
     """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
     frame = frame.optimize()  # which may join partitions
     schema, has_gaps, dtype = known_schema(like), False, dtype_of(like)
     if schema is None:
-        found = computed(frame.map_partitions(_held, meta=(None, object)))
+        as_texts = frozenset(target or ())
+        found = computed(frame.map_partitions(_held, category, as_texts, meta=(None, object)))
+        if texts := _texts_in([part.columns for part in found]):
+            found = computed(frame.map_partitions(_held, category, as_texts | texts, meta=(None, object)))
         lengths, columns = [part.rows for part in found], [part.columns for part in found]
         if narrow := next((part.narrow for part in found if part.narrow), None):
             dtype = FLOAT64
             heard(Warned(f"X: {narrow}"))
-        schema = schema_of(_kinds(columns), target)
-        entries, has_gaps = _learned(schema, columns)
+        schema = schema_of(_kinds(columns), target, category)
+        for feature in schema.features:
+            feature.from_text = any(held[feature.name].from_text for held in columns)
+        entries, has_gaps = _learned(schema, found)
         schema.settle("X")
         tell_texts(schema, sum(lengths))
         tell_lost(schema)
@@ -104,12 +114,13 @@ def _raw(part: Any, schema: Schema, dtype: np.dtype, *, widens: bool = False) ->
     return np.concatenate([np.empty((0, len(schema.features)), dtype), *pieces])
 
 
-def _held(part: Any) -> Any:
-    """What is `Found` in a partition, as a series with one entry. Raises DataError."""
+def _held(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
+    """What is `Found` in a partition, as a series with one entry. category: columns of number codes. as_texts: columns
+    of texts, even if all of them are numbers here. Raises DataError."""
     import pandas as pd
 
     table = table_of(part)
-    schema = schema_of(kinds_of(table))
+    schema = new_schema(table, None, category, as_texts)
     narrow = None
     try:
         raw = _raw(table, schema, FLOAT32, widens=True)
@@ -117,19 +128,37 @@ def _held(part: Any) -> Any:
         raw, narrow = _raw(table, schema, FLOAT64), str(error)
     is_empty = [column.null_count == len(column) for column in table.columns]
     kinds = [None if empty else f.kind for empty, f in zip(is_empty, schema.features, strict=True)]
+    from_text = [f.from_text or (None if _are_missing(f) else False) for f in schema.features]
     entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
     texts = [[*f.categories] for f in schema.features]
     lost, fractions = [f.lost for f in schema.features], [f.has_fractions for f in schema.features]
-    found = map(Held, kinds, texts, entries, gaps, lost, fractions)
+    found = map(Held, kinds, from_text, texts, entries, gaps, lost, fractions)
     held = dict(zip(table.column_names, found, strict=True))
     return pd.Series([Found(len(raw), held, narrow)], dtype=object)
+
+
+def _are_missing(feature: Feature) -> bool:
+    """Whether its texts, if there are any, stand for missing values."""
+    return feature.kind == "text" and {*MISSING} >= feature.categories.keys()
+
+
+def _texts_in(columns: Sequence[dict[str, Held]]) -> frozenset[str]:
+    """The columns of texts that are numbers in some partitions, and not in others."""
+    numbers = {name for held in columns for name, own in held.items() if own.from_text}
+    return frozenset(name for name in numbers if any(_is_text(held[name]) for held in columns))
+
+
+def _is_text(held: Held) -> bool:
+    return held.kind == "text" and held.from_text is not None
 
 
 def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
     """The kind of each column. Raises DataError if partitions differ."""
     kinds: dict[str, str] = {}
     for name in columns[0]:
-        found = {held[name].kind for held in columns} - {None}
+        parts = [held[name] for held in columns]
+        numbers = any(own.from_text for own in parts)  # stored as text
+        found = {own.kind for own in parts if _is_text(own) or not (numbers and own.kind == "text")} - {None}
         if len(found) > 1:
             there = " and ".join(sorted(map(str, found)))
             raise DataError(
@@ -139,12 +168,15 @@ def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
     return kinds
 
 
-def _learned(schema: Schema, columns: Sequence[dict[str, Held]]) -> tuple[int, bool]:
+def _learned(schema: Schema, found: Sequence[Found]) -> tuple[int, bool]:
     """The number of nonzero entries of all rows, and whether one is missing. Adds all texts to the schema."""
     entries, has_gaps = 0, False
-    for held in columns:
+    for part in found:
         for feature in schema.features:
-            own = held[feature.name]
+            own = part.columns[feature.name]
+            if feature.from_text and own.kind == "text":  # all of them are missing
+                entries, has_gaps = entries + part.rows, True
+                continue
             feature.learn(own.texts, "X")
             feature.lost = feature.lost or own.lost
             feature.has_fractions |= own.has_fractions

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamsvm.data.layout import GAPS, Layout
+from streamsvm.data.names import listed
 from streamsvm.data.narrow import TooNarrow
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema, require_texts
@@ -19,20 +20,23 @@ from streamsvm.events import Warned, heard
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CATEGORY = "category={name!r}"  # parameter of estimators
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def encoded(frame: Any, like: Layout | Mapping[str, float | str] | None) -> tuple[Source, dict[str, Any]]:
+def encoded(
+    frame: Any, like: Layout | Mapping[str, float | str] | None, category: Collection[str] = ()
+) -> tuple[Source, dict[str, Any]]:
     """The rows (n, d) of a frame, float32, or float64 if float32 loses what a column says, with its own columns and
     categories or those of other rows, and the attributes of a store of these rows. like: those of others, or the
-    columns to target-encode. Raises DataError."""
+    columns to target-encode. category: of number codes. Raises DataError."""
     like, target = (None, like) if isinstance(like, Mapping) else (like, None)
     if is_dask_frame(frame):
         from streamsvm.data.dask_frames import partitions  # dask
 
-        return partitions(frame, like, target)
+        return partitions(frame, like, target, category)
     table = table_of(frame)
-    schema = known_schema(like) or schema_of(kinds_of(table), target)
+    schema = known_schema(like) or new_schema(table, target, category)
     try:
         raw = raw_of(table, schema, dtype_of(like), widens=like is None)
     except TooNarrow as error:
@@ -50,10 +54,12 @@ def encoded(frame: Any, like: Layout | Mapping[str, float | str] | None) -> tupl
 
 
 def tell_texts(schema: Schema, n: int) -> None:
-    """Warns of texts in n rows of a frame that hardly look like categories."""
+    """Warns of numbers stored as text, and of texts in n rows of a frame that hardly look like categories."""
+    if told := schema.remark_numbers(CATEGORY):
+        heard(Warned(f"X: {told}"))
     for feature in schema.features:
         fewer = f"target_encode={[feature.name]} makes one column of them, or leave the column out"
-        if told := feature.remark(n, fewer):
+        if told := feature.remark(n, fewer, CATEGORY):
             heard(Warned(f"X: {told}"))
 
 
@@ -81,15 +87,43 @@ def known_schema(like: Layout | None) -> Schema | None:
     return Schema.from_attrs(like.attrs) if like is not None and "columns" in like.attrs else None
 
 
-def schema_of(kinds: dict[str, str], target: Mapping[str, float | str] | None = None) -> Schema:
-    """The columns of a frame, all as features. Raises DataError for an unsupported kind."""
+def schema_of(
+    kinds: dict[str, str], target: Mapping[str, float | str] | None = None, category: Collection[str] = ()
+) -> Schema:
+    """The columns of a frame, all as features. Raises DataError for an unsupported kind, and without a column that is
+    named."""
+    for name in category:
+        if name not in kinds:
+            raise DataError(f"X has no column {name!r} to take as categories; it has {listed([*kinds])}")
+    kinds = kinds | dict.fromkeys(category, "text")
     for name, kind in kinds.items():
         if kind not in KINDS:
             raise DataError(
                 f"column {name!r} holds {kind}; expected numbers, times or text: convert it, or leave it out"
             )
-    require_texts("X", kinds, dict.fromkeys(target or {}, "target-encode"))
-    return Schema([Feature(name, kind, smooth=(target or {}).get(name)) for name, kind in kinds.items()])
+    require_texts(
+        "X", kinds, dict.fromkeys(target or {}, "target-encode"), f"; {CATEGORY} takes numbers as categories"
+    )
+    schema = Schema([Feature(name, kind, smooth=(target or {}).get(name)) for name, kind in kinds.items()])
+    for feature in schema.features:
+        feature.is_code = feature.is_wanted = feature.name in category
+    return schema
+
+
+def new_schema(
+    table: pa.Table,
+    target: Mapping[str, float | str] | None = None,
+    category: Collection[str] = (),
+    as_texts: Set[str] = frozenset(),
+) -> Schema:
+    """The columns of a frame, all as features, numbers stored as text as numbers but for the columns `as_texts`. Raises
+    DataError."""
+    from streamsvm.data.arrow import take_numbers
+
+    schema = schema_of(kinds_of(table), target, category)
+    texts = [f.name for f in schema.features if f.may_be_numbers and f.name not in as_texts]
+    take_numbers(schema, texts, [table])
+    return schema
 
 
 def kinds_of(table: pa.Table) -> dict[str, str]:

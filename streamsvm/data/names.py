@@ -114,6 +114,11 @@ class Named(ABC):
         return frozenset()
 
     @property
+    def categories(self) -> tuple[str, ...]:
+        """Features of a stream whose numbers are codes, which files have as numbers."""
+        return ()
+
+    @property
     @abstractmethod
     def d(self) -> int:
         """The number of columns."""
@@ -190,6 +195,11 @@ def _by_name(found: Names, expected: Names, d: int, where: str, texts: frozenset
 def feature_of(name: str) -> str:
     """The feature of a text's column, `colour` of `colour=red`; empty of others."""
     return name.partition("=")[0] if "=" in name else ""
+
+
+def categories_of(stream: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The features of a stream whose numbers are codes, from what its model keeps of it."""
+    return tuple((stream or {}).get("categories", ()))
 
 
 def text_features_of(stream: Mapping[str, Any] | None) -> frozenset[str]:

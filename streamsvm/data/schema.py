@@ -36,27 +36,41 @@ _DIGITS = r"(\d{1,3}([,. '\u00a0\u202f]\d{3})+|\d+)?([.,]\d*)?([eE][-+]?\d+)?"
 _CODE = re.compile(r"0*(\d+)(\.0*)?")
 _MONEY = r"([$€£¥₹]|USD|EUR|GBP|CHF|JPY|INR|kr)"
 _UNIT = rf"({_MONEY}|[kmµ]?g|[kcmµ]?m|[kM]?Wh?|m?l|L|h|min|s|ms|°[CF]|km/h|mph|[kMGT]?B|[kKM])"
+HEXADECIMAL = re.compile(r"[-+]?0[xX][0-9a-fA-F]+")
+AS_NUMBERS = "write them as numbers"
 QUANTITIES = {  # texts that are probably numbers, and how to have them as numbers
     "numbers": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}"), "--decimal and --thousands say how they are written"),
-    "percentages": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}\s?%"), "write them as numbers"),
-    "hexadecimal numbers": (re.compile(r"[-+]?0[xX][0-9a-fA-F]+"), "write them as decimal numbers"),
+    "percentages": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}\s?%"), AS_NUMBERS),
+    "hexadecimal numbers": (HEXADECIMAL, "write them as decimal numbers"),
     "times of day": (
         re.compile(r"\d?\d:\d\d(:\d\d([.,]\d+)?)?( ?[aApP][mM])?"),
         "write them as numbers of hours",
     ),
     "amounts": (
         re.compile(rf"(?=.*\d)([-+]?{_MONEY}\s?[-+]?{_DIGITS}|[-+]?{_DIGITS}\s?{_UNIT})"),
-        "write them as numbers",
+        AS_NUMBERS,
     ),
 }
 
 
+AS_TEXT = "--text {quoted}"
 KINDS = ("number", "bool", "time", "text")
+NUMBER = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"  # as programs write them
+CODE = r"[-+]?0[0-9]+|[-+]?[0-9]{16,}|\+[0-9]{7,}"  # digits of codes, ids and telephone numbers
 HOLDS = {"number": "numbers", "bool": "true and false", "time": "times"}
 
 
 class Unsettled(Exception):
     """Rows have a text that earlier rows did not have."""
+
+
+class Retyped(DataError):
+    """A value is unlike those in the first rows of its column. Another pass can judge the column by all rows. marker:
+    the value, which may stand for a missing one."""
+
+    def __init__(self, message: str, column: str, marker: str) -> None:
+        super().__init__(message)
+        self.column, self.marker = column, marker
 
 
 @dataclass
@@ -68,7 +82,8 @@ class Feature:
     share the last one, `(rare)`. rare: whether there is this category, which also holds texts never seen before.
     smooth: "auto" or a number of rows if texts are target-encoded: a store has one column of codes, of empty text, too,
     and a model `values`, (categories + 1, outputs), the last for new texts. classes: of the outputs, if several.
-    is_code: whether texts are number codes, where 7, 7.0 and 007 are one category.
+    is_code: whether texts are number codes, where 7, 7.0 and 007 are one category. from_text: whether the table has its
+    numbers as texts.
     """
 
     name: str
@@ -81,7 +96,10 @@ class Feature:
     values: np.ndarray | None = None
     classes: tuple[str, ...] = ()
     is_code: bool = False
+    from_text: bool = False
     is_wanted: bool = field(init=False, default=False)  # as text, even if it is numbers
+    is_csv: bool = field(init=False, default=False)  # whether options say how to read its texts
+    marker: str | None = field(init=False, default=None)  # the text among what seemed to be numbers
     counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
     settled: np.ndarray | None = field(init=False, default=None)  # final codes, once all rows are known
     lost: tuple[float, float] | None = field(
@@ -99,6 +117,15 @@ class Feature:
     def is_spread(self) -> bool:
         """Whether it is text with several columns of 0 and 1, or -1."""
         return self.kind == "text" and self.smooth is None
+
+    @property
+    def may_be_numbers(self) -> bool:
+        """Whether it is text that nobody asked to be read as text."""
+        return self.is_spread and not (self.hash or self.is_wanted)
+
+    def take_numbers(self) -> None:
+        """From now on its texts are numbers."""
+        self.kind, self.from_text, self.least = "number", True, 1
 
     @property
     def own_width(self) -> int:
@@ -140,7 +167,10 @@ class Feature:
         """The options that give fewer columns."""
         least, name, hashed = 10 * self.least, shlex.quote(self.name), shlex.quote(f"{self.name}={HASH}")
         ways = [f"--hash {hashed} makes {HASH} columns of them"]
-        ways += ["--missing VALUES reads them as numbers, but for these"] * self._has_numbers
+        marker = "VALUES" if self.marker is None else shlex.quote(self.marker[:40])
+        ways += [f"--missing {marker} reads them as numbers, but for these"] * (
+            self.is_csv and self._has_numbers
+        )
         ways += [f"--target-encode {name} one, with the label's mean for each"] * means
         ways += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
         return ", ".join([*ways, f"--ignore {name} none"])
@@ -148,7 +178,7 @@ class Feature:
     @property
     def _has_numbers(self) -> bool:
         """Whether most of its first texts are numbers."""
-        found = None if self.is_wanted else _quantities([*self.categories][:PROBED])
+        found = None if self.is_wanted else self._quantities([*self.categories][:PROBED])
         return found is not None and found[0] == "numbers"
 
     def codes(self, texts: list[str]) -> np.ndarray:
@@ -215,8 +245,9 @@ class Feature:
             f"{way}, or leave the column out if it is {_looks_like(number)}"
         )
 
-    def remark(self, n: int, fewer: str | None = None) -> str | None:
-        """A warning if its texts, in n rows, hardly look like categories. fewer: how to get fewer columns of them."""
+    def remark(self, n: int, fewer: str | None = None, wanted: str = AS_TEXT) -> str | None:
+        """A warning if its texts, in n rows, hardly look like categories. fewer: how to get fewer columns of them.
+        wanted: how to have it as categories, see `asked`."""
         if self.smooth is not None:
             return None
         texts = [*self.categories][: -1 if self.rare else None]
@@ -227,11 +258,11 @@ class Feature:
                 f"column {self.name!r} has dates such as {dates[0][:40]!r}, which are read as text: each of {count:,} "
                 "became a column of 0 and 1; write them as in 2026-01-31 12:00, or leave the column out"
             )
-        if not self.is_wanted and (quantities := _quantities(texts)) is not None:
+        if not self.is_wanted and (quantities := self._quantities(texts)) is not None:
             kind, example, remedy = quantities
             return (
                 f"column {self.name!r} has {kind}{example}: each of {count:,} texts became a column of 0 and 1; "
-                f"{remedy}, or --text {shlex.quote(self.name)} takes them as categories"
+                f"{remedy}, or {asked(wanted, self.name)} takes them as categories"
             )
         if count >= MANY and (count > n / 2 or count > WIDE):
             are_names = count > n / 2
@@ -239,8 +270,27 @@ class Feature:
             return f"{told}: each became a column of 0 and 1; {fewer or self.fewer(means=not are_names)}"
         return None
 
+    def _quantities(self, texts: list[str]) -> tuple[str, str, str] | None:
+        """The kind of quantities that most texts are, an example of those or of the others, and what to do."""
+        for kind, (pattern, remedy) in QUANTITIES.items():
+            others = [text for text in texts if not pattern.fullmatch(text)]
+            if len(texts) > 1 and not others:
+                marks = remedy if self.is_csv or kind != "numbers" else AS_NUMBERS
+                return kind, f" such as {texts[0][:40]!r}, which are read as text", marks
+            if len(texts) >= FEW and len(texts) - len(others) >= MOSTLY * len(texts):
+                markers = shlex.quote(",".join(other[:40] for other in others[:3]))
+                gaps = (
+                    f"--missing {markers} reads such text as missing"
+                    if self.is_csv
+                    else "leave such text empty"
+                )
+                return kind, f", but for text such as {others[0][:40]!r}", gaps
+        return None
+
     def to_attrs(self) -> dict[str, Any]:
         own: dict[str, Any] = {} if self.kind == "number" else {"kind": self.kind}
+        if self.from_text:
+            own["from_text"] = True
         if self.kind == "text":
             own = {"hash": self.hash} if self.hash else {"categories": [*self.categories]}
         if self.rare:
@@ -261,7 +311,7 @@ class Feature:
             values = np.array(attrs["values"], np.float64) if "values" in attrs else None
             encoded = attrs.get("target"), values, tuple(attrs.get("classes", ()))
             return cls(attrs["name"], "text", known, 0, 1, attrs.get("rare", False), *encoded, is_code)
-        return cls(attrs["name"], attrs.get("kind", "number"))
+        return cls(attrs["name"], attrs.get("kind", "number"), from_text=attrs.get("from_text", False))
 
 
 @dataclass
@@ -369,6 +419,17 @@ class Schema:
                 codes[:] = feature.settled[codes.astype(np.int64)]
         return raw
 
+    def remark_numbers(self, way: str) -> str | None:
+        """What was done with numbers stored as text, if there are any. way: to have a column as
+        categories, see `asked`."""
+        names = [f.name for f in self.features if f.from_text]
+        if not names:
+            return None
+        own, *others = names
+        what = f"columns {listed(names)} have" if others else f"column {own!r} has"
+        told = f"{what} numbers stored as text, which are read as numbers"
+        return f"{told}; {asked(way, 'COL' if others else own)} takes them as categories"
+
     def remarks(self, n: int) -> list[str]:
         """Warnings of texts in n rows that do not look like categories, and of numbers that lose digits."""
         return [remark for f in self.features if (remark := f.remark(n) or f.remark_lost())]
@@ -393,33 +454,25 @@ def require_texts(
     path: str, kinds: Mapping[str, str], named: Mapping[str, str], of_numbers: str = ""
 ) -> None:
     """Raises DataError if a named column is not a feature or not text. named: with what is done to it. of_numbers: what
-    to do about numbers."""
+    to do about numbers, see `asked`."""
     for name, what in named.items():
         if name not in kinds:
             raise DataError(f"{path} has no feature column {name!r} to {what}; it has {listed([*kinds])}")
         if kinds[name] != "text":
             holds = HOLDS.get(kinds[name], kinds[name])
-            hint = of_numbers.format(shlex.quote(name)) if kinds[name] == "number" else ""
+            hint = asked(of_numbers, name) if kinds[name] == "number" else ""
             raise DataError(f"{path}: column {name!r} to {what} holds {holds}; expected text{hint}")
+
+
+def asked(way: str, name: str) -> str:
+    """How to ask for something about a column: `--text {quoted}` in a shell, `category={name!r}` in Python."""
+    return way.format(name=name, quoted=shlex.quote(name))
 
 
 def as_code(text: str) -> str:
     """A number code in its shortest form: 7 for 007 and 7.0. Other texts as they are."""
     code = _CODE.fullmatch(text)
     return text if code is None else code[1]
-
-
-def _quantities(texts: list[str]) -> tuple[str, str, str] | None:
-    """The kind of quantities that most texts are, an example of those or of the others, and what to do."""
-    for kind, (pattern, remedy) in QUANTITIES.items():
-        others = [text for text in texts if not pattern.fullmatch(text)]
-        if len(texts) > 1 and not others:
-            return kind, f" such as {texts[0][:40]!r}, which are read as text", remedy
-        if len(texts) >= FEW and len(texts) - len(others) >= MOSTLY * len(texts):
-            markers = ",".join(other[:40] for other in others[:3])
-            remedy = f"--missing {shlex.quote(markers)} reads such text as missing"
-            return kind, f", but for text such as {others[0][:40]!r}", remedy
-    return None
 
 
 def _looks_like(number: float) -> str:

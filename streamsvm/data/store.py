@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -128,10 +128,12 @@ class Store(Shown, Weighed):
         group: Any = None,
         feature_names: Names | None = None,
         like: Layout | Mapping[str, float | str] | None = None,
+        category: Collection[str] = (),
     ) -> Store:
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, polars, dask and Arrow.
 
         Data frames are encoded as `streamsvm ingest` encodes tables: a column for each value of text, times as days.
+        category: columns of a frame whose numbers are codes. Raises DataError.
         """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
@@ -139,10 +141,12 @@ class Store(Shown, Weighed):
         if is_frame(X := read_once(X)) or is_dask_frame(X):
             from streamsvm.data.frames import encoded  # Arrow
 
-            source, attrs = encoded(X, like)
+            source, attrs = encoded(X, like, category)
             return cls(source, columns, attrs=attrs, feature_names=names_in_attrs(attrs, source.d))
         if isinstance(like, Mapping) and like:
             raise DataError("target_encode names text columns of a data frame, found an array; leave it out")
+        if category:
+            raise DataError("category names columns of a data frame, found an array; leave it out")
         return cls(source_of(X), columns, feature_names=feature_names)
 
     def __reduce__(self) -> Any:

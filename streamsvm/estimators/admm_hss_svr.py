@@ -99,6 +99,7 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         target_encode: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -134,6 +135,7 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.target_encode = target_encode
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

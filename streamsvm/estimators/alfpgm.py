@@ -237,6 +237,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         target_encode: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -274,6 +275,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.target_encode = target_encode
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

@@ -80,6 +80,7 @@ class AutoSVC(SetClassifier):
         search_params: dict[str, Any] | None = None,
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         target_encode: Any = None,
         random_state: Any = None,
         memory_limit: int | str | None = None,
@@ -96,6 +97,7 @@ class AutoSVC(SetClassifier):
         self.search_params = search_params
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.target_encode = target_encode
         self.random_state = random_state
         self.memory_limit = memory_limit

@@ -139,6 +139,7 @@ class BudgetedSVC(SetClassifier):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         target_encode: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -170,6 +171,7 @@ class BudgetedSVC(SetClassifier):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.target_encode = target_encode
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
@@ -201,7 +203,8 @@ class BudgetedSVC(SetClassifier):
         if not first and classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
         facts = {"sample_weight": sample_weight, "feature_names": self._names()}
-        store = Store.from_arrays(X, y, like=None if first else self._layout, **facts)
+        facts |= {"category": self._categories()} if first else {"like": self._layout}
+        store = Store.from_arrays(X, y, **facts)
         codes, class_weight = self._codes(y, known), self._batch_weight(known)
         config = self._config().model_copy(update={"class_weight": class_weight})
         if first:

@@ -195,6 +195,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         target_encode: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -225,6 +226,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.target_encode = target_encode
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
@@ -322,6 +324,7 @@ class CuttingPlaneRanker(LinearEstimator):
         scale: Scale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -341,6 +344,7 @@ class CuttingPlaneRanker(LinearEstimator):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

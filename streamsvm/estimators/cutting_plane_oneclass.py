@@ -89,6 +89,7 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         scale: Scale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -108,6 +109,7 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

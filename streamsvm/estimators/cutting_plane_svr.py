@@ -94,6 +94,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         target_encode: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -122,6 +123,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.target_encode = target_encode
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

@@ -108,6 +108,7 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
         scale: Scale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
+        category: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -135,6 +136,7 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
         self.scale = scale
         self.gaps = gaps
         self.mark_gaps = mark_gaps
+        self.category = category
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

@@ -27,6 +27,7 @@ class StoreInputs(BaseEstimator):
 
     gaps: str | None = None  # of estimators from outside, which need not know of it
     mark_gaps = False
+    category: Any = None
     target_encode: Any = None
 
     def __sklearn_tags__(self) -> Any:
@@ -44,8 +45,9 @@ class StoreInputs(BaseEstimator):
                 raise ValueError(
                     "X is a Store, which brings its own y, sample_weight, qid and group; found them given as well"
                 )
-            if self.target_encode:
-                raise ValueError("X is a Store, which says what is encoded: give target_encode to ingest")
+            for name in ("category", "target_encode"):
+                if getattr(self, name):
+                    raise ValueError(f"X is a Store, which says what is encoded: give {name} to ingest")
             return self._store(X, reset=True), X.y
         X, y = self._checked(X, y, reset=True)
         if sample_weight is not None:
@@ -54,7 +56,7 @@ class StoreInputs(BaseEstimator):
             groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
         facts = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
         own: dict[str, Any] = {"feature_names": self._names(), "like": self._smooths()}
-        return self._new_store(X, y, **facts, **own), y
+        return self._new_store(X, y, **facts, **own, category=self._categories()), y
 
     def _new_store(self, X: Any, y: Any = None, **facts: Any) -> Store:
         """A store of checked rows to fit, which knows whether rows in memory have gaps, as one of a table does."""
@@ -71,6 +73,15 @@ class StoreInputs(BaseEstimator):
 
         given = {"target_encode": self.target_encode}
         return dict(validated(IngestOptions, (type(self).__name__, given)).target_encode)
+
+    def _categories(self) -> tuple[str, ...]:
+        """The columns of number codes. Raises ConfigError."""
+        if not self.category:
+            return ()
+        from streamsvm.data.ingest.options import IngestOptions
+
+        given = {"category": self.category}
+        return validated(IngestOptions, (type(self).__name__, given)).category
 
     def _store(self, X: Any, *, reset: bool) -> Store:
         """X as a store, its columns checked."""
@@ -184,9 +195,10 @@ def _require_numbers(X: Any, like: Layout | None) -> None:
     """Raises DataError for a data frame with text, of a model that has no columns of a table."""
     if not is_frame(X) or (like is not None and "columns" in like.attrs):
         return
-    from streamsvm.data.frames import kinds_of, table_of
+    from streamsvm.data.frames import new_schema, table_of
 
-    other = [(name, kind) for name, kind in kinds_of(table_of(X)).items() if kind not in ("number", "bool")]
+    columns = new_schema(table_of(X)).features
+    other = [(column.name, column.kind) for column in columns if column.kind not in ("number", "bool")]
     if other:
         name, kind = other[0]
         raise DataError(

@@ -38,12 +38,15 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
         if isinstance(X, Store):
             if sample_weight is not None:
                 raise ValueError("X is a Store, which brings its own sample_weight; found it given as well")
+            if self.category:
+                raise ValueError("X is a Store, which says what is encoded: give category to ingest")
             return self._store(X, reset=True)
         X = self._checked(X, "no_validation", reset=True)[0]
         if sample_weight is not None:
             sample_weight = in_memory(sample_weight)
             sample_weight = check_sample_weight(sample_weight, sample_weight if is_dask_frame(X) else X)
-        return self._new_store(X, sample_weight=sample_weight, feature_names=self._names())
+        own: dict[str, Any] = {"feature_names": self._names(), "category": self._categories()}
+        return self._new_store(X, sample_weight=sample_weight, **own)
 
 
 def _labels(model: Any, rows: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names, text_features_of
+from streamsvm.data.names import Names, categories_of, text_features_of
 from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.budget_options import BudgetOptions
@@ -60,6 +60,10 @@ class BudgetModel(Model):
     @property
     def text_features(self) -> frozenset[str]:
         return text_features_of(self.stream)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return categories_of(self.stream)
 
     @property
     def layout(self) -> Layout | None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names, text_features_of
+from streamsvm.data.names import Names, categories_of, text_features_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import LARGEST, RunningScaling
 from streamsvm.errors import ModelError
@@ -206,6 +206,10 @@ class ExpertsModel(Model):
     @property
     def text_features(self) -> frozenset[str]:
         return text_features_of(self.stream)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return categories_of(self.stream)
 
     @property
     def layout(self) -> Layout | None:

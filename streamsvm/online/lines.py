@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamsvm.errors import DataError
 from streamsvm.online.kinds import MISSING, require_unicode
 from streamsvm.storage.human import number_or_text
+
+if TYPE_CHECKING:
+    from streamsvm.data.ingest.options import IngestOptions
 
 _fast: Callable[[str], Any] = json.loads
 with suppress(ImportError):
@@ -151,11 +154,13 @@ class Field(str):
 
 @dataclass
 class CsvEvents:
-    """Turns CSV rows under a header into events; empty fields are absent. With a delimiter other than a comma,
-    numbers may have a decimal comma."""
+    """Turns CSV rows under a header into events; fields that are empty, or one of `missing`, are absent. plain: gives
+    numbers a decimal point, and nothing between thousands; leaves other texts as they are."""
 
     header: list[str]
     delimiter: str = ","
+    missing: frozenset[str] = frozenset()
+    plain: Callable[[str], str] = str
 
     def __call__(self, line: str) -> dict[str, Any]:
         """Raises DataError."""
@@ -165,27 +170,42 @@ class CsvEvents:
             fields.pop()  # delimiters at the end
         if len(fields) != len(self.header):
             raise DataError(f"found {len(fields)} fields, expected {len(self.header)}")
-        if self.delimiter != ",":
-            fields = [text.replace(",", ".") if _COMMA.fullmatch(text) else text for text in fields]
-        return {name: Field(text) for name, text in zip(self.header, fields, strict=True) if text}
+        if self.missing:
+            fields = ["" if text.strip() in self.missing else text for text in fields]
+        return {name: Field(self.plain(text)) for name, text in zip(self.header, fields, strict=True) if text}
 
 
-def events(lines: Iterable[str], kind: str) -> Iterator[tuple[int, str, Parse]]:
-    """(line number, line, its parser) of each event; empty lines and a CSV header are none."""
-    parse: Parse | None = None if kind == "csv" else json_event
+def events(
+    lines: Iterable[str], kind: str, dialect: IngestOptions | None = None
+) -> Iterator[tuple[int, str, Parse]]:
+    """(line number, line, its parser) of each event; empty lines, a CSV header, and lines before it are none, nor are
+    comments. dialect: of CSV lines, as far as it is given."""
+    if kind != "csv":
+        yield from ((number, line, json_event) for number, line in enumerate(lines, 1) if line.strip())
+        return
+    from streamsvm.data.ingest.options import IngestOptions  # pydantic
+
+    dialect = dialect or IngestOptions()
+    parse: Parse | None = None
     delimiter = None
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            if parse is not None:
-                yield number, line, parse
-            elif delimiter is None and (delimiter := _separator_in(line)) is not None:
-                continue
-            else:
-                parse = _under(line, delimiter)
+        is_comment = dialect.comment is not None and line.lstrip(" \t").startswith(dialect.comment)
+        if number <= dialect.skip_rows or is_comment or not line.strip():
+            continue
+        if parse is not None:
+            yield number, line, parse
+        elif delimiter is None and (delimiter := _separator_in(line)) is not None:
+            continue
+        else:
+            parse = _under(line, dialect.delimiter or delimiter, dialect)
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
     """The fields of a CSV line. Raises DataError."""
+    if delimiter == " ":  # any number of them
+        from streamsvm.data.ingest.dialect import spaces_as_tabs  # pyarrow
+
+        line, delimiter = spaces_as_tabs(line.encode()).decode(), "\t"
     try:
         return next(csv.reader([line], delimiter=delimiter))
     except csv.Error as error:
@@ -200,7 +220,7 @@ def _separator_in(line: str) -> str | None:
     return None if named is None else named[1]
 
 
-def _under(header: str, delimiter: str | None) -> CsvEvents:
+def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEvents:
     """What reads the rows under a CSV header, by whose delimiter if none is given: a row may be wrong. Raises
     DataError."""
     from streamsvm.data.ingest.dialect import delimiter_of  # pyarrow
@@ -211,4 +231,18 @@ def _under(header: str, delimiter: str | None) -> CsvEvents:
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"header: found column {name!r} twice, expected names that differ")
-    return CsvEvents(names, delimiter)
+    return CsvEvents(names, delimiter, frozenset(dialect.missing), _plain(delimiter, dialect))
+
+
+def _plain(delimiter: str, dialect: IngestOptions) -> Callable[[str], str]:
+    """What makes numbers plain, see `CsvEvents`. Without marks that are given, numbers may have a decimal comma where
+    that is not the delimiter."""
+    from streamsvm.data.ingest.dialect import marks_given  # pyarrow
+
+    marks = marks_given(dialect)
+    if marks is None:
+        if delimiter == ",":
+            return str
+        return lambda text: text.replace(",", ".") if _COMMA.fullmatch(text) else text
+    is_number = re.compile(marks.pattern, re.ASCII)
+    return lambda text: marks.plain(text) if is_number.match(text) else text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +20,7 @@ import numpy as np
 
 from streamsvm.data.names import listed
 from streamsvm.data.scaling import Scaling
-from streamsvm.data.target import coded
+from streamsvm.data.target import coded as target_encoded
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import StreamModel
@@ -31,7 +31,7 @@ from streamsvm.online.kinds import Kinds
 from streamsvm.online.lines import Field, Parse
 from streamsvm.online.recent import Recent
 from streamsvm.online.scaler import RunningScaler
-from streamsvm.online.tables import TableEvents
+from streamsvm.online.tables import TableEvents, coded
 from streamsvm.online.waiting import Requests, Waiting
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
@@ -51,6 +51,7 @@ class Stream:
     label: the field that holds the label; without it an event is only predicted, unless the task needs no labels.
     waiting: events whose labels come later, if they may. topics: places of the next messages, by topic. kinds: of
     features before they are scaled; a learner that scales them has their kinds itself. requests: a server's last ones.
+    categories: features whose numbers are codes, each a category.
     """
 
     path: Place
@@ -67,6 +68,7 @@ class Stream:
     table: TableEvents = field(default_factory=lambda: TableEvents([]))  # of a fit, if it began with one
     kinds: Kinds = field(default_factory=Kinds)
     requests: Requests = field(default_factory=Requests)
+    categories: frozenset[str] = frozenset()
 
     @property
     def learner(self) -> Any:
@@ -74,14 +76,21 @@ class Stream:
 
     @classmethod
     def open(
-        cls, path: Place, make: Callable[[], Any], *, scale: bool, label: str, anew: bool = False
+        cls,
+        path: Place,
+        make: Callable[[], Any],
+        *,
+        scale: bool,
+        label: str,
+        anew: bool = False,
+        categories: Collection[str] = (),
     ) -> Stream:
-        """The stream whose snapshot is at `path`; a new one if there is none, or if `anew`. Raises what loading
-        does."""
+        """The stream whose snapshot is at `path`; a new one, of these categories, if there is none, or if `anew`.
+        Raises what loading does."""
         if anew or found_at(path) is None:
             new = make()
             scaler = RunningScaler() if scale and not new.tunes_itself else None
-            return cls(path, JUDGES[new.task](new), scaler, label)
+            return cls(path, JUDGES[new.task](new), scaler, label, categories=frozenset(categories))
         model = load_model(path)
         if not isinstance(model, StreamModel):
             raise ConfigError(
@@ -96,7 +105,7 @@ class Stream:
                 "--metric none"
             )
         layout = model.header.layout
-        encoded = [] if layout is None else [*coded(layout.attrs).values()]
+        encoded = [] if layout is None else [*target_encoded(layout.attrs).values()]
         if encoded:
             raise ConfigError(
                 f"{path}: was fitted with target-encoded column {encoded[0].name!r}, which a stream cannot "
@@ -116,6 +125,7 @@ class Stream:
         stream.waiting = Waiting.from_state(kept.get("waiting"))
         stream.requests = Requests.from_state(kept.get("requests", []))
         stream.topics = kept.get("topics", {})
+        stream.categories = frozenset(kept.get("categories", ()))
         stream.kinds = Kinds(judge.learner.features, kept.get("kinds_unscaled", ()))
         stream.table = TableEvents(kept["table"]) if "table" in kept else TableEvents.of(model)
         return stream
@@ -188,6 +198,8 @@ class Stream:
         x, y = features_of(event, self.label)
         if any(isinstance(value, Field) for value in x.values()):
             x = {name: self._read(name, value) for name, value in x.items()}
+        if not self.categories.isdisjoint(x):
+            x = {name: coded(value) if name in self.categories else value for name, value in x.items()}
         if isinstance(y, Field):
             y = self.judge.label_in(y)
         return self.table(x), y
@@ -196,6 +208,8 @@ class Stream:
         """The value of a field of a CSV row, or of one that was kept."""
         if not isinstance(value, Field):
             return value
+        if name in self.categories:
+            return str(value)
         kinds = self.learner.kinds if self.scaler is None else self.kinds
         return value.as_kind(self.table.kind(name) or kinds.kind(name))
 
@@ -302,6 +316,8 @@ class Stream:
             own["kinds_unscaled"] = self.kinds.to_state()
         if requests := self.requests.to_state():
             own["requests"] = requests
+        if self.categories:
+            own["categories"] = sorted(self.categories)
         if self.topics:
             own["topics"] = self.topics
         if self.table.columns:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from streamsvm.data.names import names_in_attrs
-from streamsvm.data.schema import Feature, Schema
+from streamsvm.data.schema import NUMBER, Feature, Schema, as_code
 from streamsvm.errors import DataError
 from streamsvm.models.base import Model
 from streamsvm.online.kinds import MISSING
@@ -17,6 +20,8 @@ TYPES: dict[str, tuple[tuple[type, ...], str]] = {  # of values in JSON, by the 
     "time": ((str,), "a time such as 2024-01-31 12:00:00"),
     "text": ((str, int, bool), "a text"),
 }
+_NUMBER = re.compile(rf"\s*{NUMBER}\s*")
+MOST_CODES = 10**15  # up to which float64 has all whole numbers
 Attrs = Sequence[Mapping[str, Any]]  # of columns, as a store has them
 
 
@@ -28,7 +33,7 @@ class TableEvents:
 
     def __init__(self, columns: Attrs) -> None:
         features = Schema.from_attrs({"columns": columns}).features
-        self._own = {f.name: f for f in features if f.kind != "number"}
+        self._own = {f.name: f for f in features if f.kind != "number" or f.from_text}
         self.columns = [*columns] if self._own else []
         self._names = {c["name"]: names_in_attrs({"columns": [c]}, 1 << 31) or () for c in columns}
 
@@ -59,8 +64,11 @@ class TableEvents:
         from streamsvm.data.arrow import days, of_texts, times, unquoted
 
         types, expected = TYPES[feature.kind]
+        value = as_number(value) if feature.from_text else coded(value) if feature.is_code else value
         if type(value) not in types:
             raise DataError(f"feature {feature.name!r}: {unlike(value, expected)}")
+        if feature.kind == "number":
+            return {feature.name: value}
         if feature.kind == "bool":
             return {feature.name: float(value)}
         if feature.kind == "text":
@@ -75,6 +83,21 @@ class TableEvents:
 def is_missing(value: Any, kind: str) -> bool:
     """Whether a column of this kind has no value: null, or a text that files have in its place."""
     return value is None or (kind != "text" and isinstance(value, str) and value in MISSING)
+
+
+def as_number(value: Any) -> Any:
+    """The number that a text is; anything else as it is."""
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+
+
+def coded(value: Any) -> Any:
+    """The text of a number code, 7 of 7, 7.0 and "007"; of anything else the value as it is."""
+    if isinstance(value, str):
+        return as_code(value)
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (is_number and abs(value) < MOST_CODES):  # nor is NaN
+        return value
+    return str(int(value)) if value == int(value) else str(value)
 
 
 def as_text(value: Any) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +15,7 @@ from streamsvm.data.frames import dtype_of, known_schema
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
-from streamsvm.online.tables import TYPES, as_text, is_missing, unlike
+from streamsvm.online.tables import TYPES, as_number, as_text, coded, is_missing, unlike
 from streamsvm.parallel.machine import cores
 from streamsvm.predict import Wanted
 from streamsvm.serving.requests import Answers, Refused, as_json, events_in
@@ -95,6 +95,9 @@ class Columns:
         schema = known_schema(layout)
         kinds = {} if schema is None else {feature.name: feature.kind for feature in schema.features}
         self._kinds = kinds if {*kinds.values()} - {"number"} else {}
+        features = () if schema is None else schema.features
+        self._read: dict[str, Callable[[Any], Any]] = {f.name: coded for f in features if f.is_code}
+        self._read |= {f.name: as_number for f in features if f.from_text}
         self.names = list(self._kinds or model.feature_names or map(str, range(model.d)))
         self._places = {name: i for i, name in enumerate(self.names)}
         self._absent = np.nan if model.takes_gaps else None
@@ -117,6 +120,8 @@ class Columns:
     def _given(self, i: int, event: Event) -> Event:
         """Its features, checked, without those that are missing."""
         x = event["x"] if isinstance(event.get("x"), dict) and "x" not in self._places else event
+        if not self._read.keys().isdisjoint(x):
+            x = {name: self._read[name](value) if name in self._read else value for name, value in x.items()}
         takes_gap, has_gaps = self._absent is not None or bool(self._kinds), False
         for name, value in x.items():
             if name not in self._places:

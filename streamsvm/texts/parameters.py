@@ -137,6 +137,9 @@ gaps : {"mean", "median", "most_frequent", "refuse"} or None
 mark_gaps : bool
     Add an indicator for each column with missing values in the training rows, as scikit-learn's `SimpleImputer` with
     add_indicator: 1 if the value was missing, else 0. The model adds them itself.
+category : str, list of str or None
+    Columns of number codes of a data frame to take as categories, as `ingest --category` does: 7, 7.0 and "007" are the
+    same one. None: columns of numbers are numbers, also if they are stored as text; pandas' categories are categories.
 target_encode : str, list of str, dict or None
     Text columns of a data frame to replace by the mean target of each text, as scikit-learn's `TargetEncoder` does.
     {"town": 20}: with a smoothing, "auto" or a number of rows. The model encodes new rows itself.

@@ -1,18 +1,27 @@
-"""What a column of a data frame becomes, by its type: numbers, days, a column for each text, or one line."""
+"""What a column of a table becomes, by its type: numbers, days, a column for each text, or one line."""
 
 from __future__ import annotations
 
 import datetime as dt
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
 
+import dask
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from dask.dataframe import from_pandas
+from pyarrow import feather, parquet
 
 from streamsvm import Store
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import DataError
+from streamsvm.events import Events
 
 NO, DAY = np.nan, 19723.0  # 2024-01-01
 NEW_YEAR = dt.date(2024, 1, 1)
@@ -146,3 +155,158 @@ def test_other_types_are_one_line(name):
     with pytest.raises(DataError, match=message) as error:
         Store.from_arrays(frame)
     assert "\n" not in str(error.value)
+
+
+AS_TEXT = [
+    "1.5",
+    "NA",
+    " 2 ",
+    None,
+    "-1e3",
+    "",
+    "+7",
+    "nan",
+    ".5",
+]  # numbers as text, and what stands for a gap
+THEIR_NUMBERS = [1.5, NO, 2, NO, -1000, NO, 7, NO, 0.5]
+OF_TEXT = {
+    "pandas object": pandas(AS_TEXT, object),
+    "pandas string": pandas(AS_TEXT, "string"),
+    "pandas arrow string": pandas(AS_TEXT, pd.ArrowDtype(pa.string())),
+    "polars String": polars(AS_TEXT),
+    "arrow": arrow(AS_TEXT),
+    "arrow large": arrow(AS_TEXT, pa.large_string()),
+    "arrow view": arrow(AS_TEXT, pa.string_view()),
+    "arrow, in pieces": pa.concat_tables([arrow([*AS_TEXT[5:6]]), arrow(AS_TEXT)]).slice(1),
+}
+TOLD = "column 'a' has numbers stored as text, which are read as numbers; "
+
+
+@pytest.mark.parametrize("name", OF_TEXT)
+def test_numbers_stored_as_text_are_numbers(name):
+    with pytest.warns(UserWarning, match=f"^X: {TOLD}category='a' takes them as categories$") as caught:
+        store = Store.from_arrays(OF_TEXT[name])
+    assert len(caught) == 1
+    np.testing.assert_array_equal(store.read(0, 9).dense()[:, 0], np.float32(THEIR_NUMBERS))
+    assert store.feature_names == ("a",)
+    assert store.has_gaps
+
+
+NO_NUMBERS = {
+    "codes": ["007", "12"],
+    "codes below zero": ["-01", "2"],
+    "hexadecimal": ["0x1A", "0x2B"],
+    "ids": ["1234567890123456", "12"],
+    "telephone numbers": ["+4930123456", "+4930123457"],
+    "one text": ["1", "2", "x"],
+    "commas": ["1,5", "2,5"],
+    "not finite": ["1", "inf"],
+    "gaps": ["NA", "", "nan"],
+    "underscores": ["1_000", "2_000"],
+}
+
+
+@pytest.mark.filterwarnings("ignore:X. column 'a' has")
+@pytest.mark.parametrize("name", NO_NUMBERS)
+def test_codes_and_ids_stay_text(name):
+    texts = NO_NUMBERS[name]
+    for frame in (pandas(texts, object), polars(texts)):
+        assert Store.from_arrays(frame).feature_names == tuple(f"a={text}" for text in texts if text)
+
+
+def test_categories_of_numbers_stored_as_text_stay_categories():
+    for frame in (pandas(pd.Categorical(["1", "2"])), polars(["1", "2"], pl.Categorical), coded(["1", "2"])):
+        assert Store.from_arrays(frame).feature_names == ("a=1", "a=2")
+
+
+def write_parquet(table, path):
+    parquet.write_table(table, path, row_group_size=100)
+
+
+def write_stream(table, path):
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+
+
+def write_database(table, path):
+    path.unlink(missing_ok=True)
+    connect = sqlite3.connect if path.suffix == ".sqlite" else duckdb.connect
+    with closing(connect(str(path))) as base:
+        base.execute(f"CREATE TABLE t ({', '.join(f'{name} VARCHAR' for name in table.column_names)})")
+        rows = [tuple(row.values()) for row in table.to_pylist()]
+        base.executemany(f"INSERT INTO t VALUES ({', '.join('?' * table.num_columns)})", rows)
+        base.commit()
+
+
+WRITERS = {
+    "t.parquet": write_parquet,
+    "t.feather": lambda table, path: feather.write_feather(table, str(path), chunksize=100),
+    "t.arrows": write_stream,
+    "t.sqlite": write_database,
+    "t.duckdb": write_database,
+}
+
+
+def read(paths, **options):
+    """The store of files, and the warnings."""
+    told = []
+    store = paths[0].parent / "s"
+    options = IngestOptions(force=True, **{"label": "y"} | options)
+    ingest(paths, store, options, Events(lambda one: told.append(getattr(one.event, "message", ""))))
+    return Store.open(store), [one for one in told if "text" in one or "found" in one]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_numbers_stored_as_text_in_files(tmp_path, name):
+    table = pa.table({"a": AS_TEXT * 30, "b": ["1", "02"] * 135, "y": ["001", "1", "2"] * 90})
+    WRITERS[name](table, tmp_path / name)
+    store, told = read([tmp_path / name])
+    np.testing.assert_array_equal(store.read(0, 270).dense()[:, 0], np.float32(THEIR_NUMBERS * 30))
+    assert store.feature_names == ("a", "b=1", "b=02")
+    assert store.labels(0, 3).tolist() == ["001", "1", "2"]
+    assert [line for line in told if TOLD in line] == [
+        f"{tmp_path / name}: {TOLD}--text a takes them as categories"
+    ]
+    store, told = read([tmp_path / name], text=("a",))
+    assert store.feature_names[:2] == ("a=1.5", "a=NA")
+    assert not any(TOLD in line for line in told)
+    store, told = read([tmp_path / name], ignore=("y",), label="none", category=("b",))
+    assert store.feature_names == ("a", "b=1", "b=2")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_text_after_numbers_makes_all_of_them_text(tmp_path, name):
+    first, last = tmp_path / f"1{name}", tmp_path / f"2{name}"
+    WRITERS[name](pa.table({"a": ["1", "2"] * 150 + ["x"], "y": ["u", "v"] * 150 + ["u"]}), first)
+    assert read([first])[0].feature_names == ("a=1", "a=2", "a=x")
+    WRITERS[name](pa.table({"a": ["1", "2"], "y": ["u", "v"]}), first)
+    WRITERS[name](pa.table({"a": ["3", "x"], "y": ["u", "v"]}), last)
+    store, told = read([first, last])
+    assert store.feature_names == ("a=1", "a=2", "a=3", "a=x")
+    assert told[0].endswith(
+        "column 'a': expected a number, found 'x'; all rows are read again to find its type"
+    )
+    store, told = read([last, first])
+    assert store.feature_names == ("a=3", "a=x", "a=1", "a=2")
+
+
+def test_text_in_the_numbers_of_a_model_is_one_line(tmp_path):
+    first, last = tmp_path / "1.parquet", tmp_path / "2.parquet"
+    write_parquet(pa.table({"a": ["1", "2"], "y": ["u", "v"]}), first)
+    write_parquet(pa.table({"a": ["3", "x"], "y": ["u", "v"]}), last)
+    like = read([first])[0].layout
+    with pytest.raises(DataError, match=r"2.parquet:2: column 'a': expected a number, found 'x'$"):
+        ingest([last], tmp_path / "t", IngestOptions(), like=like)
+
+
+@pytest.mark.filterwarnings("ignore:X. column 'a' has numbers stored")
+def test_numbers_stored_as_text_in_partitions():
+    texts = ["1", "NA", "", "", "2.5", "3"]
+    frames = [pandas(texts, object), pandas([*texts[:-1], "x"], object)]
+    for frame in frames:
+        whole = Store.from_arrays(frame)
+        with dask.config.set({"dataframe.convert-string": False}):
+            parts = Store.from_arrays(from_pandas(frame, npartitions=3))
+        assert parts.attrs == whole.attrs
+        np.testing.assert_array_equal(parts.read(0, 6).dense(), whole.read(0, 6).dense())
+    assert whole.feature_names == ("a=1", "a=NA", "a=2.5", "a=x")

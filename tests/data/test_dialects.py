@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 
 import numpy as np
@@ -208,7 +209,7 @@ def test_types_follow_from_all_rows(tmp_path, name):
 
 def test_a_late_marker_of_missing_values_has_a_remedy(tmp_path):
     content = "a,b,y\n" + "".join(f"{i},{i},no\n" for i in range(120_000)) + "?,0,yes\n"
-    with pytest.raises(DataError, match="--missing VALUES reads them as numbers"):
+    with pytest.raises(DataError, match=r"--missing '\?' reads them as numbers"):
         load(tmp_path, content)
     assert np.isnan(load(tmp_path, content, missing="?").read(120_000, 120_001).dense()[0, 0])
 
@@ -291,6 +292,50 @@ def test_times_are_days_since_1970(tmp_path, suffix):
     )
 
 
+NOON = dt.datetime(2026, 1, 31, 12)
+WITH_ZONES = {  # how they are away from UTC
+    "2026-01-31 12:00:00": 0,
+    "2026-01-31T12:00:00Z": 0,
+    "2026-01-31 12:00:00 UTC": 0,
+    "2026-01-31 12:00z": 0,
+    "2026-01-31 12:00:00+02": 120,
+    "2026-01-31 12:00:00-0530": -330,
+    "2026-01-31T12:00:00+05:45": 345,
+    "2026-01-31 12:00:00.25+13:00": 780,
+    "": 0,
+}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_zones_in_one_column_are_those_of_parquet(tmp_path, order):
+    texts = [*WITH_ZONES][::order]
+    (tmp_path / "a.csv").write_text("when,y\n" + "".join(f"{text},{i % 2}\n" for i, text in enumerate(texts)))
+    parts = [dt.timedelta(milliseconds=250 * (".25" in text)) for text in texts]
+    times = [
+        NOON + part - dt.timedelta(minutes=WITH_ZONES[text]) if text else None
+        for text, part in zip(texts, parts, strict=True)
+    ]
+    written = {"when": pa.array(times, pa.timestamp("us", "UTC")), "y": [i % 2 for i in range(len(texts))]}
+    pq.write_table(pa.table(written), tmp_path / "a.parquet")
+    of_csv, of_parquet = (whole(load(tmp_path, tmp_path / f"a.{suffix}")) for suffix in ("csv", "parquet"))
+    assert of_csv.dtype == np.float64
+    np.testing.assert_array_equal(of_csv, of_parquet)
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "-0530"])
+def test_fractions_of_any_length_are_those_of_parquet(tmp_path, zone):
+    """Cut after microseconds, as those of parquet in nanoseconds are."""
+    digits = ["123456789"[:length] for length in range(1, 10)]
+    rows = [f"2026-01-31 12:00:00.{own}{zone},{i % 2}\n" for i, own in enumerate(digits)]
+    (tmp_path / "a.csv").write_text("when,y\n" + "".join(rows))
+    noon = np.datetime64("2026-01-31T12:00:00", "ns") + np.timedelta64(330 * (zone == "-0530"), "m")
+    times = noon + np.array([int(own.ljust(9, "0")) for own in digits], "m8[ns]")
+    pq.write_table(pa.table({"when": times, "y": [i % 2 for i in range(9)]}), tmp_path / "a.parquet")
+    of_csv, of_parquet = (whole(load(tmp_path, tmp_path / f"a.{suffix}")) for suffix in ("csv", "parquet"))
+    assert len(np.unique(of_csv)) == 6
+    np.testing.assert_array_equal(of_csv, of_parquet)
+
+
 def test_labels_and_queries_keep_all_digits(tmp_path):
     store = load(tmp_path, "a,q,y\n1,16777217,0.1\n2,16777219,0.7\n", qid="q")
     assert store.qid.tolist() == [16777217, 16777219]
@@ -355,6 +400,19 @@ def test_texts_that_are_hardly_categories_are_told(tmp_path, text, remark):
     told = []
     load(tmp_path, text, Events(lambda record: told.append(getattr(record.event, "message", ""))))
     assert remark in "".join(told)
+
+
+@pytest.mark.parametrize("labels", [["0x1F", "0x20"], ["0XA", "-0xb"]])
+def test_hexadecimal_labels_are_told(tmp_path, labels):
+    told = f"label column 'y' has hexadecimal numbers such as '{labels[0]}', which are read as text: each is a class"
+    store, remarks = told_of(tmp_path, "a,y\n" + "".join(f"{i},{text}\n" for i, text in enumerate(labels)))
+    assert told in remarks
+    assert store.classes.values.tolist() == sorted(labels)
+    pq.write_table(pa.table({"a": [1.0, 2.0], "y": labels}), tmp_path / "b.parquet")
+    assert told in told_of(tmp_path, tmp_path / "b.parquet")[1]
+    for others in (["0x1F", "20"], ["x1", "x2"], ["1", "2"]):
+        content = "a,y\n" + "".join(f"{i},{text}\n" for i, text in enumerate(others))
+        assert "hexadecimal" not in told_of(tmp_path, content)[1]
 
 
 def test_a_first_row_that_is_no_header_is_told(tmp_path):

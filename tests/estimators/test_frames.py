@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dask.dataframe import from_pandas
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -29,6 +30,7 @@ from streamsvm import (
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.serving.fixed import Columns
 
 FRAMES = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}
 
@@ -164,6 +166,72 @@ def test_pieces_learn_with_the_columns_of_the_first(frame):
     svm.partial_fit(X[:200], y[:200], classes=["no", "yes"])
     svm.partial_fit(X[200:], y[200:])
     assert svm.predict(X).shape == (240,)
+
+
+def test_numbers_stored_as_text_are_learned_and_answered_as_numbers(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    numbers = pd.DataFrame({"a": rng.normal(size=60).round(4), "b": rng.integers(0, 9, 60) * 1.0})
+    numbers.loc[::9, "b"] = np.nan
+    texts = numbers.assign(
+        a=numbers.a.map(str), b=numbers.b.map(lambda b: "n/a" if np.isnan(b) else f" {b:g}")
+    )
+    y = np.where(numbers.a > 0, "yes", "no")
+    told = "X: columns 'a', 'b' have numbers stored as text, which are read as numbers; category='COL' takes them"
+    gaps = pytest.warns(UserWarning, match="missing values")
+    with gaps, pytest.warns(UserWarning, match=told):
+        svm = DCSVC(scale="standard").fit(texts, y)
+    with pytest.warns(UserWarning, match="missing values"):
+        plain = DCSVC(scale="standard").fit(numbers, y)
+    expected = plain.decision_function(numbers)
+    svm.save(tmp_path / "m")
+    numbers.to_csv(tmp_path / "numbers.csv", index=False)
+    pq.write_table(pa.Table.from_pandas(texts), tmp_path / "texts.parquet")
+    for model in (svm, load_model(tmp_path / "m")):
+        for rows in (texts, numbers, pl.from_pandas(texts), pa.Table.from_pandas(texts.assign(b=numbers.b))):
+            np.testing.assert_allclose(model.decision_function(rows), expected, rtol=1e-6)
+    for name in ("numbers.csv", "texts.parquet"):
+        command = ["predict", "--model", str(tmp_path / "m"), str(tmp_path / name)]
+        assert exit_status(lambda words=command: app(words, standalone_mode=False)) == 0
+        assert capsys.readouterr().out.split()[1:] == plain.predict(numbers).tolist()
+    columns = Columns(svm.model_)
+    for frame in (texts, numbers.astype(object).where(numbers.notna(), None)):
+        rows = columns.rows(frame.to_dict("records"))
+        np.testing.assert_allclose(svm.model_.decision_function(rows), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="event 0: feature 'a': found 'x', expected a number"):
+        columns.rows([{"a": "x"}])
+    with pytest.raises(ValueError, match="X:1: column 'a': expected a number, found 'x'"):
+        svm.predict(pd.DataFrame({"a": ["1", "x"], "b": ["1", "2"]}))
+    with pytest.raises(ValueError, match="event 0: feature 'a': found '1', expected a number"):
+        Columns(plain.model_).rows([{"a": "1"}])
+
+
+@pytest.mark.parametrize("make", [*FRAMES.values(), lambda X: from_pandas(X, npartitions=3)])
+def test_number_codes_are_categories(make):
+    codes = np.array([7, 30, 5] * 20)
+    X, y = pd.DataFrame({"code": codes, "b": np.arange(60) % 4}), codes == 7
+    svm = DCSVC(kernel="linear", category=["code"]).fit(make(X), y)
+    assert svm.model_.feature_names == ("code=7", "code=30", "code=5", "b")
+    for other in (X, X.astype({"code": float}), X.assign(code=[f"{code:03}" for code in codes])):
+        assert svm.predict(other).tolist() == y.tolist()
+    events = [{"code": code, "b": 1} for code in (7, 7.0, "007", 30, 8)]
+    expected = svm.decision_function(pd.DataFrame({"code": [7, 7, 7, 30, 8], "b": 1}))
+    np.testing.assert_array_equal(svm.model_.decision_function(Columns(svm.model_).rows(events)), expected)
+    assert np.array_equal(svm.predict(X), clone(svm).set_params(category="code").fit(make(X), y).predict(X))
+
+
+def test_categories_of_what_has_none_are_named():
+    X, y = pd.DataFrame({"code": [1, 2], "b": [3, 4]}), [0, 1]
+    with pytest.raises(ValueError, match="X has no column 'c' to take as categories; it has 'code', 'b'"):
+        DCSVC(category="c").fit(X, y)
+    with pytest.raises(
+        ValueError, match="category names columns of a data frame, found an array; leave it out"
+    ):
+        DCSVC(category="code").fit(X.to_numpy(), y)
+    with pytest.raises(ValueError, match="X is a Store, .*: give category to ingest"):
+        DCOneClassSVM(category="code").fit(Store.from_arrays(X))
+    assert DCOneClassSVM(category="code").fit(X).model_.d == 3
+    svm = BudgetedSVC(random_state=0, category="code").partial_fit(X, y, classes=[0, 1])
+    assert svm.partial_fit(X[:1], y[:1]).model_.d == 3
 
 
 @pytest.mark.parametrize(

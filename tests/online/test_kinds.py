@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import datasets, evaluate, metrics, preprocessing
 
-from streamsvm.data.ingest import dialect
+from streamsvm.data import arrow
 from streamsvm.errors import DataError
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
@@ -136,7 +136,7 @@ def test_no_wrong_event_changes_later_answers(task, door, tmp_path_factory, wron
 
 
 def test_missing_markers_are_those_of_tables():
-    assert set(dialect.MISSING) == MISSING
+    assert set(arrow.MISSING) == MISSING
 
 
 @pytest.mark.parametrize("missing", ["n/a", "", "NA", "null", None])

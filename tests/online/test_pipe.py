@@ -708,3 +708,58 @@ def test_events_come_from_urls_and_packed_files(name, tmp_path, monkeypatch):
     )
     status, _, said = command(tmp_path / "m2", "", "--input", "memory://events/none.jsonl")
     assert (status, "memory://events/none.jsonl does not exist" in said) == (2, True)
+
+
+DIALECTS = {  # options, lines, and the features of the two events
+    "decimal": (
+        ("--decimal", ","),
+        ["a,b,y", '"1,5",3,up', '"2,5",3,down'],
+        [{"a": 1.5, "b": 3}, {"a": 2.5, "b": 3}],
+    ),
+    "points only": (("--decimal", "."), ["a;y", "1,5;up", "2,5;down"], [{"a": "1,5"}, {"a": "2,5"}]),
+    "thousands": (("--thousands", "."), ["a;y", "1.299,5;up", "2;down"], [{"a": 1299.5}, {"a": 2}]),
+    "missing": (("--missing", "?,-"), ["a,b,y", "?,1,up", "3, - ,down"], [{"b": 1}, {"a": 3}]),
+    "delimiter": (("--delimiter", ";"), ["a,x;y", "1;up", "2;down"], [{"a,x": 1}, {"a,x": 2}]),
+    "spaces": (("--delimiter", "space"), ["a  y", "1   up ", " 2 down"], [{"a": 1}, {"a": 2}]),
+    "lines": (
+        ("--skip-rows", "1", "--comment", "#"),
+        ["A title, of two", "# by", "a,y", "1,up", "#,no", "2,down"],
+        [{"a": 1}, {"a": 2}],
+    ),
+    "codes": (("--category", "a"), ["a,b,y", "7,1,up", "007,1,down"], [{"a": "7", "b": 1}] * 2),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_csv_lines_are_read_as_ingest_reads_files(name, tmp_path):
+    options, written, features = DIALECTS[name]
+    status, answers, said = command(tmp_path / "m", "\n".join(written), "--format", "csv", *options)
+    assert (status, len(answers), '"bad": 0' in said) == (0, 2, True)
+    plain = [json.dumps(x | {"y": y}) for x, y in zip(features, ("up", "down"), strict=True)]
+    assert command(tmp_path / "n", "\n".join(plain))[1] == answers
+    assert load_model(tmp_path / "m").feature_names == load_model(tmp_path / "n").feature_names
+
+
+def test_number_codes_of_a_stream_are_categories(tmp_path):
+    codes = [7, 7.0, "007", 30, 30.0, "30", 5.5, None] * 3
+    labels = ["up" if i % 8 < 3 else "down" for i in range(24)]
+    made = [{"code": code, "b": 1, "y": y} for code, y in zip(codes, labels, strict=True)]
+    text = "\n".join(map(json.dumps, made))
+    status, answers, said = command(tmp_path / "m", text, "--category", "code")
+    assert (status, '"bad": 0' in said, len(answers)) == (0, True, 24)
+    model = load_model(tmp_path / "m")
+    assert {*model.feature_names} == {"code=7", "code=30", "code=5.5", "b"}
+    again = Stream.open(tmp_path / "m", lambda: None, scale=True, label="y")
+    seven, zeros, other = again.decide([{"code": 7, "b": 1}, {"code": "007", "b": 1}, {"code": 8, "b": 1}])
+    assert seven == zeros != other
+    (tmp_path / "new.csv").write_text("b,code\n1,7\n1,8\n")
+    out, said = piped("", "predict", "--model", tmp_path / "m", tmp_path / "new.csv", "--decision")[1:]
+    found = [float(line.split(",")[1]) for line in out.splitlines()[1:]]
+    np.testing.assert_allclose(found, [seven[0], other[0]], atol=1e-4)
+    assert command(tmp_path / "m", text, "--category", "code")[0] == 0
+    said = command(tmp_path / "m", text, "--category", "b")[2]
+    assert re.search(
+        "--category b: the stream of .*m has code, which cannot change; leave the option out", said
+    )
+    said = command(tmp_path / "m", text, "--decimal", ",")[2]
+    assert "--decimal applies to --format csv, found json; leave it out" in said

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from streamsvm.data.arrow import of_texts, times
+from streamsvm.data.arrow import MISSING, of_texts, times
 from streamsvm.data.ingest.block import OpenStream
 from streamsvm.data.ingest.csv_columns import Column, are_times, columns_of, remark_of_commas
 from streamsvm.data.ingest.dialect import (
     COMMAS,
-    MISSING,
     POINTS,
     SPACES,
     Edited,
     Marks,
+    marks_given,
     shape_of,
     spaces_as_tabs,
     without_comments,
@@ -107,7 +107,7 @@ class Csv:
         types = {f.name: f.type for f in self._schema if f.name}
         forced = {*options.text, *options.category}.intersection(types)
         judged = {name: type_ for name, type_ in types.items() if name not in forced}
-        whole = known.whole.intersection(judged)
+        whole = known.whole.keys() & judged
         head = next(iter(self._reader(first, dict.fromkeys(judged, pa.string()))), None) if judged else None
 
         def texts(name: str) -> Iterator[pa.Array]:
@@ -117,20 +117,15 @@ class Csv:
             elif head is not None:
                 yield self._present(head.column(name))
 
+        given = marks_given(options)
         columns, self.has_commas = columns_of(
-            judged, texts, whole=whole, given=self._given_marks(), commas=known.has_commas
+            judged, texts, whole=whole, given=given, commas=known.has_commas
         )
-        if self._given_marks() is None:
+        if given is None:
             self.remarks += filter(None, [remark_of_commas(columns, texts)])
         marks = {own.marks for own in columns.values()}
         self._point = "," if COMMAS in marks and POINTS not in marks else "."
         return {name: columns.get(name, Column("text")) for name in types}
-
-    def _given_marks(self) -> Marks | None:
-        decimal, thousands = self._options.decimal, self._options.thousands
-        if decimal is None and thousands is None:
-            return None
-        return Marks(decimal or ("," if thousands == "." else "."), thousands or "")
 
     def _present(self, texts: pa.Array) -> pa.Array:
         """The values of a column that are not missing."""

@@ -8,19 +8,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from streamsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from streamsvm.data.ingest.options import IngestOptions
 
 DELIMITERS = (",", ";", "\t", "|")
 SPACES = " "  # the delimiter of columns that any number of spaces and tabs separates
 PROBED_ROWS = 100
 PROBED_CELLS = 1000  # of a row
-MISSING = tuple(pa.csv.ConvertOptions().null_values)  # of numbers, times, true and false
 _QUOTED_OR_SPACES = re.compile(rb'"[^"]*"|[ \t]+')
 SEPARATOR = re.compile(r"sep=(.)\r?(\n|$)", re.IGNORECASE)  # Excel reads and writes it
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -48,6 +49,12 @@ class Marks(NamedTuple):
         """Whether all texts are numbers with these marks."""
         return bool(pc.all(pc.match_substring_regex(texts, self.pattern)).as_py() is not False)
 
+    def plain(self, text: str) -> str:
+        """A number without a mark between thousands, and with a decimal point."""
+        text = text.strip()
+        text = text.replace(self.thousands, "") if self.thousands else text
+        return text.replace(self.decimal, ".")
+
     def numbers(self, texts: pa.Array) -> pa.Array:
         """float64 values of texts. Raises pa.ArrowInvalid."""
         plain = pc.utf8_trim_whitespace(texts)
@@ -61,6 +68,14 @@ class Marks(NamedTuple):
 POINTS, COMMAS, THOUSANDS_COMMAS = Marks("."), Marks(","), Marks(".", ",")
 GROUPED_COMMAS = tuple(Marks(",", mark) for mark in (".", " ", "\u00a0", "\u202f", "'"))
 CANDIDATES = (POINTS, COMMAS, THOUSANDS_COMMAS, *GROUPED_COMMAS)
+
+
+def marks_given(options: IngestOptions) -> Marks | None:
+    """The marks of all numbers, if the options name one of them."""
+    decimal, thousands = options.decimal, options.thousands
+    if decimal is None and thousands is None:
+        return None
+    return Marks(decimal or ("," if thousands == "." else "."), thousands or "")
 
 
 class Shape(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
@@ -21,12 +21,11 @@ from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.data.ingest.split import Split, split_of
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import CSV, DATABASES, TABLES, Stream, detect_format, source_bytes
-from streamsvm.data.ingest.table import Retyped
 from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.narrow import TooNarrow
 from streamsvm.data.rows import Rows
-from streamsvm.data.schema import Unsettled
+from streamsvm.data.schema import Retyped, Unsettled
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
@@ -103,7 +102,7 @@ def ingest(
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
         if url is not None:
             require_place(option, url, "a store", force=options.force)
-    summary, guesses, whole, why = None, True, set[str](), None
+    summary, guesses, whole, why = None, True, dict[str, str](), None
     while summary is None:
         try:
             summary = _ingested(
@@ -115,7 +114,7 @@ def ingest(
             options, why = options.model_copy(update={"dtype": "float64"}), error
         except Retyped as late:
             events(Warned(f"{late}; all rows are read again to find its type"))
-            whole.add(late.column)
+            whole[late.column] = late.marker
     if why is not None:
         events(Warned(f"{files[0].path}: {why}"))
     return summary | {"seconds": round(time.perf_counter() - start, 3)}
@@ -130,10 +129,11 @@ def _ingested(
     attrs: Mapping[str, Any],
     *,
     guesses: bool,
-    whole: Collection[str],
+    whole: Mapping[str, str],
 ) -> dict[str, Any]:
     """Reads and writes all files. guesses: relies on the first block, and raises Unsettled if a later one differs.
-    whole: columns whose type follows from all rows. A value unlike its column's type in another raises Retyped."""
+    whole: columns whose type follows from all rows, with the value that showed it. A value unlike its column's type in
+    another raises Retyped."""
     paths = [file.path for file in files]
     format_ = format_of(paths, options)
     open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
@@ -215,7 +215,7 @@ def _reader(
     like: Layout | None,
     open_stream: Any,
     files: list[File],
-    whole: Collection[str],
+    whole: Mapping[str, str],
 ) -> Reader:
     if format_ == "svmlight":
         from streamsvm.data.ingest.svmlight import SvmlightReader

@@ -42,7 +42,7 @@ def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> N
     """Raises DataError if a column to hash or to target-encode is not a feature or not text, or if no text column can
     have rare texts."""
     named = _named(options)
-    require_texts(path, kinds, named, "; --category {0} takes numbers as categories")
+    require_texts(path, kinds, named, "; --category {quoted} takes numbers as categories")
     categories = [name for name, kind in kinds.items() if kind == "text" and name not in named]
     if options.min_frequency and not categories:
         raise DataError(f"{path} has no text column for --min-frequency; leave it out")

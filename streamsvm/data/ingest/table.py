@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from streamsvm.data.arrow import kind_of
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.schema import Retyped
 from streamsvm.errors import DataError
 
 Batches = Iterator[pa.RecordBatch]
@@ -21,21 +23,13 @@ ARROW_ERRORS = (pa.ArrowInvalid, OSError)
 
 class Known(NamedTuple):
     """What earlier files or passes have shown. whole: columns whose kind follows from all rows, as their first rows
-    were misleading. has_commas: whether numbers have decimal commas."""
+    were misleading, with the value that showed it. has_commas: whether numbers have decimal commas."""
 
-    whole: frozenset[str] = frozenset()
+    whole: Mapping[str, str] = MappingProxyType({})
     has_commas: bool = False
 
 
 NOTHING_KNOWN = Known()
-
-
-class Retyped(DataError):
-    """A value is unlike those in the first rows of its column. Another pass can judge the column by all rows."""
-
-    def __init__(self, message: str, column: str) -> None:
-        super().__init__(message)
-        self.column = column
 
 
 def unlike(path: str, line: int, column: str, value: str, expected: str, known: Known) -> DataError:
@@ -45,7 +39,7 @@ def unlike(path: str, line: int, column: str, value: str, expected: str, known: 
     remedy = f"--missing {shlex.quote(shown)} reads it as a missing value"
     if column in known.whole:
         return DataError(f"{found}; {remedy}")
-    return Retyped(f"{found}; {remedy}, --text {name} the column as text", column)
+    return Retyped(f"{found}; {remedy}, --text {name} the column as text", column, value)
 
 
 class Table(Protocol):

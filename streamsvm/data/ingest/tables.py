@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import not_
 from typing import Any
@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from streamsvm.data.arrow import (
+    MISSING,
     is_text,
     lacks_value,
     numbers,
     raw_rows,
+    take_numbers,
     texts,
     whole_numbers,
     written_numbers,
@@ -22,7 +24,6 @@ from streamsvm.data.arrow import (
 from streamsvm.data.ingest.arrow_files import ArrowFile, Parquet
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.csv_files import Csv
-from streamsvm.data.ingest.dialect import MISSING
 from streamsvm.data.ingest.found import File, Parted, Parts
 from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
@@ -34,7 +35,7 @@ from streamsvm.data.labels import is_finite, written_as
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
-from streamsvm.data.schema import DENSE_FROM, Schema
+from streamsvm.data.schema import AS_TEXT, DENSE_FROM, HEXADECIMAL, Schema
 from streamsvm.errors import DataError
 
 READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us"), "text": pa.string()}
@@ -60,10 +61,10 @@ class TableReader:
         format_: str,
         open_stream: OpenStream = Stream,
         parts: Mapping[str, Parts] | None = None,
-        whole: Collection[str] = (),
+        whole: Mapping[str, str] = NOTHING_KNOWN.whole,
     ) -> None:
         """`parts`: for each path, the values that its folder names give to all rows (`region=EU`). whole: columns whose
-        kind follows from all rows."""
+        kind follows from all rows, with the value that showed it."""
         self._open_stream, self._parts = open_stream, parts or {}
         self._options, self._format = options, format_
         self.dtype = options.feature_dtype()
@@ -79,8 +80,9 @@ class TableReader:
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
         has_commas = like is not None and like.attrs.get(COMMAS, False)
-        self._known = Known(frozenset(whole), has_commas)
+        self._known = Known(whole, has_commas)
         self._remarks: list[str] = []
+        self._hex: str | None = ""  # a label that is a hexadecimal number; None if others are not
 
     def blocks(self, path: str) -> Iterator[Block]:
         self._path = path
@@ -103,7 +105,7 @@ class TableReader:
         if self._options.qid is not None and self._options.qid not in kinds:
             raise DataError(f"{path} has no column {self._options.qid!r} for the query id")
         if self._schema is None:
-            self._schema = new_schema(path, kinds, self._options)
+            self._schema = self._new_schema(path, kinds)
         self._label = self._match(path, self._schema, kinds)
         of_features = {f.name: f.kind for f in self._schema.features}
         for_split = self._for_split.types(path, all_kinds | of_features)
@@ -112,12 +114,25 @@ class TableReader:
         twice = types.keys() & {self._options.group}  # a group that is also a feature is read as one
         return table.batches(types | {name: own for name, own in for_split.items() if name not in twice})
 
+    def _new_schema(self, path: str, kinds: dict[str, str]) -> Schema:
+        """The schema of a first file. Texts that are numbers in all of it become numbers."""
+        schema, whole = new_schema(path, kinds, self._options), self._known.whole
+        for feature in schema.features:
+            feature.is_csv, feature.marker = self._format in CSV, whole.get(feature.name)
+        texts = [f.name for f in schema.features if f.may_be_numbers and f.name not in whole]
+        if texts and self._format not in CSV:
+            with closing(self._table(path)) as table:
+                take_numbers(schema, texts, table.batches(dict.fromkeys(texts, pa.string())))
+        return schema
+
     def _types(self, path: str, schema: Schema, kinds: dict[str, str]) -> dict[str, pa.DataType]:
         """The types as which to read the needed columns. Raises DataError for a column of another kind."""
         alike = ("number", "bool")
         types = {}
         for f in schema.features:
             kind = kinds[f.name] if f.kind in alike and kinds[f.name] in alike else f.kind
+            if kind == "number" and kinds[f.name] == "text" and self._format not in CSV:
+                kind = "text"  # numbers stored as text
             types[f.name] = READ_AS.get(kind)
         sets = self._options.multilabel and len(self._label) == 1
         for name in filter(None, (*self._label, self._options.qid)):
@@ -185,6 +200,7 @@ class TableReader:
         if is_written and (plain := written_numbers(column)) is not None:
             return plain
         found, ids = texts(column)
+        self._see_labels(found[:-1])
         if is_written:
             return self._written_labels(found, ids, path, line)
         is_bad = lacks_name if self._options.multilabel else not_
@@ -193,6 +209,11 @@ class TableReader:
             what = f"is {found[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else LACKS
             raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {what}")
         return np.array(found, dtype=str)[ids]
+
+    def _see_labels(self, found: list[str]) -> None:
+        """Notes whether all texts of labels are hexadecimal numbers."""
+        if self._hex is not None and found:
+            self._hex = found[0] if all(map(HEXADECIMAL.fullmatch, found)) else None
 
     def _written_labels(self, found: list[str], ids: np.ndarray, path: str, line: int) -> np.ndarray:
         """The labels of rows with these indices of texts that seemed to be numbers. Raises DataError."""
@@ -238,7 +259,14 @@ class TableReader:
             names = [f.name for f in self._schema.features if f.kind == "number"]
             if are_values(names):
                 found.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
-        return found if self._schema.frozen else found + self._schema.remarks(self._n)
+        if self._schema.frozen:
+            return found
+        if self._hex:
+            found.append(
+                f"label column {self._label[0]!r} has hexadecimal numbers such as {self._hex[:40]!r}, which are read "
+                "as text: each is a class; write them as decimal numbers if they are quantities"
+            )
+        return [*found, *filter(None, [self._schema.remark_numbers(AS_TEXT)]), *self._schema.remarks(self._n)]
 
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
