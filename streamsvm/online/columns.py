@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import warnings
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -20,7 +20,7 @@ from streamsvm.online.kinds import BOOLS, REALS, Kinds, as_float, shown
 
 LARGEST = 1e18  # squares stay within float32
 LEFT_OUT = "; leave it out of the event if it is missing"
-SOONEST, LOOKED_AT = 64, 4096  # events after which rounded features are looked for, and until which
+LOOKS = (64, 128, 256, 512)  # numbers of events after which rounded features are looked for
 LANES = (
     8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
 )
@@ -121,7 +121,7 @@ class Columns:
         if grow:
             for row in batch.first_rows:
                 self._take_up(row, list(row))
-            for first in values[: 0 if self._ranges is None else LOOKED_AT].tolist():
+            for first in values[: 0 if self._ranges is None else LOOKS[-1]].tolist():
                 self._see({name: v for name, v in zip(batch.names, first, strict=True) if v == v})
         out = np.full((len(values), self.width), self._absent, np.float32)
         for position, name in enumerate(batch.names):
@@ -169,8 +169,9 @@ class Columns:
         """Warns once if float32 is too narrow for the numbers of a feature, as the first events have them."""
         if self._ranges is None:
             return
-        told = self._ranges.see(x, self.kinds.named("time"))
-        if told is not None or self._ranges.n >= LOOKED_AT:
+        self._ranges.see(x)
+        told = self._ranges.lost(self.kinds) if self._ranges.n in LOOKS else None
+        if told is not None or self._ranges.n >= LOOKS[-1]:
             self._ranges = None
         if told is not None:
             warnings.warn(told, stacklevel=2)
@@ -250,9 +251,7 @@ class Ranges:
         self.n = 0
         self._found: dict[Hashable, list[float]] = {}  # smallest, largest, and one that is rounded, or NaN
 
-    def see(self, x: Mapping[Hashable, Any], times: Collection[Hashable] = ()) -> str | None:
-        """A warning once a feature is rounded to steps of more than SHARE of its range. times: features that have their
-        clock in other columns."""
+    def see(self, x: Mapping[Hashable, Any]) -> None:
         for name, value in x.items():
             number = float(value)
             own = self._found.setdefault(name, [number, number, math.nan])
@@ -260,11 +259,12 @@ class Ranges:
             if own[2] != own[2] and number != float(np.float32(number)):
                 own[2] = number
         self.n += 1
-        return self._lost(times) if self.n >= SOONEST and self.n & (self.n - 1) == 0 else None
 
-    def _lost(self, times: Collection[Hashable]) -> str | None:
+    def lost(self, kinds: Kinds) -> str | None:
+        """A warning if a feature is rounded to steps of more than SHARE of its range. Times have their clock in other
+        columns."""
         for name, (low, high, example) in self._found.items():
-            if name in times:
+            if kinds.kind(name) == "time":
                 continue
             step = float(np.spacing(np.float32(max(-low, high))))
             if example == example and low < high and step > SHARE * (high - low):
