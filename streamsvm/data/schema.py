@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from streamsvm.data.expanded import expanded
 from streamsvm.data.names import listed
 from streamsvm.data.narrow import TooNarrow, lost_in
 from streamsvm.errors import DataError
+from streamsvm.storage.quoted import as_names
 
 MAX_CATEGORIES, MAX_COLUMNS = 10_000, 100_000  # of a text column, and of all columns
 MAX_TEXTS = 1_000_000  # to count, in about 200 MiB
@@ -165,9 +165,9 @@ class Feature:
 
     def fewer(self, *, rare: bool = True, means: bool = True) -> str:
         """The options that give fewer columns."""
-        least, name, hashed = 10 * self.least, shlex.quote(self.name), shlex.quote(f"{self.name}={HASH}")
-        ways = [f"--hash {hashed} makes {HASH} columns of them"]
-        marker = "VALUES" if self.marker is None else shlex.quote(self.marker[:40])
+        least, name = 10 * self.least, as_names(self.name)
+        ways = [f"--hash {as_names(self.name, end=f'={HASH}')} makes {HASH} columns of them"]
+        marker = "VALUES" if self.marker is None else as_names(self.marker[:40])
         ways += [f"--missing {marker} reads them as numbers, but for these"] * (
             self.is_csv and self._has_numbers
         )
@@ -278,7 +278,7 @@ class Feature:
                 marks = remedy if self.is_csv or kind != "numbers" else AS_NUMBERS
                 return kind, f" such as {texts[0][:40]!r}, which are read as text", marks
             if len(texts) >= FEW and len(texts) - len(others) >= MOSTLY * len(texts):
-                markers = shlex.quote(",".join(other[:40] for other in others[:3]))
+                markers = as_names(*(other[:40] for other in others[:3]))
                 gaps = (
                     f"--missing {markers} reads such text as missing"
                     if self.is_csv
@@ -466,7 +466,7 @@ def require_texts(
 
 def asked(way: str, name: str) -> str:
     """How to ask for something about a column: `--text {quoted}` in a shell, `category={name!r}` in Python."""
-    return way.format(name=name, quoted=shlex.quote(name))
+    return way.format(name=name, quoted=as_names(name))
 
 
 def as_code(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 _MARKS = ",=>"
 _PIECE = rf'(?:(?<![^{_MARKS}])\s*"(?:[^"]|"")*"|[^{{}}])*'
@@ -30,3 +31,13 @@ def name_of(text: str) -> str:
 def names_in(text: str) -> list[str]:
     """The names in a list such as a,"b,c"."""
     return [name_of(part) for part in split(text)]
+
+
+def as_names(*names: str, end: str = "") -> str:
+    """A list from which `names_in` has these names, quoted for a shell. end: what comes after each, such as =16."""
+    return shlex.quote(",".join(f"{_marked(name)}{end}" for name in names))
+
+
+def _marked(name: str) -> str:
+    has_marks = any(mark in name for mark in (*_MARKS, '"')) or name != name.strip()
+    return '"' + name.replace('"', '""') + '"' if has_marks else name

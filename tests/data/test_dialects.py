@@ -205,6 +205,7 @@ def test_types_follow_from_all_rows(tmp_path, name):
     assert {*names} <= {*store.feature_names}
     assert store.read(120_000, 120_001).dense()[0, store.feature_names.index(names[-1])] == last
     assert ("a.csv:120002: column 'a': expected a number, found" in told) == (name != "fraction")
+    assert ("""--missing '"1,5"' reads it as a missing value""" in told) == (name == "decimal comma")
 
 
 def test_a_late_marker_of_missing_values_has_a_remedy(tmp_path):

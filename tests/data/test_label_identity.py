@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.online import BSGDClassifier
 from streamsvm.online.judges import OfClasses
-from streamsvm.storage.quoted import names_in
+from streamsvm.storage.quoted import as_names, names_in
 from streamsvm.tasks.classify import coder_of
 from streamsvm.tasks.costs import cost_matrix
 from streamsvm.tasks.weights import class_factors
@@ -201,6 +202,14 @@ def test_names_with_marks_are_quoted_as_in_csv():
     assert IngestOptions(ignore='"a,b",c').ignore == ("a,b", "c")
     assert IngestOptions(hash='"a,b"=8').hash == {"a,b": 8}
     assert IngestOptions(target_encode='"a=b"=20,c').target_encode == {"a=b": 20.0, "c": "auto"}
+
+
+@pytest.mark.parametrize("names", [["a"], ["a,b", "c"], [' a "b" '], ["a=b", "?"], ["1,5"], ["x'y"]])
+def test_lists_that_are_advised_mean_these_names(names):
+    [word] = shlex.split(as_names(*names))
+    assert names_in(word) == names
+    [word] = shlex.split(as_names(*names, end="=8"))
+    assert IngestOptions(hash=word).hash == dict.fromkeys(names, 8)
 
 
 def test_saved_booleans_of_python_meet_csv(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from streamsvm.data.arrow import kind_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.schema import Retyped
 from streamsvm.errors import DataError
+from streamsvm.storage.quoted import as_names
 
 Batches = Iterator[pa.RecordBatch]
 ARROW_ERRORS = (pa.ArrowInvalid, OSError)
@@ -34,9 +34,9 @@ NOTHING_KNOWN = Known()
 
 def unlike(path: str, line: int, column: str, value: str, expected: str, known: Known) -> DataError:
     """The error for a value that is not of its column's type."""
-    name, shown = shlex.quote(column), value[:80]
+    name, shown = as_names(column), value[:80]
     found = f"{path}:{line}: column {column!r}: expected {expected}, found {shown!r}"
-    remedy = f"--missing {shlex.quote(shown)} reads it as a missing value"
+    remedy = f"--missing {as_names(shown)} reads it as a missing value"
     if column in known.whole:
         return DataError(f"{found}; {remedy}")
     return Retyped(f"{found}; {remedy}, --text {name} the column as text", column, value)
