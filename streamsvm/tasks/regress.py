@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from streamsvm.data.labels import is_finite
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import CoverageScores, RegressionScores, Spread
@@ -151,7 +152,11 @@ class _ErrorScores:
 
 
 def _numbers(url: str | None, labels: np.ndarray) -> np.ndarray:
-    """Labels as float64. Raises DataError if they are text."""
+    """Labels as float64, also those that are stored as text. Raises DataError for other texts."""
     if labels.dtype.kind not in "biuf":
-        raise DataError(f"{url or 'y'} holds text, expected numbers to regress on")
+        other = next((text for text in labels.tolist() if "_" in text or not is_finite(text)), None)
+        if other is not None:
+            raise DataError(
+                f"{url or 'y'} holds text, expected numbers to regress on; found {other[:40]!r} among the labels"
+            )
     return labels.astype(np.float64)

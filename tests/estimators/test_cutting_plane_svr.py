@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import reference
 from making import refuse_whole_columns, write
@@ -15,8 +17,12 @@ from stepwise import train_by_single_steps
 from streamsvm import CuttingPlaneSVR, Store, load_model
 from streamsvm.cli.app import app, exit_status
 from streamsvm.config import FitConfig, build_config
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
+from streamsvm.parallel.engine import Engine
+from streamsvm.predict import evaluate
 from streamsvm.train import plan, train, train_in_memory
 from streamsvm.training import cutting_plane as recipe
 from streamsvm.training.prepare import Prepared
@@ -161,7 +167,11 @@ def test_bad_options_are_one_line(store, tmp_path, capfd, options, said):
     ("labels", "said"),
     [
         (np.full(30, 7.5), r"all labels are 7.5 \(n_samples=30\), expected different numbers to learn"),
-        (np.array(["a", "b", "c"] * 10), "holds text, expected numbers to regress on"),
+        (
+            np.array(["a", "b", "c"] * 10),
+            "holds text, expected numbers to regress on; found 'a' among the labels",
+        ),
+        (np.array(["1.5", "2", "nan"] * 10), "holds text, .*; found 'nan' among the labels"),
         (np.array([1e300, -1e300] * 15), "the labels' deviation is inf; learn them in other units"),
     ],
 )
@@ -170,6 +180,18 @@ def test_targets_that_cannot_be_learned(labels, said, tmp_path):
     for store in (Store.from_arrays(X, labels), write(tmp_path / "s", Rows(X), labels)):
         with pytest.raises(ValueError, match=said):
             train_in_memory(store, config())
+
+
+def test_targets_stored_as_text_are_numbers(tmp_path):
+    X, y = data(30)
+    y = y.round(3)
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": y.astype(str)}), tmp_path / "a.parquet")
+    ingest([tmp_path / "a.parquet"], tmp_path / "s", IngestOptions())
+    store = Store.open(tmp_path / "s")
+    model, _ = train_in_memory(store, config())
+    twin, _ = train_in_memory(Store.from_arrays(X[:, :2].astype(np.float32), y), config())
+    np.testing.assert_allclose(model.decision_function(store), twin.decision_function(store), rtol=1e-6)
+    assert evaluate(model, store, engine=Engine(1))["r2"] == evaluate(twin, store, engine=Engine(1))["r2"]
 
 
 def test_constant_targets_as_they_are():
