@@ -32,6 +32,7 @@ RECIPES = {
     "tuned": ("tuned_streams.py", "--only", "alone,speed,ask"),
     "hostile": ("hostile_events.py", "--only", "lines,python"),
     "serve": ("serve_load.py", "--batch", "20", "--learn", "500", "--kills", "1"),
+    "kinds": ("column_kinds.py",),
     "soak": ("soak.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
     "linear": ("linear_table.py",),
