@@ -1,4 +1,4 @@
-"""CPU time of a value in `streamsvm serve`, by the kind of its column: from parsed events to rows of a model of a table.
+"""CPU time of a value in `streamsvm serve`, by the kind of its column: from parsed events to rows of a table.
 
     python pipelines/column_kinds.py [--columns 10] [--runs N] [--quick] [--out kinds.md]
 

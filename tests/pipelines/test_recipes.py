@@ -657,6 +657,12 @@ def test_gradients_are_timed_next_to_values(tables):
     assert [row["kernel"] for row in columns] == ["rbf", "matern", "laplacian"]
 
 
+def test_values_of_every_kind_have_a_cost(tables):
+    (rows,) = tables("kinds").values()
+    assert [row["column"] for row in rows][:3] == ["number, alone", "number", "true or false"]
+    assert all(0 < float(row["fastest"]) <= float(row["slowest"]) < 100 for row in rows)
+
+
 def test_rows_are_regrouped(tables):
     for (row,) in tables("regrouping").values():
         assert (row["files"], row["partitions"]) == (1, 40)
