@@ -36,6 +36,7 @@ MOST_IDLE = (
 LEAST_GAIN = 1e-7  # of itself, about what float32 kernel values resolve: then rounding undoes what steps gain
 FALLS = 0.1
 CHECKED = 64  # rows at which float32 products are compared with float64
+EXACT_VALUES = 1 << 17  # of the kernel, at most, to certify a solution by float64
 APART = 0.25  # of tol: the difference from which on float32 is not enough
 FAR_APART = 20.0  # of tol: from which on products of the few steps to come are too inexact as well
 
@@ -131,6 +132,16 @@ def facts(problem: DualQP, state: BlockState) -> dict[str, float]:
     if state.active is not None:
         return known
     return known | {"objective": objective(problem, state), "gap": duality_gap(problem, state)}
+
+
+def certificate(problem: DualQP, state: BlockState) -> tuple[float, float]:
+    """Objective and gap of a solution; of few rows from a gradient in float64, as a gap multiplies what float32 rounds
+    by all bounds: of many rows it averages out."""
+    support = np.flatnonzero(state.alpha)
+    if not state.in_float64 and len(state.alpha) * len(support) <= EXACT_VALUES:
+        gradient = problem.in_float64().apply(support, state.alpha[support]) + problem.linear
+        state = replace(state, gradient=gradient)
+    return objective(problem, state), duality_gap(problem, state)
 
 
 def solve(

@@ -123,13 +123,14 @@ class InTurn:
             running = solver.unshrunk(dual, running)
         running = replace(running, bias=best_bias(dual, running))
         state.solved[places] = running.alpha
+        objective, gap = blockws.certificate(dual, running)
         number = problem.which(state.done)
         state.bias[number], state.margin[number] = running.bias, running.margin
         return replace(
             state,
             done=state.done + 1,
-            objective=state.objective + blockws.objective(dual, running),
-            gap=state.gap + blockws.duality_gap(dual, running),
+            objective=state.objective + objective,
+            gap=state.gap + gap,
             running=None,
             late=state.late or unsolved,
             violation=max(state.violation, running.violation * self.tol / solver.tol),

@@ -335,8 +335,9 @@ class _Solve:
 
         state: Any = run(self.solver, dual, start, stop=stop, on_step=told, until=self.until)
         late, state = not stop(state), self.solver.unshrunk(dual, state)
-        objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
-        return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation, late)
+        return state.alpha, Facts(
+            state.bias, *blockws.certificate(dual, state), state.rounds, state.violation, late
+        )
 
 
 def _solve_alone(solve: _Solve, cache_bytes: int, rows: Rows, dual: _Dual) -> tuple[np.ndarray, Facts]:

@@ -67,8 +67,9 @@ def polished(
             state = solver.unshrunk(dual, state)
             worst = max(worst, state.violation)
             before += blockws.duality_gap(dual, first)
-            after += blockws.duality_gap(dual, state)
-            objective, rounds = objective + blockws.objective(dual, state), rounds + state.rounds
+            part_objective, part_gap = blockws.certificate(dual, state)
+            objective, after = objective + part_objective, after + part_gap
+            rounds += state.rounds
             converged = converged and solver.is_solved(state)
             coef[:, c], bias[c] = part.coefficients(state.alpha), state.bias
     tell.end()
