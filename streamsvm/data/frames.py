@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Set
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import listed
 from streamsvm.data.narrow import TooNarrow
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema, require_texts
+from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema, is_number, require_texts
 from streamsvm.data.sources import ArraySource, Source, is_dask_frame
 from streamsvm.errors import DataError
 from streamsvm.events import Warned, heard
@@ -169,10 +170,33 @@ def table_of(X: Any) -> pa.Table:
 
     if isinstance(X, pa.Table):
         return X
+    is_pandas = type(X).__module__.startswith("pandas")
     try:
-        if type(X).__module__.startswith("pandas"):
-            return pa.Table.from_pandas(X, preserve_index=False)
-        return pa.table(X)
+        return pa.Table.from_pandas(X, preserve_index=False) if is_pandas else pa.table(X)
     except (pa.ArrowException, TypeError, ValueError) as error:
+        if is_pandas and (plain := _without_mixed(X)) is not None:
+            return table_of(plain)
         told = "; ".join(" ".join(str(part).split())[:200] for part in error.args)
         raise DataError(f"X: {told}; expected columns of one kind each: numbers, times or text") from None
+
+
+def _without_mixed(frame: Any) -> Any:
+    """A pandas frame in which columns of numbers, some of them as text, are all text. None if it has none."""
+    mixed = {
+        name: frame[name] for name in frame.columns if frame.columns.is_unique and _is_mixed(frame[name])
+    }
+    texts = {name: column.map(str, na_action="ignore") for name, column in mixed.items()}
+    return frame.assign(**texts) if texts else None
+
+
+def _is_mixed(column: Any) -> bool:
+    """Whether a pandas column has numbers and texts, and all of these are numbers or missing."""
+    if column.dtype != object:
+        return False
+    from streamsvm.data.arrow import MISSING
+
+    there = column[column.notna()]
+    texts = [value.strip() for value in there if isinstance(value, str)]
+    others = [value for value in there if not isinstance(value, str)]
+    are_numbers = all(isinstance(value, Number) and not isinstance(value, bool) for value in others)
+    return bool(texts and others) and are_numbers and all(map(is_number, {*texts} - {"", *MISSING}))

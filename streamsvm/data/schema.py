@@ -57,6 +57,7 @@ AS_TEXT = "--text {quoted}"
 KINDS = ("number", "bool", "time", "text")
 NUMBER = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"  # as programs write them
 CODE = r"[-+]?0[0-9]+|[-+]?[0-9]{16,}|\+[0-9]{7,}"  # digits of codes, ids and telephone numbers
+_NUMBER, _OF_CODE = re.compile(NUMBER), re.compile(CODE)
 HOLDS = {"number": "numbers", "bool": "true and false", "time": "times"}
 
 
@@ -462,6 +463,11 @@ def require_texts(
             holds = HOLDS.get(kinds[name], kinds[name])
             hint = asked(of_numbers, name) if kinds[name] == "number" else ""
             raise DataError(f"{path}: column {name!r} to {what} holds {holds}; expected text{hint}")
+
+
+def is_number(text: str) -> bool:
+    """Whether a text without spaces around it is a number, and rather no code."""
+    return _NUMBER.fullmatch(text) is not None and _OF_CODE.fullmatch(text) is None
 
 
 def asked(way: str, name: str) -> str:

@@ -135,6 +135,8 @@ OTHERS = {
     "pandas sparse": (pandas([0.0], pd.SparseDtype(float)), "^X: Sparse pandas data"),
     "pandas bytes": (pandas([b"x"], object), holds("binary")),
     "pandas mixed": (pandas([1, "x"], object), "^X: .*column a with type object"),
+    "pandas mixed, a code": (pandas([1, "007"], object), "^X: .*column a with type object"),
+    "pandas mixed, true": (pandas([True, "1"], object), "^X: .*column a with type object"),
     "pandas, one name twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "^X: Duplicate column names"),
     "polars Duration": (polars([dt.timedelta(1)]), holds("duration")),
     "polars Time": (polars([dt.time(1)]), holds("time64")),
@@ -173,6 +175,7 @@ OF_TEXT = {
     "pandas object": pandas(AS_TEXT, object),
     "pandas string": pandas(AS_TEXT, "string"),
     "pandas arrow string": pandas(AS_TEXT, pd.ArrowDtype(pa.string())),
+    "pandas mixed": pandas([1.5, *AS_TEXT[1:4], -1000, np.nan, *AS_TEXT[6:]], object),
     "polars String": polars(AS_TEXT),
     "arrow": arrow(AS_TEXT),
     "arrow large": arrow(AS_TEXT, pa.large_string()),
@@ -180,6 +183,12 @@ OF_TEXT = {
     "arrow, in pieces": pa.concat_tables([arrow([*AS_TEXT[5:6]]), arrow(AS_TEXT)]).slice(1),
 }
 TOLD = "column 'a' has numbers stored as text, which are read as numbers; "
+
+
+def test_missing_markers_among_numbers_of_pandas_are_gaps():
+    with pytest.warns(UserWarning, match=TOLD):
+        store = Store.from_arrays(pandas([1.5, "NA", 2], object))
+    np.testing.assert_array_equal(store.read(0, 3).dense(), [[1.5], [NO], [2]])
 
 
 @pytest.mark.parametrize("name", OF_TEXT)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.data.arrow import of_integers, of_numbers, of_texts, times
+from streamsvm.data.arrow import MISSING, of_integers, of_numbers, of_texts, times
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.queries import SELECT, Database, driver
 from streamsvm.data.ingest.streams import open_raw
@@ -176,13 +176,22 @@ def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array
         own = {0: "false", 1: "true"} if kind == "bool" else {}
         return of_texts([None if v is None else own.get(v, str(v)) for v in values])
     if pa.types.is_timestamp(type_):
-        return times(of_texts(values))
-    numbers = np.array(values, np.float64)  # None becomes NaN
+        return times(of_texts(_with_gaps(values)))
+    try:
+        numbers = np.array(values, np.float64)  # None becomes NaN
+    except ValueError:
+        values = _with_gaps(values)
+        numbers = np.array(values, np.float64)
     if np.nanmax(np.abs(numbers), initial=0) >= EXACT and all(
         v is None or isinstance(v, int) for v in values
     ):
         return of_integers(values)
     return of_numbers(numbers)
+
+
+def _with_gaps(values: Sequence[Any]) -> list[Any]:
+    """Values with None for texts that stand for a missing number or time."""
+    return [None if isinstance(v, str) and (not v.strip() or v.strip() in MISSING) else v for v in values]
 
 
 def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:
