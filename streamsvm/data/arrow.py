@@ -69,12 +69,13 @@ def take_numbers(schema: Schema, names: Sequence[str], batches: Iterable[pa.Reco
             if pa.types.is_dictionary(column.type):
                 del left[name]
                 continue
-            texts, is_missing = _stripped(column)
-            texts = texts.filter(pa.compute.invert(is_missing))
-            if not _are_numbers(texts):
-                del left[name]
-            elif len(texts):
-                there.add(name)
+            for piece in (column[:FIRST], column[FIRST:]):  # the first ones tell most columns of text
+                texts, is_missing = _stripped(piece)
+                texts = texts.filter(pa.compute.invert(is_missing))
+                if not _are_numbers(texts):
+                    del left[name]
+                    break
+                there |= {name} if len(texts) else set()
         if not left:
             break
     for name in there & left.keys():
@@ -83,8 +84,6 @@ def take_numbers(schema: Schema, names: Sequence[str], batches: Iterable[pa.Reco
 
 def _are_numbers(texts: pa.Array) -> bool:
     """Whether all of them are numbers, and none is rather a code."""
-    if len(texts) > FIRST and not _are_numbers(texts[:FIRST]):
-        return False
     are_plain = pa.compute.match_substring_regex(texts, f"^({NUMBER})$")
     are_codes = pa.compute.match_substring_regex(texts, f"^({CODE})$")
     return bool(pa.compute.all(pa.compute.and_not(are_plain, are_codes), min_count=0).as_py())
