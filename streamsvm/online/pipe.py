@@ -27,7 +27,7 @@ from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
-from streamsvm.online.kinds import Kinds
+from streamsvm.online.kinds import Kinds, shown
 from streamsvm.online.lines import Field, Parse
 from streamsvm.online.recent import Recent
 from streamsvm.online.scaler import RunningScaler
@@ -199,7 +199,7 @@ class Stream:
         if any(isinstance(value, Field) for value in x.values()):
             x = {name: self._read(name, value) for name, value in x.items()}
         if not self.categories.isdisjoint(x):
-            x = {name: coded(value) if name in self.categories else value for name, value in x.items()}
+            x = {name: _code(name, value) if name in self.categories else value for name, value in x.items()}
         if isinstance(y, Field):
             y = self.judge.label_in(y)
         return self.table(x), y
@@ -413,6 +413,14 @@ class Teller:
             facts |= dict(islice(stream.judge.scores().items(), 1)) | {"supports": stream.learner.n_support}
         rate = (stream.events - self._first) / (now - self._began)
         self._tell.progress("stream", done, total, rows_s=rate, **facts)
+
+
+def _code(name: str, value: Any) -> str | None:
+    """The text of a number code, so that no other value decides what the feature holds. Raises DataError."""
+    code = coded(value)
+    if code is not None and not isinstance(code, str):
+        raise DataError(f"feature {shown(name)}: found {shown(value)}, expected a number code or a text")
+    return code
 
 
 def features_of(event: Mapping[str, Any], label: str) -> tuple[dict[str, Any], Any]:

@@ -763,3 +763,16 @@ def test_number_codes_of_a_stream_are_categories(tmp_path):
     )
     said = command(tmp_path / "m", text, "--decimal", ",")[2]
     assert "--decimal applies to --format csv, found json; leave it out" in said
+
+
+@pytest.mark.parametrize("wrong", [True, 1e300, float("nan"), float("inf"), 10**40, [1], {"a": 1}], ids=str)
+@pytest.mark.parametrize("scale", [True, False])
+def test_what_is_no_code_changes_nothing(tmp_path, wrong, scale):
+    def answers(*first):
+        stream = Stream.open(tmp_path / "m", MAKE["regress"][0], scale=scale, label="y", categories=["code"])
+        said = [stream.take({"code": code, "b": 1.0, "y": 2.0}) for code in (*first, 7, "007", 30, 8.0)]
+        return [{**one, "event": 0} for one in said]
+
+    bad, *found = answers(wrong)
+    assert bad["error"].startswith("feature 'code': found ")
+    assert found == answers()
