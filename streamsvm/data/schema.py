@@ -166,12 +166,11 @@ class Feature:
 
     def fewer(self, *, rare: bool = True, means: bool = True) -> str:
         """The options that give fewer columns."""
-        least, name = 10 * self.least, as_names(self.name)
-        ways = [f"--hash {as_names(self.name, end=f'={HASH}')} makes {HASH} columns of them"]
-        marker = "VALUES" if self.marker is None else as_names(self.marker[:40])
-        ways += [f"--missing {marker} reads them as numbers, but for these"] * (
-            self.is_csv and self._has_numbers
-        )
+        least, name, hashed = 10 * self.least, as_names(self.name), as_names(self.name, end=f"={HASH}")
+        ways = [f"--hash {hashed} makes {HASH} columns of them"]
+        if self.is_csv and self._has_numbers:
+            marker = "VALUES" if self.marker is None else as_names(self.marker[:40])
+            ways.insert(0, f"--missing {marker} reads the others as numbers")
         ways += [f"--target-encode {name} one, with the label's mean for each"] * means
         ways += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
         return ", ".join([*ways, f"--ignore {name} none"])

@@ -210,7 +210,7 @@ def test_types_follow_from_all_rows(tmp_path, name):
 
 def test_a_late_marker_of_missing_values_has_a_remedy(tmp_path):
     content = "a,b,y\n" + "".join(f"{i},{i},no\n" for i in range(120_000)) + "?,0,yes\n"
-    with pytest.raises(DataError, match=r"--missing '\?' reads them as numbers"):
+    with pytest.raises(DataError, match=r"--missing '\?' reads the others as numbers, --hash a=1024"):
         load(tmp_path, content)
     assert np.isnan(load(tmp_path, content, missing="?").read(120_000, 120_001).dense()[0, 0])
 
