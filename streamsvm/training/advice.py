@@ -81,12 +81,13 @@ def rounded_columns(rows: Rows, names: Names | None = None) -> str | None:
     """What is wrong if the numbers of a column, as stored, are float32 and too far from zero for its spread."""
     if rows.is_sparse or rows.X.dtype != np.float32 or len(rows) < FEWEST:
         return None
-    largest = np.abs(rows.X).max(axis=0)
+    largest = np.fmax.reduce(np.abs(rows.X), axis=0)  # gaps are NaN
+    steps, seen = np.zeros(rows.d), ~np.isnan(largest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.spacing(largest).astype(np.float64) / np.nanstd(rows.X.astype(np.float64), axis=0)
+        steps[seen] = np.spacing(largest[seen]) / np.nanstd(rows.X[:, seen].astype(np.float64), axis=0)
     steps[~np.isfinite(steps)] = 0.0
     whole = largest <= WHOLE
-    whole[whole] = np.all(rows.X[:, whole] == np.rint(rows.X[:, whole]), axis=0)
+    whole[whole] = np.all((rows.X == np.rint(rows.X))[:, whole] | np.isnan(rows.X[:, whole]), axis=0)
     steps[whole] = 0.0
     worst = int(np.argmax(steps))
     if steps[worst] < COARSE:

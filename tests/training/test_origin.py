@@ -70,6 +70,7 @@ def test_what_depends_on_the_origin_says_so_far_from_it(estimator):
 def test_float32_columns_that_lost_differences_are_named():
     X = rows()[0]
     X[:, 2] += 1e6
+    X[3, 2] = np.nan  # a gap
     assert "column 2 is stored as float32, whose steps at 1e+06" in rounded_columns(
         Rows(X.astype(np.float32))
     )
