@@ -205,7 +205,7 @@ def rate(bench: Bench, args: argparse.Namespace) -> Table:
             )
         ),
         "predict FILE": lambda: said(
-            bench.command("predict", "--model", model, path, "--out", bench.work / "answers.csv")
+            bench.command("predict", "--model", model, path, "--out", bench.work / "answers.csv", "--force")
         ),
     }
     rows, times, peaks = read_rows(path), {name: [] for name in ways}, dict.fromkeys(ways, 0)

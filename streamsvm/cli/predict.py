@@ -20,7 +20,7 @@ from streamsvm.cli.options import (
     engine,
 )
 from streamsvm.cli.output import emit, progress
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, StorageError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import place_of
 
@@ -63,6 +63,9 @@ def predict(
     scheduler: Scheduler = None,
     wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file that is there already, or other predictions.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the predicted label of every row, block by block.
@@ -80,8 +83,11 @@ def predict(
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import Wanted, write_predictions
+        from streamsvm.storage.place import found_at
 
     require_other(out, files)
+    if out is not None and not force and (found := found_at(out)) is not None:
+        raise StorageError(f"--out {out}: found {found}; --force replaces it, or take another --out")
     loaded = load_model(model)
     also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written

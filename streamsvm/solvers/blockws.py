@@ -272,7 +272,7 @@ class BlockSolver:
     def _checked(self, problem: DualQP, state: BlockState) -> BlockState:
         """A state that seems solved, if its gradient holds in float64 at a sample of rows.
 
-        Else with a gradient from float64, from which float32 steps go on: they are few, and what they add is small. If
+        Else with a gradient from float64; the float32 steps that follow are few, and their rounding is small. If
         that was done before, or the error is large, all products are float64 from here on.
         """
         if (

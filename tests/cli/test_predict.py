@@ -84,6 +84,20 @@ def test_predict_writes_labels(tmp_path, model, store, capfd):
     ]
 
 
+@pytest.mark.parametrize("name", ["p.csv", "p.npy", "p.zarr"])
+def test_what_is_there_is_replaced_by_force_alone(tmp_path, model, store, name, capfd):
+    out = tmp_path / name
+    out.write_text("mine")
+    words = "predict", "--model", model, "--store", store, "--out", out
+    assert run(*words) == 2
+    assert f"--out {out}: found a file; --force replaces it" in capfd.readouterr().err
+    assert out.read_text() == "mine"
+    out.unlink()
+    assert run(*words) == 0
+    assert run(*words) == 2
+    assert run(*words, "--force") == 0
+
+
 def test_labels_on_a_terminal_come_without_bars(model, store, monkeypatch):
     with on_a_terminal(monkeypatch) as shown:
         assert run("predict", "--model", model, "--store", store) == 0
