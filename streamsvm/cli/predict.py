@@ -64,7 +64,7 @@ def predict(
     wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that is there already, or other predictions.")
+        bool, typer.Option("--force", help="Replace an existing file.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

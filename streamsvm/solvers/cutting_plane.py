@@ -34,8 +34,11 @@ LEAST_STEP = 1e-3  # that is predicted
 NOTHING = 1e-6  # multipliers below have no part: those of an interior point are never 0
 QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
 MOST_IDLE = 100
+MOST_STILL = 100  # steps in which the gap of a column does not fall by LEAST_FALL of itself: rounding has ended it
+LEAST_FALL = 1e-3
 LEAST_SHARE = 1e-9  # of a plane's size: an objective below it is 0
 ARRAYS = ("w", "f", "target", "A", "r", "b", "H", "alpha", "idle")
+NUMBERS = ("objective", "bound", "step", "beyond", "reward", "least_gap", "still")
 
 
 @dataclass
@@ -54,6 +57,8 @@ class Bundle:
     step: float = 1.0  # the last one's length, as a share of the way
     beyond: float = 0.05  # and how far beyond it the plane is taken
     reward: float = 0.0  # of the last entry; 0: it is regularised like the others
+    least_gap: float = np.inf  # at the last step that made it fall by LEAST_FALL of itself
+    still: int = 0  # steps since then
     A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     r: np.ndarray = field(default_factory=lambda: np.zeros(0))
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -112,6 +117,13 @@ class Bundle:
         is_shallow = found - known < DEEP * self.gap
         self.beyond = min(1.3 * self.beyond, FARTHEST) if is_shallow else max(0.8 * self.beyond, NEAREST)
 
+    def note_gap(self) -> None:
+        """Counts steps that do not improve the gap."""
+        if self.gap < (1 - LEAST_FALL) * self.least_gap:
+            self.least_gap, self.still = self.gap, 0
+        else:
+            self.still += 1
+
     def solve(self, most_idle: int) -> None:
         """The small problem: multipliers, lower bound; planes that were idle for longer are dropped."""
         if self.reward:
@@ -158,7 +170,7 @@ class BundleState:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything, as arrays: one after another where columns differ in length."""
-        numbers = [(c.objective, c.bound, c.step, c.beyond, c.reward, len(c.b)) for c in self.columns]
+        numbers = [(*(getattr(c, name) for name in NUMBERS), len(c.b)) for c in self.columns]
         joined = {name: np.concatenate([getattr(c, name).ravel() for c in self.columns]) for name in ARRAYS}
         return joined | {"numbers": np.array(numbers), "steps": np.array(self.steps)}
 
@@ -179,7 +191,7 @@ class BundleState:
         for c, (*scalars, T) in enumerate(numbers.tolist()):
             own: Any = {name: part[c] for name, part in parts.items()}
             own |= {"A": own["A"].reshape(int(T), d), "H": own["H"].reshape(int(T), int(T))}
-            own |= dict(zip(("objective", "bound", "step", "beyond", "reward"), scalars, strict=True))
+            own |= dict(zip(NUMBERS, scalars, strict=False))  # earlier versions have the first five
             columns.append(Bundle(**own))
         return cls(columns, int(arrays["steps"]))
 
@@ -206,7 +218,7 @@ class CuttingPlane:
         return BundleState(list(columns))
 
     def step(self, problem: LinearRisk, state: BundleState) -> BundleState:
-        open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.is_open(bundle)])
+        open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.may_improve(bundle)])
         bundles = [state.columns[c] for c in open_columns]
         W, Q = (
             np.stack(points, axis=1) for points in zip(*((b.w, self._query(b)) for b in bundles), strict=True)
@@ -216,13 +228,21 @@ class CuttingPlane:
             bundle.add(q, view.value, view.slope)
             (self._move if self.method == "ocas" else self._replace)(bundle, q, view)
             bundle.solve(self.most_idle)
+            bundle.note_gap()
         return replace(state, steps=state.steps + 1)
 
     def is_open(self, bundle: Bundle) -> bool:
         return not len(bundle.b) or bundle.gap > self.tol * max(abs(bundle.objective), bundle.least)
 
+    def may_improve(self, bundle: Bundle) -> bool:
+        return self.is_open(bundle) and bundle.still < MOST_STILL
+
     def done(self, state: BundleState) -> bool:
         return not any(map(self.is_open, state.columns))
+
+    def has_ended(self, state: BundleState) -> bool:
+        """Whether no step follows: all columns are solved, or no plane improves those that are not."""
+        return not any(map(self.may_improve, state.columns))
 
     def _query(self, bundle: Bundle) -> np.ndarray:
         """The point at which the next plane is taken."""

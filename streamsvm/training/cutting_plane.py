@@ -122,7 +122,7 @@ class CuttingPlaneFit(Fit):
             n_support,
             exact=features is None,
             converged=self._solver.done(state),
-            advice=self._advice(n_passes),
+            advice=self._advice(state, n_passes),
             facts=self._facts(state, n_passes),
             late=late,
         )
@@ -146,7 +146,7 @@ class CuttingPlaneFit(Fit):
             risk.support(w[:, None], []),
             exact=features is None,
             converged=self._solver.done(state) and not is_flat,
-            advice=AROUND_0 if is_flat else self._advice(n_passes),
+            advice=AROUND_0 if is_flat else self._advice(state, n_passes),
             facts=self._facts(state, n_passes),
             late=late,
         )
@@ -167,7 +167,12 @@ class CuttingPlaneFit(Fit):
         coef = features.coefficients(coef)
         return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
 
-    def _advice(self, passes: int) -> str:
+    def _advice(self, state: BundleState, passes: int) -> str:
+        if self._solver.has_ended(state):
+            return (
+                f"float32 planes no longer improved the gap after {passes} passes, and it is above tol "
+                f"({self.config.tol:g}); scale the features, or take a smaller C or a larger tol"
+            )
         return (
             f"stopped after {passes} passes, before the gap was below tol ({self.config.tol:g}); allow more passes, or "
             "scale the features"
@@ -208,7 +213,7 @@ class CuttingPlaneFit(Fit):
         return run(solver, risk, state, stop=stop, on_step=on_step, until=self.until, least=LEAST_STEPS)
 
     def _stop(self, state: BundleState, passes: Passes) -> bool:
-        return self._solver.done(state) or passes.count >= self.options.passes
+        return self._solver.has_ended(state) or passes.count >= self.options.passes
 
     def _risk(self, passes: Passes) -> LinearRisk:
         if not self.task.compares_rows:

@@ -219,7 +219,7 @@ class TestStreams:
                     writer.writeheader()
                     writer.writerows(rows)
             found = ("--model", tmp_path / "m.zarr", tmp_path / "new.csv")
-            assert run("predict", *found, "--decision", "--out", tmp_path / "out.csv") == 0
+            assert run("predict", *found, "--decision", "--out", tmp_path / "out.csv", "--force") == 0
             decisions = [
                 float(row["decision"])
                 for row in csv.DictReader((tmp_path / "out.csv").read_text().splitlines())

@@ -144,6 +144,17 @@ def test_objective_never_rises_and_the_bound_never_falls():
         assert np.all(bounds <= objectives)
 
 
+def test_planes_that_no_longer_improve_the_gap_are_the_end():
+    """float32 planes of rows at 1e6 differ by rounding alone."""
+    X, codes = data()
+    problem = HingeRisk(passes(X + 1e6, codes, np.full(N, 1e4)), AgainstRest(2))
+    solver = CuttingPlane(1e-3)
+    state = run(solver, problem, stop=lambda state: solver.has_ended(state) or state.steps >= 400)
+    assert state.steps < 400
+    assert not solver.done(state)
+    assert solver.has_ended(BundleState.from_arrays(state.to_arrays()))
+
+
 @pytest.mark.parametrize("make", [lambda: hinge(3), lambda: logistic(0.5), pairs])
 @pytest.mark.parametrize("method", ["ocas", "plain"])
 def test_from_a_saved_state_it_goes_on_bit_by_bit(make, method):
