@@ -18,6 +18,7 @@ from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
 
+MOST_KEPT = 4096  # rows of a Gram matrix (64 MiB) whose memory is kept
 SIGNS_STRIP = 256  # rows of a Gram matrix that are multiplied by signs at once
 MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
 
@@ -388,7 +389,10 @@ _memory = threading.local()
 
 
 def _gram_memory(q: int) -> np.ndarray:
-    """(q, q) float32 that this thread uses again and again: fresh pages cost more than the values."""
+    """(q, q) float32 that this thread uses again and again, unless it is large: fresh pages cost more than the
+    values."""
+    if q > MOST_KEPT:
+        return np.empty((q, q), np.float32)
     space = getattr(_memory, "space", None)
     if space is None or len(space) < q * q:
         space = _memory.space = np.empty(q * q, np.float32)
