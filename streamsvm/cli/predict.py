@@ -63,9 +63,7 @@ def predict(
     scheduler: Scheduler = None,
     wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing file.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the predicted label of every row, block by block.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -18,6 +18,7 @@ from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
 from streamsvm.parallel.imports import imported
 from streamsvm.parallel.strips import strips
 
+Sums = Callable[[Any, Rows], np.ndarray]  # of a `Kernel` or `Float64`, and rows: (m,) or (m, k)
 SUM_ERROR = 1e-3  # of a sum over support rows, over a typical sum: the default tol
 SUMS = 32  # rows at which it is measured
 COARSE = 1e-3  # error of a value, over those that rows differ by, from which on float32 is not enough
@@ -104,16 +105,18 @@ class Kernel(ABC):
         """The same kernel, whose values and sums are float64."""
         return Float64(self)
 
-    def for_sums(self, rows: Rows, coef: np.ndarray) -> Kernel | Float64:
+    def for_sums(self, rows: Rows, coef: np.ndarray, sums: Sums | None = None) -> Kernel | Float64:
         """This kernel; or in float64, if float32 sums over these rows, coef (q,) or (q, k), are wrong by `SUM_ERROR`.
 
-        Measured at some of the rows, unless the coefficients are too small for that.
+        Measured at some of the rows, unless the coefficients are too small for that. sums: what is computed there, by
+        default K(a, rows) @ coef.
         """
         if self.float32_error(rows) * float(np.linalg.norm(coef)) < 0.1 * SUM_ERROR:
             return self
         some = rows.take(np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SUMS)).astype(np.intp)))
-        exact = self.in_float64().apply(some, rows, coef)
-        error = np.abs(self.apply(some, rows, coef) - exact).max(axis=0)
+        sums = sums or (lambda kernel, a: kernel.apply(a, rows, coef))
+        exact = sums(self.in_float64(), some)
+        error = np.abs(sums(self, some) - exact).max(axis=0)
         return self if np.all(error <= SUM_ERROR * np.median(np.abs(exact), axis=0)) else self.in_float64()
 
     def float32_error(self, rows: Rows) -> float:

@@ -46,12 +46,12 @@ class KernelModel(Model):
     def _kernel(self) -> Kernel | Float64:
         kernel, k = self.header.kernel, len(self.classes)
         if k >= MANY:  # whose table of coefficients is nearly all zeros
-            return kernel
+            return kernel.for_sums(self.support, self.alpha, self._pair_sums)
         return kernel.for_sums(self.support, pair_coefficients(self.alpha, self.codes, k, np.float64))
 
     @property
     def _dtype(self) -> type:
-        return np.float64 if isinstance(self._kernel, Float64) else np.float32
+        return _number_of(self._kernel)
 
     def _decided(self, decision: np.ndarray) -> np.ndarray:
         # votes are whole numbers, and confidence below 1/3 is added
@@ -63,10 +63,16 @@ class KernelModel(Model):
         if k < MANY or rows.is_sparse:  # of which each class would cost a pass over the entries
             return kernel.apply(rows, self.support, self.coefficients) + self.intercept
 
-        def said(ids: np.ndarray, coef: np.ndarray) -> np.ndarray:
-            return kernel.apply(rows, self.support.take(ids), coef.astype(self._dtype))
+        return self._pair_sums(kernel, rows) + self.intercept
 
-        return pair_decisions(said, len(rows), self.alpha, self.codes, k) + self.intercept
+    def _pair_sums(self, kernel: Kernel | Float64, rows: Rows) -> np.ndarray:
+        """(m, n_pairs) decision values of scaled rows without the intercepts, class by class."""
+        number = _number_of(kernel)
+
+        def said(ids: np.ndarray, coef: np.ndarray) -> np.ndarray:
+            return kernel.apply(rows, self.support.take(ids), coef.astype(number))
+
+        return pair_decisions(said, len(rows), self.alpha, self.codes, len(self.classes))
 
     def as_expansion(self) -> Expansion:
         own = self.header.kernel, self.header.scaling
@@ -90,3 +96,8 @@ class KernelModel(Model):
             np.asarray(arrays[name]) for name in ("alpha", "codes", "ids", "intercept")
         )
         return cls(header, support, alpha, codes, ids, intercept, attrs["break_ties"])
+
+
+def _number_of(kernel: Kernel | Float64) -> type:
+    """The type of coefficients that a kernel is applied with."""
+    return np.float64 if isinstance(kernel, Float64) else np.float32

@@ -34,7 +34,9 @@ LEAST_STEP = 1e-3  # that is predicted
 NOTHING = 1e-6  # multipliers below have no part: those of an interior point are never 0
 QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
 MOST_IDLE = 100
-MOST_STILL = 100  # steps in which the gap of a column does not fall by LEAST_FALL of itself: rounding has ended it
+MOST_STILL = (
+    100  # steps in which the gap of a column does not fall by LEAST_FALL of itself: rounding has ended it
+)
 LEAST_FALL = 1e-3
 LEAST_SHARE = 1e-9  # of a plane's size: an objective below it is 0
 ARRAYS = ("w", "f", "target", "A", "r", "b", "H", "alpha", "idle")

@@ -5,6 +5,7 @@ import pytest
 
 from streamsvm import ALFPGMSVC, DCSVC, DCSVR, HSSSVC, BudgetedSVC, DCOneClassSVM
 from streamsvm.data.rows import Rows
+from streamsvm.tasks.pairs import pair_coefficients
 from streamsvm.training.advice import rounded_columns
 
 N = 120
@@ -78,11 +79,13 @@ def test_float32_columns_that_lost_differences_are_named():
     assert rounded_columns(Rows(np.rint(X).astype(np.float32))) is None  # whole numbers
 
 
-def test_decisions_of_large_coefficients_are_float64():
+@pytest.mark.parametrize("k", [2, 20])
+def test_decisions_of_large_coefficients_are_float64(k):
     X = np.random.default_rng(0).normal(size=(N, 3))
-    y = (X[:, 0] * X[:, 1] + 0.5 * np.random.default_rng(1).normal(size=N) > 0).astype(int)
+    target = X[:, 0] * X[:, 1] + 0.5 * np.random.default_rng(1).normal(size=N)
+    y = np.digitize(target, np.quantile(target, np.arange(1, k) / k))
     model = DCSVC(C=1e4, gamma=0.1).fit(X, y).model_
     kernel, rows = model.header.kernel, Rows(X.astype(np.float32))
-    signed = model.alpha[:, 0] * np.where(model.codes == 1, 1.0, -1.0)
-    exact = kernel.exact(rows, model.support) @ signed + model.intercept[0]
-    np.testing.assert_allclose(model.binary_decisions(rows), exact[:, None], atol=1e-8)
+    coef = pair_coefficients(model.alpha, model.codes, k, np.float64)
+    exact = kernel.exact(rows, model.support) @ coef + model.intercept
+    np.testing.assert_allclose(model.binary_decisions(rows), exact, atol=1e-8)
