@@ -81,8 +81,8 @@ def test_float32_columns_that_lost_differences_are_named():
 
 @pytest.mark.parametrize("k", [2, 20])
 def test_decisions_of_large_coefficients_are_float64(k):
-    X = np.random.default_rng(0).normal(size=(N, 3))
-    target = X[:, 0] * X[:, 1] + 0.5 * np.random.default_rng(1).normal(size=N)
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    target = X[:, 0] * X[:, 1] + 0.5 * np.random.default_rng(1).normal(size=300)
     y = np.digitize(target, np.quantile(target, np.arange(1, k) / k))
     model = DCSVC(C=1e4, gamma=0.1).fit(X, y).model_
     kernel, rows = model.header.kernel, Rows(X.astype(np.float32))
