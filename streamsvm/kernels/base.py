@@ -16,7 +16,7 @@ from streamsvm.kernels.slopes import Slopes, groups
 from streamsvm.kernels.table import Row, kernel_names, kernel_row, parameters
 from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
 from streamsvm.parallel.imports import imported
-from streamsvm.parallel.strips import strips
+from streamsvm.parallel.strips import evenly, strips
 
 Sums = Callable[[Any, Rows], np.ndarray]  # of a `Kernel` or `Float64`, and rows: (m,) or (m, k)
 SUM_ERROR = 1e-3  # of a sum over support rows, over a typical sum: the default tol
@@ -113,7 +113,7 @@ class Kernel(ABC):
         """
         if self.float32_error(rows) * float(np.linalg.norm(coef)) < 0.1 * SUM_ERROR:
             return self
-        some = rows.take(np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SUMS)).astype(np.intp)))
+        some = rows.take(evenly(len(rows), SUMS))
         sums = sums or (lambda kernel, a: kernel.apply(a, rows, coef))
         exact = sums(self.in_float64(), some)
         error = np.abs(sums(self, some) - exact).max(axis=0)

@@ -14,6 +14,7 @@ from streamsvm.errors import ModelError
 from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_state, partition_state
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.parallel.strips import evenly
 from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import pair_coefficients
@@ -103,7 +104,7 @@ class LocalModel(Model):
         """(m,) Gaussian process variance of a partition's prediction, from at most 512 of its support rows."""
         kernel, support = self.header.kernel, self._weighed(p, self.part(p)[0])
         rows = self._weighed(p, rows)
-        basis = support.take(np.linspace(0, len(support) - 1, min(512, len(support))).astype(np.intp))
+        basis = support.take(evenly(len(support), 512))
         noise = 1e-2 * float(kernel.diag(basis).mean())
         factor = np.linalg.cholesky(
             kernel.block(basis, basis).astype(np.float64) + noise * np.eye(len(basis))

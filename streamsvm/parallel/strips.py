@@ -1,4 +1,4 @@
-"""Strips of rows shared among threads."""
+"""Strips of rows shared among threads, and some rows of all, evenly spread."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+
+import numpy as np
 
 
 def strips(work: Callable[[int, int], None], m: int, height: int, threads: int) -> None:
@@ -32,3 +34,8 @@ def strips(work: Callable[[int, int], None], m: int, height: int, threads: int) 
 @cache
 def _helpers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "strips")  # kept: starting threads takes as long as a small strip
+
+
+def evenly(n: int, most: int) -> np.ndarray:
+    """Rising ids of at most so many of n rows, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp))

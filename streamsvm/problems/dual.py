@@ -36,7 +36,7 @@ class Linear(Bounds, Protocol):
     linear: np.ndarray | float
 
 
-class Block(Bounds, Protocol):
+class Block(Linear, Protocol):
     """The oracle that solving a block needs."""
 
     def gram(self, ids: np.ndarray) -> np.ndarray:

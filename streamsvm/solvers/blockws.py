@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import Block, Bounds, DualQP, Linear
-from streamsvm.solvers.descent import block_descent, signs_descent
+from streamsvm.solvers.descent import FALLS, LEAST_GAIN, block_descent, signs_descent
 from streamsvm.solvers.kept_sums import Ends, balanced, feasible
 from streamsvm.solvers.loop import run
 from streamsvm.solvers.working_set import mixed
@@ -31,12 +32,11 @@ SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
 MOST_SUBBLOCKS = 1000  # of a block
 MOST_IDLE = (
-    100  # blocks for each row, in which the violation falls by less than FALLS and the objective by less than
+    100  # blocks for each row, in which violation and objective fall by less than FALLS and LEAST_GAIN
 )
-LEAST_GAIN = 1e-7  # of itself, about what float32 kernel values resolve: then rounding undoes what steps gain
-FALLS = 0.1
 CHECKED = 64  # rows at which float32 products are compared with float64
 EXACT_VALUES = 1 << 17  # of the kernel, at most, to certify a solution by float64
+CHECK_IDLE = 10  # idle blocks for each row between such comparisons
 APART = 0.25  # of tol: the difference from which on float32 is not enough
 FAR_APART = 20.0  # of tol: from which on products of the few steps to come are too inexact as well
 
@@ -56,11 +56,10 @@ class BlockState:
     bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M. margin: r, where the
     variables of each sign keep their sum, and y (f + b) is to reach r; of regression minus epsilon. given: what
     `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere. is_rounded: above tol, and for
-    rounding no step improves it. shrinks_below: the violation from which rows may be taken out. is_double: blocks are
-    solved with coefficients in float64, as steps were lost to float32. least, idle, gained: the least violation, the
-    rounds since it last fell by much, and how far the objective has fallen in these.
+    rounding no step improves it. shrinks_below: the violation from which rows may be taken out. least, idle, gained:
+    the least violation, the rounds since it last fell by much, and how far the objective has fallen in these.
     is_refreshed: the gradient was computed in float64 once, as float32 products had added up to an error near tol.
-    in_float64: products are float64, as float32 is not enough for these coefficients.
+    in_float64: coefficients of blocks are float64, and products too, if the problem has such: float32 was not enough.
     """
 
     alpha: np.ndarray
@@ -75,7 +74,6 @@ class BlockState:
     given: np.ndarray | None = None
     is_rounded: bool = False
     shrinks_below: float = np.inf
-    is_double: bool = False
     least: float = np.inf
     idle: int = 0
     gained: float = 0.0
@@ -98,11 +96,8 @@ class BlockState:
         return BlockState(**plain, shrunk=tuple(shrunk))
 
 
-UNPACED: dict[str, Any] = {
-    "least": np.inf,
-    "idle": 0,
-    "gained": 0.0,
-}  # of a state that is to be measured anew
+# of a state that is to be measured anew
+UNPACED: dict[str, Any] = {"least": np.inf, "idle": 0, "gained": 0.0}
 _SAVED = tuple(each.name for each in fields(BlockState) if each.name != "shrunk")
 
 
@@ -119,6 +114,11 @@ def duality_gap(problem: DualQP, state: BlockState) -> float:
     """Primal minus dual objective; exact if nothing is shrunk."""
     gap = problem.gap(state.alpha, _shifted(problem, state, slice(None)))
     return gap / _told_over(problem, state) ** 2
+
+
+def _rough_objective(problem: Linear, state: BlockState) -> float:
+    """As `objective`, whatever the margin; about, as gradients of shrunk rows are stale."""
+    return 0.5 * float(state.alpha @ (state.gradient + problem.linear))
 
 
 def _told_over(problem: DualQP, state: BlockState) -> float:
@@ -225,10 +225,8 @@ class BlockSolver:
         whole = self.unshrunk(problem, state)
         if self.leaves_out(state):
             return replace(whole, shrinks_below=0.5 * min(state.shrinks_below, whole.violation))
-        if not state.in_float64 and problem.in_float64() is not problem:
+        if not state.in_float64 and not (self.bias and problem.in_float64() is problem):
             return self._in_float64(problem, whole)
-        if not (self.bias or state.is_double):
-            return replace(whole, is_double=True)
         return replace(whole, is_rounded=not self.is_solved(whole))
 
     def leaves_out(self, state: BlockState) -> bool:
@@ -254,7 +252,10 @@ class BlockSolver:
             return self.rounded(problem, state)  # nothing, but for rounding
         after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
         after = self.paced(problem, self.measured(problem, self._moved(problem, state, after)), gain)
-        return self.rounded(problem, after) if self.is_idle(after) else self._checked(problem, after)
+        if self.is_idle(after):
+            return self.rounded(problem, after)
+        is_due = after.idle > 0 and after.idle % int(CHECK_IDLE * self._visit(after)) == 0
+        return self._checked(problem, after, is_due=is_due)
 
     def paced(self, problem: Linear, state: BlockState, gain: float) -> BlockState:
         """A measured state with what is known of its progress. gain: what the objective has fallen by."""
@@ -263,29 +264,35 @@ class BlockSolver:
         state = replace(state, idle=state.idle + 1, gained=state.gained + gain)
         if not self.is_idle(state):
             return state
-        size = 0.5 * abs(float(state.alpha @ (state.gradient + problem.linear)))  # about: some may be stale
+        size = abs(_rough_objective(problem, state))
         return replace(state, idle=0, gained=0.0) if state.gained > LEAST_GAIN * size else state
 
     def is_idle(self, state: BlockState) -> bool:
-        return state.idle >= MOST_IDLE * max(1.0, len(active_rows(state)) / self.block_rows)
+        return state.idle >= MOST_IDLE * self._visit(state)
 
-    def _checked(self, problem: DualQP, state: BlockState) -> BlockState:
-        """A state that seems solved, if its gradient holds in float64 at a sample of rows.
+    def _visit(self, state: BlockState) -> float:
+        """Blocks in which each active row has its turn."""
+        return max(1.0, len(active_rows(state)) / self.block_rows)
+
+    def _checked(self, problem: DualQP, state: BlockState, *, is_due: bool = False) -> BlockState:
+        """A state that seems solved, or that has long been idle (is_due), if its gradient holds in float64 at a sample
+        of rows.
 
         Else with a gradient from float64; the float32 steps that follow are few, and their rounding is small. If
         that was done before, or the error is large, all products are float64 from here on.
         """
+        allowed = APART * max(self.tol, state.violation)
         if (
             state.in_float64
-            or not self.is_solved(state)
-            or problem.float32_error(state.alpha) < APART * self.tol
+            or not (is_due or self.is_solved(state))
+            or problem.float32_error(state.alpha) < allowed
         ):
             return state
-        n, support = len(state.alpha), np.flatnonzero(state.alpha)
-        rows = np.unique(np.linspace(0, n - 1, min(n, CHECKED)).astype(np.intp))
+        active, support = active_rows(state), np.flatnonzero(state.alpha)
+        rows = active[evenly(len(active), CHECKED)]
         exact = problem.in_float64().apply(support, state.alpha[support], rows)
         error = float(np.abs((state.gradient - problem.linear)[rows] - exact).max())
-        if error <= APART * self.tol:
+        if error <= allowed:
             return state
         if state.is_refreshed or error > FAR_APART * self.tol:
             return self._in_float64(problem, state)
@@ -294,7 +301,7 @@ class BlockSolver:
     def _in_float64(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state with its gradient in float64, as all products and coefficients are from here on."""
         state = self._refreshed(problem, state)
-        return self.measured(problem, replace(state, in_float64=True, is_double=True))
+        return self.measured(problem, replace(state, in_float64=True))
 
     def _refreshed(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state with its gradient computed in float64, all rows active."""
@@ -398,8 +405,7 @@ class BlockSolver:
     ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = _as_float32(problem.gram(block), problem.y[block] if self.bias else None)
-        is_double = self.bias or state.is_double  # y'a must not drift from 0
-        number = np.float64 if is_double else np.float32
+        number = np.float64 if self.bias or state.in_float64 else np.float32  # y'a must not drift from 0
         a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block
@@ -414,6 +420,7 @@ class BlockSolver:
             problem.y[block].astype(np.float32) if self.bias else None,
             tol,
             (min(SUBBLOCK, len(block)), MOST_SUBBLOCKS),
+            _rough_objective(problem, state),
         )
         moved = a != before
         new = np.where(moved, np.clip(a.astype(np.float64), 0.0, problem.upper[block]), state.alpha[block])

@@ -13,6 +13,13 @@ import numba as nb
 import numpy as np
 
 _INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
+FALLS = 0.1  # of the least violation: a smaller fall of it is none
+LEAST_GAIN = (
+    1e-7  # of the objective, about what float32 kernel values resolve: then rounding undoes what steps gain
+)
+# of the progress of a block: the least violation, sub-blocks since it fell, the gain in these, and in all
+LEAST, IDLE, RECENT, GAINED = range(4)
+IDLE_VISITS = 40  # of each row of a block, in which violation and objective do not fall by so much
 
 
 # What takes these has no cache: numba's would name the classes, and fail to open once they are renamed.
@@ -35,19 +42,20 @@ class Variables(NamedTuple):
 
 
 @nb.njit(nogil=True, cache=True)
-def block_descent(Q, g, a, upper, y, tol, size):
+def block_descent(Q, g, a, upper, y, tol, size, objective):
     """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks, each by _descent. size: their rows, and how many.
 
     With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
-    and what is of labels is not compiled.
+    and what is of labels is not compiled. It ends at a violation of tol, or where sub-blocks gain nothing, measured
+    by the objective that it begins with. Returns the number of sub-blocks.
     """
-    _block_descent(Q, g, a, upper, y, None, (tol, size[0], size[1]))
+    return _block_descent(Q, g, a, upper, y, None, (tol, size[0], size[1], abs(objective)))
 
 
 @nb.njit(nogil=True, cache=True)
-def signs_descent(Q, g, a, upper, y, tol, size):
+def signs_descent(Q, g, a, upper, y, tol, size, objective):
     """The same, where the sum of each sign of y is kept: g moves by a number for each."""
-    _block_descent(Q, g, a, upper, y, y, (tol, size[0], size[1]))
+    return _block_descent(Q, g, a, upper, y, y, (tol, size[0], size[1], abs(objective)))
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")
@@ -87,7 +95,7 @@ def _one_pair(K, ends, a_first, a_second, limits, size):
         if a[k] != 0:
             for j in range(q):
                 g[j] += a[k] * Q[k, j]
-    _block_descent(Q, g, a, bound, None, None, (tol, min(size[0], q), size[1]))
+    _block_descent(Q, g, a, bound, None, None, (tol, min(size[0], q), size[1], abs(_classifying(a, g))))
     for k in range(q):
         if k < n_first:
             a_first[ids[k]] = a[k]
@@ -95,11 +103,22 @@ def _one_pair(K, ends, a_first, a_second, limits, size):
             a_second[ids[k]] = a[k]
 
 
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _classifying(a, g):
+    """The objective 1/2 a'Qa - e'a, whose gradient is g."""
+    objective = 0.0
+    for k in range(len(a)):
+        objective += 0.5 * a[k] * (g[k] - np.float32(1))
+    return objective
+
+
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def _block_descent(Q, g, a, upper, y, apart, limits):
     """apart: y where the signs are, and None elsewhere: what is of them is not compiled then."""
-    q, (tol, s, most) = len(g), limits
+    q, (tol, s, most, objective) = len(g), limits
     v, diag = np.empty(q, np.float32), _diagonal(Q)
+    progress = np.zeros(4)
+    progress[LEAST] = 3e38
     S = np.empty(s, np.int64)
     for k in range(s):
         S[k] = k
@@ -108,18 +127,33 @@ def _block_descent(Q, g, a, upper, y, apart, limits):
         if y is not None:
             _centre(g, a, upper, y, apart)
         worst = _violations32(g, a, upper, v)
-        if worst <= tol:
+        if worst <= tol or _is_idle(progress, worst, IDLE_VISITS * q // s, objective):
             break
         if s < q:
             if round_ > 0:
                 _lift_half(v, S)
             _select(v, g, y, S)
         chosen.is_made[:] = False
-        a_S = _taken(a, S)
+        a_S, a_before, g_before = _taken(a, S), _taken(a, S), _taken(g, S)
         own = Variables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
         _sub_descent(chosen, own, y, apart, max(tol, np.float32(0.3) * worst))
         if not _move(Q, g, a, a_S, S) and y is None:  # pairs of other rows may still move
             break
+        _add_gain(progress, a_before, g_before, a, g, S)
+    return round_ + 1
+
+
+@nb.njit(nogil=True, cache=True)
+def _is_idle(progress, worst, most, objective):
+    """Whether violation and objective have not fallen for so many sub-blocks; counts another one."""
+    progress[IDLE] += 1
+    if worst <= (1 - FALLS) * progress[LEAST]:
+        progress[LEAST], progress[IDLE], progress[RECENT] = worst, 0, 0
+    elif progress[IDLE] > most:
+        if progress[RECENT] <= LEAST_GAIN * (objective + progress[GAINED]):
+            return True
+        progress[IDLE], progress[RECENT] = 0, 0
+    return False
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
@@ -136,6 +170,17 @@ def _move(Q, g, a, a_S, S):
             for j in range(len(g)):
                 g[j] += delta * row[j]
     return has_moved
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _add_gain(progress, a_before, g_before, a, g, S):
+    """Adds by how much the objective has fallen as the chosen rows moved, and the gradient with them."""
+    gain = 0.0
+    for k in range(len(S)):
+        i = S[k]
+        gain -= 0.5 * (np.float64(a[i]) - a_before[k]) * (np.float64(g[i]) + g_before[k])
+    progress[RECENT] += gain
+    progress[GAINED] += gain
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import DualQP
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def best_bias(problem: DualQP, state: BlockState) -> float:
 def _density(problem: DualQP) -> np.ndarray:
     """(n,) sum_j Q_ij upper_j over some rows j."""
     n = len(problem.upper)
-    ids = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+    ids = evenly(n, SAMPLE)
     return problem.apply(ids, problem.upper[ids])
 
 

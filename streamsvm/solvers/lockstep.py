@@ -171,8 +171,8 @@ class Lockstep:
         if first.shrunk:
             below = 0.5 * min(first.shrinks_below, whole.violation)
             return whole.with_all(lambda _: {"shrinks_below": below})
-        if not (self.solver.bias or first.is_double):
-            return whole.with_all(lambda _: {"is_double": True})
+        if not (self.solver.bias or first.in_float64):  # its coefficients: products of columns are float32
+            return whole.with_all(lambda _: {"in_float64": True})
         return whole.with_all(lambda column: {"is_rounded": not self.solver.is_solved(column)})
 
     def _whole(self, problem: ColumnsQP, columns: Sequence[BlockState]) -> LockstepState:

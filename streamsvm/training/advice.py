@@ -10,6 +10,7 @@ from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.base import Kernel, Stationary
+from streamsvm.parallel.strips import evenly
 
 UNEVEN = (
     100  # times that the widest column's range is beyond that of a quarter of the columns: images reach 20
@@ -65,7 +66,7 @@ def vanishing_values(kernel: Stationary, rows: Rows) -> str | None:
     """What is wrong if hardly any row is near another one. rows: scaled."""
     if len(rows) < FEWEST:
         return None
-    some = rows.take(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLE)).astype(int))
+    some = rows.take(evenly(len(rows), SAMPLE))
     K = kernel.block(some, some)
     np.fill_diagonal(K, 0.0)
     nearest = float(np.quantile(K.max(axis=1), 0.9))

@@ -25,6 +25,7 @@ from streamsvm.kernels.inner import Precomputed
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import MiB, fits_memory, require_memory
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of
 from streamsvm.problems.streamed import NEAR_BYTES, StreamedDual
 from streamsvm.progress.approach import Rounds
@@ -254,7 +255,7 @@ class _Dual(Weighed):
         """At most so many of its rows, half of each label."""
         is_first = self.part.y[: len(self.part.ids)] > 0
         sides = [side for side in map(np.flatnonzero, (is_first, ~is_first)) if len(side)]
-        places = [np.linspace(0, len(side) - 1, min(len(side), most // 2)).astype(np.intp) for side in sides]
+        places = [evenly(len(side), most // 2) for side in sides]
         return np.sort(np.concatenate([side[at] for side, at in zip(sides, places, strict=True)]))
 
     def take(self, rows: np.ndarray) -> _Dual:

@@ -14,6 +14,7 @@ from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.data.vectors import Vector
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.strips import evenly
 from streamsvm.progress import advance, share_of
 from streamsvm.progress.approach import Approaches
 from streamsvm.runs.part_log import PartFiles
@@ -197,7 +198,7 @@ class PartSolver:
 
     def _hasty(self, rows: Rows, ids: np.ndarray, asked: Asked, present: np.ndarray | None) -> SolvedPart:
         """The solution of a partition once time is up: from few of its rows, so that they decide at all."""
-        few = np.linspace(0, len(ids) - 1, min(len(ids), HASTY_ROWS)).astype(np.intp)
+        few = evenly(len(ids), HASTY_ROWS)
         solver = replace(self, until=None, tol=max(self.tol, HASTY_TOL))
         rows, ids, asked = rows.take(few), ids[few], asked.take(few)
         state = solver._solved(rows, asked, np.zeros(asked.shape), solver.tol)
