@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.tree import ClusterTree, level_of
@@ -209,9 +210,13 @@ def _kernel_interpolation(entries: Entries, own: np.ndarray, kept: np.ndarray, n
     for jitter in JITTERS:
         K.flat[:: len(K) + 1] = diagonal + jitter * size + noise
         factor, failed = lapack.dpotrf(K, lower=1)
-        if not failed:
-            break
-    return lapack.dpotrs(factor, across, lower=1)[0].T
+        if not failed and np.isfinite(size):
+            return lapack.dpotrs(factor, across, lower=1)[0].T
+    raise ConfigError(
+        f"the kernel matrix cannot be compressed: that of {len(kept)} rows is not positive definite, even with "
+        f"{JITTERS[-1]:g} times its largest value, {size:.3g}, on the diagonal; scale the features, or take another "
+        "kernel or solver dcsvm"
+    )
 
 
 def row_interpolation(A: np.ndarray, tolerances: Tolerances) -> tuple[np.ndarray, np.ndarray]:

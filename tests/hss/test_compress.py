@@ -23,6 +23,7 @@ from hss.compressed import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsvm.errors import ConfigError
 from streamsvm.hss.compress import row_interpolation
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.parallel.engine import Engine
@@ -234,3 +235,14 @@ def test_blocks_of_any_size_have_finite_bases(rtol, size, rows):
 def test_a_fine_tolerance_sees_all_columns():
     """Draws with replacement, as many as there are columns, would leave some unseen."""
     assert errors("cancer", 1, definite=False)[-1] < 1e-10
+
+
+def test_a_matrix_without_a_factor_is_an_error():
+    """Else bases would come from a factor that LAPACK has not made."""
+    rows = in_order(roll())[1]
+    K = rbf(1.0).exact(rows, rows)
+    K[7] = K[:, 7] = np.nan
+    with pytest.raises(
+        ConfigError, match="the kernel matrix cannot be compressed: that of .* rows is not positive"
+    ):
+        compressed(rows, lambda a, b: K[np.ix_(a, b)], tolerances(1e-2, definite=True))
