@@ -29,6 +29,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.tasks.weights import class_factors, row_weights
+from streamsvm.training.bsgd import typical_weight
 from streamsvm.training.prepare import prepare
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
@@ -265,7 +266,7 @@ class BudgetedSVC(SetClassifier):
         if k < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {k} class")
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
-        options = BudgetOptions.of(config, prepared.task, STREAM_ROWS)
+        options = BudgetOptions.of(config, prepared.task, STREAM_ROWS).for_odds(typical_weight(prepared))
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
         calibration, weight = None, config.class_weight  # by label: rows are still to be counted
         if are_odds(self.loss):

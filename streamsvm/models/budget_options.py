@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsvm.config import FitConfig
+from streamsvm.models.calibration import are_odds
 from streamsvm.options.solvers import Strategy
 from streamsvm.tasks.base import Loss, Task
 
 LONGEST = {"epsilon": 0.5}  # step, of the targets' spread: values count, of classes signs alone
+LONGEST_ODDS = 0.5  # change of a decision that is a logarithm of odds, by a row of typical weight
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ class BudgetOptions:
         lam = unit * (o.lam if o.lam is not None else 1.0 / (n * C))
         own = config.epsilon / unit, task.nu(config) or 0.0, LONGEST.get(loss, 0.0)
         return cls(lam, o.budget, o.merge, o.strategy, o.bias, o.average, loss, *own)
+
+    def for_odds(self, weight: float) -> BudgetOptions:
+        """For all rows of a store, where decisions are to be logarithms of odds; others stay. weight: of a typical row,
+        times K(x, x).
+
+        From a step of 1 / lambda on, heavy rows would still change decisions by several when the last rows come.
+        """
+        return replace(self, longest=LONGEST_ODDS / weight) if are_odds(self.loss) and weight > 0 else self
 
     @property
     def first(self) -> float:

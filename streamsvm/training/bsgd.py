@@ -32,12 +32,13 @@ from streamsvm.solvers.budget.losses import right, values
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
 from streamsvm.tasks.base import Task, Units
+from streamsvm.tasks.weights import class_factors
 from streamsvm.training.answers import Answers
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.bsgd_regions import Regions, regions, sample_rows, shares_of_time
 from streamsvm.training.drafts import Draft
 from streamsvm.training.growth import Growth, Seen
-from streamsvm.training.prepare import Prepared
+from streamsvm.training.prepare import Prepared, first_rows
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
 WINDOW_BYTES = 32 * MiB
@@ -76,7 +77,8 @@ class BSGDFit(Fit):
         self.calibration = self.odds(config.bsgd.loss)
         self.units, is_scaled = self._units()
         # C and epsilon are in units of the labels, or of scaled ones already
-        self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
+        options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
+        self.options = options.for_odds(typical_weight(prepared))
         row = (
             store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
         )  # as float32, all columns
@@ -319,6 +321,16 @@ class BSGDFit(Fit):
             "sample_bytes": int(3 * sample * row_bytes),
         }
         return held | own
+
+
+def typical_weight(prepared: Prepared) -> float:
+    """The mean weight of a row by its class, times K(x, x) of some rows."""
+    diagonal = prepared.kernel.diag(prepared.scaling.apply(first_rows(prepared.store))).mean()
+    counts = prepared.class_rows
+    factors = np.ones(len(counts))
+    if not prepared.task.in_sets and prepared.task.has_classes:
+        factors = class_factors(counts, prepared.classes, prepared.config.class_weight)
+    return float(diagonal * (counts @ factors) / max(counts.sum(), 1))
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,28 @@ def test_probabilities_of_balanced_classes_are_those_of_the_rows(options, k, tmp
     np.testing.assert_array_equal(model.predict(rows), f > 0 if k == 2 else f.argmax(axis=1))
 
 
+@pytest.mark.parametrize(
+    "weight", [None, {"1": 7.0, "2": 9.0}, "balanced"], ids=["none", "given", "balanced"]
+)
+@pytest.mark.parametrize(
+    "options", [{}, {"C": 10.0}, {"bsgd": {"loss": "logistic", "average": True}}], ids=str
+)
+def test_odds_of_budgeted_models_are_steady(weight, options):
+    """A step may change them a little only: by 1 / (lambda t) times its weight, rows that came last decided."""
+    (X, y), (new, truth) = rare(3, 2000, 0), rare(3, 3000, 1)
+    base = {"solver": "bsgd", "kernel": {"gamma": 0.2}, "bsgd": {"loss": "logistic"}, "threads": 1}
+    losses = []
+    for own in (
+        {"C": 1.0, "probability": {"method": "sigmoid"}, "solver": "dcsvm"},
+        {"class_weight": weight},
+    ):
+        config = build_config(("test", base | options | own))
+        model, _ = train_in_memory(Store.from_arrays(X, y), config)
+        p = model.predict_proba(Rows(new))
+        losses.append(-np.log(p[np.arange(len(p)), truth]).mean())
+    assert losses[1] < losses[0] + 0.08
+
+
 def test_costs_weigh_probabilities_of_the_rows_and_not_of_balanced_classes():
     (X, y), (new, _) = rare(2, 800, 0), rare(2, 500, 1)
     values = {"kernel": {"gamma": 0.2}, "class_weight": "balanced", "threads": 2}
