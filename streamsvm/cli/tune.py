@@ -17,7 +17,7 @@ from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_st
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.search.bare import completed
-from streamsvm.storage.paths import place_of
+from streamsvm.storage.paths import Place, place_of
 
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
@@ -98,6 +98,7 @@ def tune(
         from streamsvm.report.heat_map import heat_map as draw_heat_map
         from streamsvm.runs.checkpoints import has_state
         from streamsvm.search.as_fit import tune_as_fit
+        from streamsvm.search.ended import ended
         from streamsvm.search.options import search_of
         from streamsvm.search.score_table import has_scores, require_free, require_suffix, write_records
         from streamsvm.search.search import tune as search
@@ -113,29 +114,38 @@ def tune(
         options, tried = search_of(layers)
         axes = _axes(options.grid) if heat_map is not None else None
         work: Any = partial(search, options=options, points=tried)
-        of = [point for _, point in tried]
     else:
         if heat_map is not None:
             raise ConfigError("--heat-map needs a table [tune] with two options; found none")
         own = completed(layers)
-        axes, work, of = None, partial(tune_as_fit, config=own), [own]
+        axes, work, options, tried = None, partial(tune_as_fit, config=own), None, [({}, own)]
     require_other_than_store(files, store, model=model, run_dir=run_dir)
-    if files and model is not None and not resume:
-        require_model_place(model, force=force)
+    if files and not resume:
+        _require_place(model, force=force)
     rows = open_store(store_to_learn_from(files, store, read), x, y)
-    if model is not None:
-        require_model_place(model, force=force, of=(rows, of) if resume else None)
-    with (
-        hint_to_resume(run_dir, lambda run: has_scores(run) or has_state(run / "search")),
-        progress() as events,
-    ):
-        found = work(rows, model_path=model, run_dir=run_dir, resume=resume, events=events)
+    found = ended(run_dir, model, rows, tried, options) if resume and not force else None
+    if found is not None:
+        typer.echo(f"the search in {run_dir} has ended: nothing is left to resume", err=as_json)
+    else:
+        of = (rows, [point for _, point in tried]) if resume else None
+        _require_place(model, force=force, of=of)
+        with (
+            hint_to_resume(run_dir, lambda run: has_scores(run) or has_state(run / "search")),
+            progress() as events,
+        ):
+            found = work(rows, model_path=model, run_dir=run_dir, resume=resume, events=events)
     if out is not None:
         write_records(found["results"], out)
     picture = draw_heat_map(found["results"], *axes) if axes is not None else None
     if heat_map is not None and picture is not None:
         write_plot(picture, heat_map)
     _tell(found | ({"model": str(model)} if model else {}), as_json)
+
+
+def _require_place(model: Place | None, **of: Any) -> None:
+    """As `require_model_place`, if a model is to be written."""
+    if model is not None:
+        require_model_place(model, **of)
 
 
 def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:

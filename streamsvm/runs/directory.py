@@ -32,6 +32,7 @@ from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place, nearest
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
+SEARCHED = "searched.json"  # what a search that has ended found
 EVERY_S = 1.0  # between progress records, and between samples of memory
 LIBRARIES = ("numpy", "scipy", "numba", "dask", "zarr")
 
@@ -108,7 +109,7 @@ def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) 
     if not is_log(run_dir / EVENTS):
         raise StorageError(f"{run_dir / EVENTS} has no records of a run; give --run-dir another folder")
     with run_folder(run_dir, events):
-        for name in (RESULT,) if resume else (RESULT, EVALUATION):
+        for name in (RESULT, SEARCHED) if resume else (RESULT, SEARCHED, EVALUATION):
             (run_dir / name).unlink(missing_ok=True)
         with closing(RunLog(run_dir / EVENTS)) as log:
             events = events.also(log)

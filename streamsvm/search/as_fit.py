@@ -14,6 +14,7 @@ from streamsvm.models.files import read_attrs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import Phases, searched_s, usage_so_far, used_s
+from streamsvm.search.ended import identity_of, note_end
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import is_searched
 from streamsvm.train import Run, end_of, planned, run_facts, train, with_task
@@ -46,7 +47,10 @@ def tune_as_fit(
         chosen = build_config((str(model_path), read_attrs(model_path)["config"]))
         found = _found(chosen, report["metric"])
         found |= {"refit": report, "seconds_search": searched_s(report["seconds_by_phase"])}
-        return found | usage_so_far()
+        found |= usage_so_far()
+        if run_dir is not None:
+            note_end(run_dir, identity_of(store, config, None), found, events)
+        return found
     with recorded(run_dir, events, resume, **run_facts(store, config)) as told, compiling_told(told):
         run, phase = Run(told, None, run_dir, resume, until=end_of(config, start[0])), Phases()
         with planned(store, config, run, phase) as fit:
@@ -56,6 +60,7 @@ def tune_as_fit(
         if run_dir is not None:
             write_result(run_dir, TUNE, found["results"])
             end_with(run_dir, told, {"solver": config.solver, "metric": learned} | phase.report())
+            note_end(run_dir, identity_of(store, config, None), found, told)
     return found
 
 

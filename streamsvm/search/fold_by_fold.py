@@ -34,12 +34,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The score of a point on a fold's held-out rows, and the seconds that it took."""
+    """The score of a point on a fold's held-out rows, the seconds that it took, and whether its fit reached tol, if it
+    has one."""
 
     point: int
     fold: int
     score: float
     seconds: float
+    converged: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,12 @@ def _outcome(
     if slots > 1:
         config = config.model_copy(update={"threads": 1, "cache_size": config.cache_size // slots})
     try:
-        model, _ = train_in_memory(train, config, ignore)
+        model, report = train_in_memory(train, config, ignore)
         found = evaluate(model, held, engine=Engine(threads // slots), events=ignore)
     except ConfigError as error:  # values beyond float32, say
         return Failure(job.point, error)
-    return Outcome(job.point, job.fold, score(found), time.perf_counter() - began)
+    seconds, converged = time.perf_counter() - began, report["converged"] is not False
+    return Outcome(job.point, job.fold, score(found), seconds, converged)
 
 
 @contextmanager

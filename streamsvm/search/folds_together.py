@@ -136,24 +136,25 @@ def _along_C(
     ):
         judge = fit.judge()
         decide = _factorised if has_own_way(type(fit)) else _solved
-        for point, decisions in decide(fit, Cs, fold_of, folds.count):
+        for point, decisions, converged in decide(fit, Cs, fold_of, folds.count):
             seconds, began = (time.perf_counter() - began) / folds.count, time.perf_counter()
             for job in (job for job in jobs if job.point == point):
                 held = np.flatnonzero(fold_of == job.fold)
                 found = assess(judge, here.subset(held), [(0, len(held), (decisions[held], None))])
-                yield Outcome(point, job.fold, score(found), seconds)
+                yield Outcome(point, job.fold, score(found), seconds, bool(converged[job.fold]))
             if is_late(until):
                 return
 
 
-Decided = Iterator[tuple[int, np.ndarray]]  # a point, and decision values (n,) or (n, k) of held-out rows
+# a point, decision values (n,) or (n, k) of held-out rows, and whether the fit without each fold reached tol (folds,)
+Decided = Iterator[tuple[int, np.ndarray, np.ndarray]]
 
 
 def _factorised(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
-    decisions = fit.folds(list(Cs.values()), fold_of, folds)
+    decisions, converged = fit.folds(list(Cs.values()), fold_of, folds)
     for number, point in enumerate(Cs):
         own = decisions[:, number]
-        yield point, own[:, 0] if own.shape[1] == 1 else own
+        yield point, own[:, 0] if own.shape[1] == 1 else own, converged[number]
 
 
 def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
@@ -164,7 +165,8 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
     parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets, single=True)]
     for point, C in Cs.items():
         decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
-        yield point, joined(decisions, k, pairwise=fit.task.in_pairs)
+        converged = np.all([part.converged(solver) for part in parts], axis=0)
+        yield point, joined(decisions, k, pairwise=fit.task.in_pairs), converged
 
 
 class _Part:
@@ -179,6 +181,11 @@ class _Part:
             fit.kernel, own, part.y, self._weights, fit.engine.threads, part.linear, kept
         )
         self._state: LockstepState | None = None
+
+    def converged(self, solver: Lockstep) -> np.ndarray:
+        """(folds,) whether the last solution of each fold is within tol."""
+        assert self._state is not None
+        return np.array([solver.solver.is_solved(column) for column in self._state.columns])
 
     def decisions(self, solver: Lockstep, C: float, fold_of: np.ndarray) -> np.ndarray:
         """(n,) decision values of each row without those of its fold."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.events import Events, Warned
-from streamsvm.runs.checkpoints import identity, require_own
+from streamsvm.runs.checkpoints import require_own, without_tol
 from streamsvm.runs.lines import Lines, lines_of, opened_lines, remove_lines
+from streamsvm.search.ended import identity_of
 from streamsvm.search.fold_by_fold import Outcome
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.storage.atomic import Target, whole_file
@@ -55,24 +57,22 @@ class Kept:
         if run_dir is None:
             return
         path = run_dir / SCORES
-        own = identity(store, points[0][1]) | {
-            f"tune.{name}": value for name, value in options.model_dump(mode="json").items()
-        }
+        own = identity_of(store, points[0][1], options)
         known = _lines(path) if resume else []
         if known:
-            require_own(path, json.dumps(known[0].get("identity")), own, store, events)
-        is_of_other_folds = bool(known) and known[0].get("folds") != DEALT_BY
-        if path.exists() and (is_of_other_folds or not resume):
+            require_own(path, json.dumps(known[0].get("identity")), without_tol(own), store, events)
+        why = _why_others(known[0], own["tol"]) if known else ""
+        if path.exists() and (why or not resume):
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
-            why = "its folds were split differently" if resume else "--resume would continue from them"
-            events(Warned(f"{message}; {why}"))
+            events(Warned(f"{message}; {why or '--resume would continue from them'}"))
             remove_lines(path)
             known = []
         self._file = opened_lines(path, every_s=0.0)
         if not known:
             self._file({"event": "search", "identity": own, "folds": DEALT_BY})
         for line in known[1:]:
-            outcome = Outcome(line["point"], line["fold"], line["score"], line["seconds"])
+            names = (each.name for each in fields(Outcome))
+            outcome = Outcome(**{name: line[name] for name in names if name in line})
             self.scores[outcome.point, outcome.fold, line["share"]] = outcome
 
     def add(self, outcome: Outcome, share: float) -> None:
@@ -83,6 +83,14 @@ class Kept:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _why_others(search: Mapping[str, Any], tol: float) -> str:
+    """What makes scores of a search, by their first line, other ones than those to a tolerance; empty: nothing."""
+    if search.get("folds") != DEALT_BY:
+        return "its folds were split differently"
+    was = search["identity"].get("tol")
+    return "" if was == tol else f"its tol was {was}, and is {tol} now"
 
 
 def _lines(path: Place) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from streamsvm.events import Events, Warned, heard
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import usage_so_far, used_s
+from streamsvm.search.ended import identity_of, note_end
 from streamsvm.search.fold_by_fold import Failure, Job, Outcome, one_by_one
 from streamsvm.search.folds_together import all_along_C, can_share
 from streamsvm.search.options import Point, TuneConfig
@@ -61,8 +62,8 @@ def tune(
     -------
     dict
         `best` (params and score), `results` (a record for each point, best first), `failed` (how many points were
-        dropped as their fits failed), `seconds` of the whole command, `seconds_search`, and with `model_path` also
-        `refit`, the report of that fit.
+        dropped as their fits failed), `not_converged` (how many fits on folds ended above their tol), `seconds` of the
+        whole command, `seconds_search`, and with `model_path` also `refit`, the report of that fit.
 
     Raises
     ------
@@ -88,6 +89,7 @@ def tune(
         "scoring": search.scoring,
         "results": records,
         "failed": len(search.failed),
+        "not_converged": sum(not outcome.converged for outcome in kept.scores.values()),
         "seconds_search": time.perf_counter() - began,
     }
     if model_path is not None:
@@ -95,6 +97,8 @@ def tune(
     found |= usage_so_far()
     if run_dir is not None:
         end_with(run_dir, events, _result(found, config, start[0]))
+        if search.is_whole:
+            note_end(run_dir, identity_of(store, points[0][1], options), found, events)
     return found
 
 
@@ -145,6 +149,7 @@ class _Search:
         self.until = until
         self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
         self.failed: dict[int, ConfigError] = {}  # by point
+        self.is_whole = True  # no point was left out because time was up
         base = points[0][1]
         task = task_for(with_task(base, store))
         if not store.has_y:
@@ -161,24 +166,44 @@ class _Search:
         for share, alive in self._rounds():
             self._score(alive, share)
             last |= {point: share for point in alive if self._is_scored(point, share)}
+            self.is_whole &= all(point in last or point in self.failed for point in alive)
         if len(self.failed) == len(self.points):
             raise self.failed[min(self.failed)]
         if self.failed:
             first = min(self.failed)
-            options = ", ".join(f"{name} {value}" for name, value in self.points[first][0].items())
             self.events(
                 Warned(
                     f"{len(self.failed)} of {len(self.points)} points failed and were dropped, the first of them "
-                    f"({options}) as {self.failed[first]}"
+                    f"({self._named(first)}) as {self.failed[first]}"
                 )
             )
         if not last:
             raise ConfigError(
                 f"no point was scored in {self.options.time_budget:.0f} s; give more, fewer folds, or search = halving"
             )
+        self._tell_unconverged()
         means = {point: float(np.mean(self._scores(point, share))) for point, share in last.items()}
         order = sorted(last, key=lambda point: (-last[point], -means[point], point))
         return order, [self._record(point, last[point], rank) for rank, point in enumerate(order, 1)]
+
+    def _tell_unconverged(self) -> None:
+        """Warns once of all fits on folds that did not reach tol."""
+        fits = self.kept.scores
+        points = sorted({point for (point, _, _), outcome in fits.items() if not outcome.converged})
+        if not points:
+            return
+        count = sum(not outcome.converged for outcome in fits.values())
+        self.events(
+            Warned(
+                f"not converged: {count} of {len(fits)} fits on folds, the first of them at {self._named(points[0])}, "
+                "so their scores may be lower than they could be; give a smaller C or a larger tol, or scale the "
+                "features",
+                about="convergence",
+            )
+        )
+
+    def _named(self, point: int) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.points[point][0].items())
 
     def _rounds(self) -> Iterator[tuple[float, list[int]]]:
         """Shares of the rows, and the points that are scored on them: all on all, or by successive halving."""

@@ -155,11 +155,9 @@ class ADMMHSSFit(PathFit):
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
         return not config.admm_hss.polish
 
-    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
-        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`.
-
-        All folds and values of C share one factorisation: a fold has bounds of 0 on its held-out rows.
-        """
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `Fit.folds`. All folds and values of C share one factorisation: a fold has bounds of 0 on its held-out
+        rows."""
         self._require_columns(Cs, count)
         rows = self.samples.load().rows
         made = self._factorised(rows)
@@ -169,7 +167,8 @@ class ADMMHSSFit(PathFit):
         bounds = (trained[:, :, None] * np.asarray(Cs)).reshape(len(rows), -1)
         columns = columns_of(self.task, targets, bounds)
         problem = _Problem(columns, made.matrix, self.engine, made.inverse, self.events)
-        *_, coef, _, bias = self._columns_solved(rows, problem)
+        _, z, coef, _, bias = self._columns_solved(rows, problem)
+        converged = self._converged(columns, z, made.matrix.product(z, self.engine.threads), bias)
         coef, bias = (array.reshape(*array.shape[:-1], count, -1) for array in (coef, bias))
         out = np.empty((len(rows), coef.shape[-1]))
         for fold in range(count):
@@ -178,7 +177,17 @@ class ADMMHSSFit(PathFit):
             out[made.order[here]] = bias[fold] + self.kernel.apply(
                 rows.take(here), rows.take(support), own, self.engine.threads
             )
-        return targets.units.labels(out).reshape(len(rows), len(Cs), self.columns)
+        decisions = targets.units.labels(out).reshape(len(rows), len(Cs), self.columns)
+        return decisions, converged.reshape(count, len(Cs)).T
+
+    def _converged(self, columns: Columns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """(fits,) whether the gap of each fit, all of its columns together, is small; f = Kz."""
+        found = []
+        for first in range(0, z.shape[1], self.columns):
+            own = slice(first, first + self.columns)
+            objective, gap = certificate(columns.take(own), z[:, own], f[:, own], bias[own])
+            found.append(_relative(objective, gap) <= CONVERGED)
+        return np.array(found)
 
     def _require_columns(self, Cs: Sequence[float], folds: int) -> None:
         """Raises MemoryLimitError if vectors of so many columns do not fit."""
@@ -332,7 +341,7 @@ class ADMMHSSFit(PathFit):
 
     def _solution(self, rows: Rows, order: np.ndarray, solved: Solved, facts: dict[str, Any]) -> Solution:
         kept = np.flatnonzero(solved.coef.any(axis=1))
-        relative = solved.gap / max(abs(solved.objective), np.finfo(float).tiny)
+        relative = _relative(solved.objective, solved.gap)
         converged = relative <= CONVERGED if solved.converged is None else solved.converged
         config = self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json")
         header = replace(self.prepared.header(), config=config)
@@ -360,3 +369,7 @@ class ADMMHSSFit(PathFit):
             late=solved.late and not converged,
             violation=solved.violation,
         )
+
+
+def _relative(objective: float, gap: float) -> float:
+    return gap / max(abs(objective), np.finfo(float).tiny)

@@ -301,8 +301,9 @@ class Fit(ABC):
         classes with the duals of all folds in parallel, if solving them is all that a fit does."""
         return False
 
-    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
-        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`."""
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`; and
+        which of these solutions converged, (len(Cs), count)."""
         raise ConfigError(f"solver {self.config.solver} does not share its work among folds")
 
     def judge(self) -> Judge:

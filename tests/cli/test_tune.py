@@ -122,3 +122,26 @@ def test_a_heat_map_needs_two_options(folder, capsys):
     (folder / "t.toml").write_text(TOML.replace('kernel.gamma = [0.5, "scale"]', ""))
     assert run("--heat-map", "t.png") == FAILED
     assert "--heat-map: found C alone with several values, expected two options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["--config", "t.toml"], ["--set", "search.trials=3"]], ids=["table", "bare"]
+)
+@pytest.mark.parametrize("model", [[], ["--model", "best.zarr"]], ids=["search", "model"])
+def test_a_search_that_has_ended_is_not_resumed(folder, capsys, words, model):
+    """Nothing is fitted, written or replaced again; tables and pictures may be asked for."""
+
+    def tune(*more):
+        command = ["tune", "--store", "rows.zarr", "--run-dir", "run", "--json", *words, *model, *more]
+        assert exit_status(lambda: app(command, standalone_mode=False)) == OK
+        return capsys.readouterr()
+
+    first = json.loads(tune().out)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    again = tune("--resume", "--out", "t.csv")
+    assert json.loads(again.out) == first
+    assert "the search in run has ended: nothing is left to resume" in again.err
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert (folder / "t.csv").exists()
+    other = tune("--resume", "--set", "tol=0.01")
+    assert "has ended" not in other.err

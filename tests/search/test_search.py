@@ -227,14 +227,48 @@ class TestInterrupted:
 
     def test_another_search_is_refused_and_told_apart(self, tmp_path):
         searched(store(), run_dir=tmp_path)
-        with pytest.raises(ConfigError, match=r"another store or configuration \(tol was 0.001, is 0.01\)"):
-            searched(store(), {"tol": 0.01}, run_dir=tmp_path, resume=True)
+        with pytest.raises(
+            ConfigError, match=r"another store or configuration \(scale was none, is minmax\)"
+        ):
+            searched(store(), {"scale": "minmax"}, run_dir=tmp_path, resume=True)
         with pytest.raises(ConfigError, match=r"\(store was"):
             searched(store(3), run_dir=tmp_path, resume=True)
         with pytest.raises(ConfigError, match=r"\(tune.folds was 3, is 4\)"):
             searched(store(), run_dir=tmp_path, resume=True, tune={"folds": 4})
         with pytest.warns(UserWarning, match="which this one replaces; --resume would continue from them"):
             searched(store(), {"tol": 0.01}, run_dir=tmp_path)  # without --resume it starts anew
+
+    def test_scores_to_another_tol_are_replaced(self, tmp_path):
+        """They are of other fits, and a table compares fits to one tolerance."""
+        searched(store(), {"tol": 0.5}, run_dir=tmp_path)
+        with pytest.warns(UserWarning, match=r"which this one replaces; its tol was 0.5, and is 0.001 now"):
+            again = searched(store(), run_dir=tmp_path, resume=True)
+        assert by_point(again) == by_point(searched(store()))
+
+
+@pytest.mark.parametrize(
+    ("base", "share"),
+    [
+        ({"tol": 1e-30}, True),
+        ({"tol": 1e-30}, False),
+        ({"solver": "alfpgm", "tol": 1e-30}, True),
+        ({"solver": "admm-hss", "hss": {"leaf": 50, "iterations": 1}}, True),
+        ({"solver": "admm-hss", "hss": {"leaf": 50, "iterations": 1}}, False),
+        ({"solver": "cutting-plane", "kernel": {"name": "linear"}, "cutting_plane": {"passes": 2}}, True),
+    ],
+    ids=["folds together", "fold by fold", "alfpgm", "admm-hss", "admm-hss fold by fold", "cutting-plane"],
+)
+def test_fits_on_folds_that_do_not_converge_are_counted_and_said_once(base, share, tmp_path):
+    rows, told = store(n=90), list[str]()
+    options = {"tune": {"share": share}, "grid": {"C": [1e4]}, "run_dir": tmp_path}
+    events = Events(lambda record: told.append(record.event))
+    found = searched(rows, base, **options, events=events)
+    assert found["not_converged"] == 3
+    [said] = [event for event in told if isinstance(event, Warned) and event.about == "convergence"]
+    assert said.message.startswith("not converged: 3 of 3 fits on folds, the first of them at C 10000.0, ")
+    again = searched(rows, base, **options, resume=True, events=events)
+    assert again["not_converged"] == 3
+    assert searched(rows, grid={"C": [1.0]})["not_converged"] == 0
 
 
 def test_what_points_do_not_read_is_asked_once_for_each(monkeypatch):

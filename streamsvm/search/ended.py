@@ -1,0 +1,57 @@
+"""A search that has ended: what it found is in its run directory, so that resuming it does nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
+from streamsvm.errors import StorageError
+from streamsvm.events import Events, Warned
+from streamsvm.models.files import is_model
+from streamsvm.runs.checkpoints import identity
+from streamsvm.runs.directory import SEARCHED, write_result
+from streamsvm.search.options import Point, TuneConfig
+from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.paths import Place
+from streamsvm.train import is_made_by, with_task
+
+Found = dict[str, Any]
+
+
+def identity_of(store: Store, config: FitConfig, options: TuneConfig | None) -> dict[str, Any]:
+    """Identifies a search: its data, the options of its first point or of the fit, and how points are compared."""
+    compared = {} if options is None else options.model_dump(mode="json")
+    return identity(store, config) | {f"tune.{name}": value for name, value in compared.items()}
+
+
+def note_end(run_dir: Place, own: Mapping[str, Any], found: Found, events: Events) -> None:
+    """Writes what a search with this identity has found. If the disk is full, the file is missing."""
+    try:
+        write_result(run_dir, SEARCHED, {"identity": own, "found": found})
+    except StorageError as error:
+        events(Warned(str(error)))
+
+
+def ended(
+    run_dir: Place,
+    model_path: Place | None,
+    store: Store,
+    points: Sequence[tuple[Point, FitConfig]],
+    options: TuneConfig | None,
+) -> Found | None:
+    """What the same search has found, if it has ended and its model, if one is asked for, is in place; else None."""
+    try:
+        known = json.loads((run_dir / SEARCHED).read_bytes())
+        was, found = known["identity"], known["found"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    configs = [config for _, config in points]
+    first = configs[0] if options is not None else with_task(configs[0], store)
+    if was != jsonable(identity_of(store, first, options)) or not isinstance(found, dict):
+        return None
+    if model_path is None or (is_model(model_path) and is_made_by(model_path, store, configs)):
+        return found
+    return None
