@@ -20,7 +20,7 @@ from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_c
 from streamsvm.data.labels import like_ids
 from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import ConfigError, DataError, StreamSVMError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import is_model, load_model, read_attrs
@@ -43,7 +43,7 @@ from streamsvm.training.drafts import Draft, InMemory, opened_draft
 from streamsvm.training.expected import of_model
 from streamsvm.training.held_out import require_holdout, rows_of_intervals
 from streamsvm.training.memory_plan import STREAMED_SHARE
-from streamsvm.training.pace import with_more_rows
+from streamsvm.training.pace import choice_of, with_more_rows
 from streamsvm.training.prepare import Prepared, prepare
 from streamsvm.training.repeating import as_chosen, write_config
 from streamsvm.training.thresholds import Decided
@@ -53,6 +53,12 @@ if TYPE_CHECKING:
 
 COMPARED_ROWS = 1000  # whose bounds show whether rows were prepared alike
 MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
+FAILS = (
+    StreamSVMError,
+    MemoryError,
+    ArithmeticError,
+    OSError,
+)  # what a further fit may end with: the one before stays
 
 
 @dataclass(frozen=True)
@@ -278,9 +284,16 @@ def planned(
         if chooses and config.search.chosen:
             with phase("search"):
                 prepared = with_choices(prepared, context)
-        fit = fit_class(prepared.config.solver)(prepared, context)
+        fit = _fit_of(prepared, context)
         yield fit
         fit.ended()
+
+
+def _fit_of(prepared: Prepared, context: Context) -> Fit:
+    """The fit of prepared data, whose checkpoints know what was chosen for it. Raises MemoryLimitError."""
+    if prepared.asked is not None:
+        context.checkpoints.choice = choice_of(prepared)
+    return fit_class(prepared.config.solver)(prepared, context)
 
 
 def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
@@ -299,16 +312,23 @@ def _may_extend(fit: Fit) -> bool:
 
 def _extended(fit: Fit, draft: Draft) -> tuple[Fit, list[Solution]]:
     """A fit of the rows for which there was time, and its solution: of more rows while there is time left, as that
-    for one fit shows how long the next one takes. A fit that does not end in time leaves the one before."""
+    for one fit shows how long the next one takes. A fit that does not end in time, or fails, leaves the one before."""
     began, last = time.perf_counter(), fit.solve(InMemory())
     while not last.late:
-        prepared = with_more_rows(fit.prepared, time.perf_counter() - began, fit.context)
+        took_s = None if fit.checkpoints.is_loaded else time.perf_counter() - began
+        prepared = with_more_rows(fit.prepared, took_s, fit.context)
         if prepared is None:
             break
-        fit.context.begin_again(f"of {prepared.store.n} rows")
-        more, began = fit_class(prepared.config.solver)(prepared, fit.context), time.perf_counter()
-        draft.discard()
-        solution = more.solve(draft if not _may_extend(more) else InMemory())
+        try:
+            fit.context.begin_again(f"of {prepared.store.n} rows")
+            more, began = _fit_of(prepared, fit.context), time.perf_counter()
+            draft.discard()
+            solution = more.solve(draft if not _may_extend(more) else InMemory())
+        except FAILS as error:
+            what = f"a fit of {prepared.store.n:,} rows failed ({_told(error)})"
+            fit.events(Warned(f"{what}: the model is that of {fit.store.n:,} rows"))
+            draft.discard()
+            break
         if solution.late:
             draft.discard()
             break
@@ -338,18 +358,41 @@ def _as_promised(
     what += f"{promised.expected.low:.3f} to {promised.expected.high:.3f} on new rows"
     again = None if solutions[0].late else _prepared_again(store, fit)
     if again is not None:
-        fit.context.begin_again("again")
-        draft.discard()
-        fit = fit_class(again.config.solver)(again, fit.context)
-        solutions = [fit.solve(draft)]
-        losses = _losses_of_search(fit, solutions[0])
-        assert losses is not None  # as before
-        what += f"; prepared and trained again it has {1 - losses.mean():.3f}"
+        found = _trained_again(again, fit.context, draft)
+        if isinstance(found, str):
+            what += f"; it could not be trained again ({found})"
+        else:
+            fit, solutions = found
+            losses = _losses_of_search(fit, solutions[0])
+            assert losses is not None  # as before
+            what += f"; prepared and trained again it has {1 - losses.mean():.3f}"
     if 1 - float(losses.mean()) < promised.expected.low:
         fit.prepared = replace(fit.prepared, expected=of_model(promised.expected.scoring, losses))
         what += ": do not rely on the choice; --no-search or options that you give train another model"
     fit.events(Warned(what))
     return fit, solutions
+
+
+def _trained_again(again: Prepared, context: Context, draft: Draft) -> tuple[Fit, list[Solution]] | str:
+    """Another fit, which replaces the model so far; or why it failed, which leaves that one, unless it is in a file."""
+    context.begin_again("again")
+    try:
+        fit = _fit_of(again, context)
+    except FAILS as error:
+        return _told(error)
+    is_in_file = draft.has_begun
+    draft.discard()
+    try:
+        return fit, [fit.solve(draft)]
+    except FAILS as error:
+        if is_in_file:
+            raise
+        draft.discard()
+        return _told(error)
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or type(error).__name__
 
 
 def _losses_of_search(fit: Fit, solution: Solution) -> np.ndarray | None:

@@ -10,7 +10,7 @@ import json
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from functools import cached_property
 from hashlib import sha256
@@ -54,6 +54,8 @@ class Checkpoints:
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
         self._is_resumed = False  # a search before the fit
         self.has_other_tol = False  # what was loaded was to reach another tolerance than this run
+        self.is_loaded = False  # whether there was a state to continue from
+        self.choice: Mapping[str, Any] = {}  # what was chosen for the fit whose states these are
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds a checkpoint of an earlier run, which this run replaces"
             events(Warned(f"{message}; with --resume it would continue from it"))
@@ -66,13 +68,17 @@ class Checkpoints:
     def inside(self, name: str) -> Checkpoints:
         """The checkpoints of a search before the fit, in a folder of the run directory."""
         found = copy(self)
-        found._steps, found._saved_at = 0, time.perf_counter()
+        found._steps, found._saved_at, found.choice, found.is_loaded = 0, time.perf_counter(), {}, False
         if self.run_dir is not None:
             found.run_dir = self.run_dir / name
             found.run_dir.mkdir(exist_ok=True)
             found.resume = self.resume and has_state(found.run_dir)
             self._is_resumed |= found.resume
         return found
+
+    def has_state_of(self, name: str) -> bool:
+        """Whether a search before the fit, see `inside`, has a state to resume from."""
+        return self.run_dir is not None and has_state(self.run_dir / name)
 
     def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
         """Call this after every step: saves `state()` as a checkpoint when it is due, and after the last step.
@@ -84,7 +90,8 @@ class Checkpoints:
             return
         began = time.perf_counter()
         try:
-            self._save(self.run_dir, {"identity": json.dumps(self.identity), **state()})
+            own = {"identity": json.dumps(self.identity), "choice": json.dumps(self.choice)}
+            self._save(self.run_dir, {**own, **state()})
         except OSError as error:
             message = f"no checkpoint could be saved in {self.run_dir} ({error.strerror or error})"
             self._events(Warned(f"{message}: --resume would continue from an older one"))
@@ -107,7 +114,8 @@ class Checkpoints:
     def load(self) -> dict[str, np.ndarray] | None:
         """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run.
 
-        A run with another tol continues from the same states.
+        A run with another tol continues from the same states. Those of a fit for which something else was chosen, by a
+        search or by the time left, are of no use.
         """
         if not self.resume or self.run_dir is None:
             return None
@@ -121,10 +129,26 @@ class Checkpoints:
             found = str(state.pop("identity", "{}"))
             require_own(numbered[number], found, without_tol(self.identity), self._store, self._events)
             self.has_other_tol = json.loads(found).get("tol") != self.identity["tol"]
+            choice = json.loads(str(state.pop("choice", "{}")))
+            if choice and choice != self.choice:
+                why = f"is of a fit of {choice.get('rows')} rows with other options than are chosen now"
+                self._events(Warned(f"{numbered[number]} {why}: this fit starts from scratch"))
+                return None
+            self.is_loaded = True
             return state
         if not self._is_resumed:
             self._events(Warned(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch"))
         return None
+
+    def chosen_before(self) -> Mapping[str, Any]:
+        """What was chosen for the fit whose state there is to resume from; empty if nothing was, or there is none."""
+        if not self.resume or self.run_dir is None:
+            return {}
+        numbered = _numbered(self.run_dir)
+        for number in sorted(numbered, reverse=True):
+            with suppress(CorruptDataError, ValueError):
+                return dict(json.loads(str(read_array(numbered[number], "choice"))))
+        return {}
 
 
 def _write_state(run_dir: Place, name: str, arrays: Mapping[str, Any]) -> None:

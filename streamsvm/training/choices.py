@@ -29,7 +29,7 @@ from streamsvm.training.base import Context
 from streamsvm.training.drawn import LEAST_ROWS, MOST_HELD, class_weights, drawn
 from streamsvm.training.expected import Expected, gain_of_rows, of_candidates
 from streamsvm.training.held_out import can_hold_out
-from streamsvm.training.pace import Clock, has_time_for_regions, in_time, rows_in_time, with_sample
+from streamsvm.training.pace import Clock, as_before, has_time_for_regions, in_time, rows_in_time, with_sample
 from streamsvm.training.prepare import Prepared, first_rows, measured, require_range
 from streamsvm.training.promised import Promised
 from streamsvm.training.regions import regions
@@ -84,13 +84,20 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     best, told = chosen(state), _facts(prepared, state)
     if config.metric.is_learned and not search.tracks[0].learns:
         told["reason"] = "columns and classes are too many to learn a metric from"
-    if is_dense and best.learned and has_time_for_regions(state, prepared, context):
+    before = context.checkpoints.chosen_before()
+    has_time = (
+        context.checkpoints.has_state_of("regions")
+        if before
+        else has_time_for_regions(state, prepared, context)
+    )
+    if is_dense and best.learned and has_time:
         with context.phase("regions"):
             centres = samples[0].rows.take(slice(REGIONS))
             dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
         if dense is not None and dense.best is not None:
             best, told = chosen(dense), told | {"regions": facts(dense)}
-    prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
+    prepared = _under(prepared, best, base, starts, learner, told)
+    prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
     expected = _expected(prepared, state, chosen(state), trials)
     return _promising(prepared, Promised(held, [sample.of_held for sample in samples], expected))
 
@@ -206,9 +213,10 @@ def _searched(
     saved = states.load()
     state = MetricState.from_arrays(saved) if saved else search.init(problem)
     trials, clock = prepared.config.search.trials, Clock(context, prepared)
+    has_ended = bool(saved) and bool(context.checkpoints.chosen_before())  # and a fit has begun
 
     def stop(state: MetricState) -> bool:
-        if search.is_solved(state):
+        if has_ended or search.is_solved(state):
             return True
         is_late = clock.is_late(state, search.next_cost(state))
         return is_late or len(state.told) >= (trials or math.inf)

@@ -34,6 +34,11 @@ class Draft(Protocol):
         ...
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the arrays of a model are in a file, and nowhere else."""
+        ...
+
+    @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The appended arrays, for the model; empty if they are in a file."""
         ...
@@ -70,6 +75,10 @@ class InMemory:
         self._blocks = {}
 
     @property
+    def has_begun(self) -> bool:
+        return False
+
+    @property
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
 
@@ -101,6 +110,10 @@ class InFile:
         with suppress(_Discarded), self._stack.pop_all():  # so that no file appears
             raise _Discarded
         self._writer = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._writer is not None
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

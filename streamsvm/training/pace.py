@@ -13,6 +13,7 @@ from typing import Any
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Warned
+from streamsvm.runs.checkpoints import digest
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.metric import MetricState, facts
 from streamsvm.training.base import Context
@@ -205,17 +206,37 @@ def planned_in_time(
     return config, min(left, _speed_of_config(speed, rows, config, pass_s))
 
 
-def with_more_rows(prepared: Prepared, took_s: float, context: Context) -> Prepared | None:
+def choice_of(prepared: Prepared) -> dict[str, Any]:
+    """What was chosen for a fit, as its checkpoints note it: how many rows, which partitions, and all options."""
+    options = prepared.config.dcsvm
+    config = prepared.config.model_copy(update={"tol": 0.0})  # a run may continue to another one
+    own = {"rows": prepared.store.n, "early": options.early, "levels": options.levels}
+    return own | {"options": digest(config)}
+
+
+def as_before(prepared: Prepared, choice: Mapping[str, Any]) -> Prepared:
+    """The fit that was chosen in a run which is resumed, see `choice_of`, whatever time is left now."""
+    update = {name: choice[name] for name in ("early", "levels")}
+    config = prepared.config.model_copy(update={"dcsvm": prepared.config.dcsvm.model_copy(update=update)})
+    found = replace(prepared, config=config)
+    rows = int(choice["rows"])
+    return found if rows == prepared.store.n else replace(found.of_rows(rows), complete=prepared)
+
+
+def with_more_rows(prepared: Prepared, took_s: float | None, context: Context) -> Prepared | None:
     """The fit that the time left allows after one on some rows has shown in how many seconds it ends; None if these
-    are about as many, or all.
+    are about as many, or all. took_s None: it was resumed, and has shown nothing.
 
     The steps of a search may have shared the cores with others, or a slow moment.
     """
     steps, complete, rows = prepared.learned.get("rungs"), prepared.complete, prepared.store.n
-    if complete is None or not steps or context.left() < MORE * took_s + END_S:
+    if complete is None or not steps:
         return None
     pass_s = context.phase.seconds.get("scale", 0.0)
     expected_s = _speed_of_config(Speed.of(steps, prepared), rows, prepared.config, pass_s)
+    took_s = expected_s if took_s is None else took_s
+    if context.left() < MORE * took_s + END_S:
+        return None
     found = in_time(complete, steps, context, took_s / expected_s)
     return found if found.complete is None or found.store.n >= MORE * rows else None
 

@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsvm import Store
+from streamsvm import Store, load_model
 from streamsvm import train as recipe
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
+from streamsvm.errors import MemoryLimitError, StorageError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.engine import Engine
+from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.search.bare import completed
 from streamsvm.solvers.metric import TOLD
 from streamsvm.train import Run, learned, train_in_memory, with_task
 from streamsvm.training import pace
+from streamsvm.training.dcsvm import DCSVMFit
 from streamsvm.training.pace import (
     END_S,
     FEWEST,
@@ -226,28 +229,107 @@ def test_a_fit_that_ends_before_it_was_expected_is_repeated_with_more_rows(left_
     assert rows[0] <= more.store.n <= rows[1]
 
 
-def test_the_model_is_of_the_rows_for_which_there_was_time_in_the_end(monkeypatch):
-    """The search is told to be slow; the clock of the fit is not."""
+HASTY = {
+    "search": {"time_budget": 1000, "trials": 2},
+    "metric": {"kind": "none"},
+    "threads": 1,
+    "checkpoint_every": "1 step",
+}
+
+
+@pytest.fixture
+def slow_search(monkeypatch):
+    """The search is told to be slow, so that a fit of few rows comes first; the clock of the fit is not."""
     monkeypatch.setattr(pace, "FEWEST", 300)
-    original, said = pace.Speed.of, []
+    original = pace.Speed.of
 
     def slow(cls: Any, steps: Any, data: Any, **own: Any) -> Any:
         found = original(steps, data, **own)
         return replace(found, steps=[{**step, "seconds": 1e4} for step in found.steps])
 
-    def repeated(data: Any, took_s: float, context: Any) -> Any:
-        assert data.complete is not None
-        return data.complete if data.store.n < 1500 else None
-
     monkeypatch.setattr(pace.Speed, "of", classmethod(slow))
-    monkeypatch.setattr(recipe, "with_more_rows", repeated)
-    options = {"search": {"time_budget": 1000, "trials": 2}, "metric": {"kind": "none"}, "threads": 1}
+    monkeypatch.setattr(recipe, "with_more_rows", all_of_them)
+
+
+def all_of_them(data: Any, took_s: float, context: Any) -> Any:
+    assert data.complete is not None
+    return data.complete if data.store.n < 1500 else None
+
+
+@pytest.mark.usefixtures("slow_search")
+def test_the_model_is_of_the_rows_for_which_there_was_time_in_the_end(monkeypatch):
+    said: list[Any] = []
     events = Events(lambda record: said.append(record.event))
     store = Store.from_arrays(*table(1500))
-    model, report = train_in_memory(store, completed([("t", options)]), events)
+    model, report = train_in_memory(store, completed([("t", HASTY)]), events)
     assert report["n"] == 1500
     assert not any(isinstance(event, Warned) and "the time left" in event.message for event in said)
     monkeypatch.setattr(recipe, "with_more_rows", lambda *args: None)
-    _, report = train_in_memory(store, completed([("t", options)]), events)
+    _, report = train_in_memory(store, completed([("t", HASTY)]), events)
     assert report["n"] < 1500
     assert any(isinstance(event, Warned) and "the time left was enough" in event.message for event in said)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryLimitError("too little memory"), StorageError("disk full"), MemoryError()]
+)
+@pytest.mark.parametrize("at", ["plan", "solve"])
+@pytest.mark.usefixtures("slow_search")
+def test_a_larger_fit_that_fails_leaves_the_model_before_it(error, at, monkeypatch, tmp_path):
+    said: list[Any] = []
+    plan, solve = DCSVMFit.__init__, DCSVMFit.solve
+
+    def planned(self: Any, data: Any, context: Any) -> None:
+        plan(self, data, context)
+        if at == "plan" and data.store.n == 1500:
+            raise error
+
+    def solved(self: Any, draft: Any) -> Any:
+        if at == "solve" and self.store.n == 1500:
+            raise error
+        return solve(self, draft)
+
+    monkeypatch.setattr(DCSVMFit, "__init__", planned)
+    monkeypatch.setattr(DCSVMFit, "solve", solved)
+    events = Events(lambda record: said.append(record.event))
+    store, config = Store.from_arrays(*table(1500)), completed([("t", HASTY)])
+    report = recipe.train(store, config, model_path=tmp_path / "m", run_dir=tmp_path / "run", events=events)
+    assert report["n"] == 1000
+    messages = [event.message for event in said if isinstance(event, Warned)]
+    what = str(error) or "MemoryError"
+    assert f"a fit of 1,500 rows failed ({what}): the model is that of 1,000 rows" in messages
+    assert messages[-1] == "the time left was enough to learn from 1,000 of 1,500 rows"
+    X, y = table(500, 1)
+    assert np.mean(load_model(tmp_path / "m").predict(Rows(X)) == y) > 0.8
+
+
+@pytest.mark.usefixtures("slow_search")
+def test_a_resumed_fit_has_the_rows_and_options_that_were_chosen_whatever_time_is_left(monkeypatch, tmp_path):
+    """The first time it is killed in its fit of few rows, the second time in that of all."""
+    ways = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+    store, config, killed = Store.from_arrays(*table(1500)), completed([("t", HASTY)]), [1000, 1500]
+    offer, loaded = Checkpoints.offer, list[int]()
+
+    def kill(self: Any, state: Any, **own: Any) -> None:
+        offer(self, state, **own)
+        if killed and self.choice.get("rows") == killed[0]:
+            del killed[0]
+            raise KeyboardInterrupt
+
+    def load(self: Any) -> Any:
+        found = read(self)
+        loaded.extend([self.choice["rows"]] if found is not None and self.choice else [])
+        return found
+
+    read = Checkpoints.load
+    monkeypatch.setattr(Checkpoints, "offer", kill)
+    monkeypatch.setattr(Checkpoints, "load", load)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            recipe.train(store, config, resume=(tmp_path / "run").exists(), events=ignore, **ways)
+        monkeypatch.setattr(pace, "FEWEST", 1200)  # would choose other rows now
+    report = recipe.train(store, config, resume=True, events=ignore, **ways)
+    assert loaded == [1000, 1000, 1500]
+    assert report["n"] == 1500
+    whole = recipe.train(store, config, model_path=tmp_path / "other", events=ignore)
+    assert report["objective"] == pytest.approx(whole["objective"], rel=1e-6)
