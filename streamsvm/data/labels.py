@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ FEW, IDS = 20, 0.5  # labels that are few, and share of the rows from which on m
 MOST_SEEN = 100_000  # distinct labels; more are targets of a regression, for which one sort of all is faster
 EXACT = 2**53  # float64 has all whole numbers below
 FALSE, TRUE = "false", "true"  # as labels
+CUT = "which a model cannot hold; expected text that is Unicode, without a zero at its end"
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _CODE = re.compile(r"\s*[-+]?0\d|.*_")  # Python's numbers may have underscores, those of files do not
 
@@ -133,6 +135,21 @@ def label_texts(labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind == "f" and np.all(labels == np.round(labels)):
         labels = labels.astype(np.int64)
     return labels.astype(str)
+
+
+def is_unicode(text: Any) -> bool:
+    """Whether a text has no half of a surrogate pair, which no file can hold."""
+    if isinstance(text, str) and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def is_cut(text: str) -> bool:
+    """Whether arrays and files would not have this label as it is."""
+    return text.endswith("\0") or not is_unicode(text)
 
 
 def is_finite(text: str) -> bool:

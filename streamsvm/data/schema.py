@@ -40,8 +40,16 @@ HEXADECIMAL = re.compile(r"[-+]?0[xX][0-9a-fA-F]+")
 AS_NUMBERS = "write them as numbers"
 QUANTITIES = {  # texts that are probably numbers, and how to have them as numbers
     "numbers": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}"), "--decimal and --thousands say how they are written"),
+    "negative numbers": (
+        re.compile(rf"(?=.*\d)(\({_DIGITS}\)|\u2212{_DIGITS}|{_DIGITS}-|[-+]?{_DIGITS})"),
+        "write them with a hyphen before, as -5",
+    ),
     "percentages": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}\s?%"), AS_NUMBERS),
     "hexadecimal numbers": (HEXADECIMAL, "write them as decimal numbers"),
+    "numbers of other programs": (
+        re.compile(r"[-+]?(\d+(_\d+)+|[\d.]*\d[\d.]*[dD][-+]?\d+|0[bB][01]+)"),
+        AS_NUMBERS,
+    ),
     "times of day": (
         re.compile(r"\d?\d:\d\d(:\d\d([.,]\d+)?)?( ?[aApP][mM])?"),
         "write them as numbers of hours",
@@ -272,11 +280,15 @@ class Feature:
 
     def _quantities(self, texts: list[str]) -> tuple[str, str, str] | None:
         """The kind of quantities that most texts are, an example of those or of the others, and what to do."""
-        for kind, (pattern, remedy) in QUANTITIES.items():
-            others = [text for text in texts if not pattern.fullmatch(text)]
-            if len(texts) > 1 and not others:
+        unlike = {
+            kind: [text for text in texts if not pattern.fullmatch(text)]
+            for kind, (pattern, _) in QUANTITIES.items()
+        }
+        for kind, (_, remedy) in QUANTITIES.items():
+            if len(texts) > 1 and not unlike[kind]:
                 marks = remedy if self.is_csv or kind != "numbers" else AS_NUMBERS
                 return kind, f" such as {texts[0][:40]!r}, which are read as text", marks
+        for kind, others in unlike.items():
             if len(texts) >= FEW and len(texts) - len(others) >= MOSTLY * len(texts):
                 markers = as_names(*(other[:40] for other in others[:3]))
                 gaps = (

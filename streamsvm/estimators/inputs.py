@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Number
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_X_y, column_or_1d, validate_data
 
 from streamsvm.config import validated
 from streamsvm.data.finite import first_nonfinite
+from streamsvm.data.labels import CUT, is_cut
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, is_frame, names_of
 from streamsvm.data.rows import Rows
@@ -227,6 +229,8 @@ def _plain(values: Any, what: str) -> Any:
         values = np.asarray(values)
     elif isinstance(values, (list, tuple)) and _are_mixed({*map(type, values)}):  # else all would become text
         values = np.array(values, dtype=object)
+    elif isinstance(values, (list, tuple)):
+        _require_whole(values, what)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "fO":
         is_float = values.dtype.kind == "f"
         missing = np.isnan(values) if is_float else np.fromiter(map(_is_missing, values), bool, len(values))
@@ -254,7 +258,15 @@ def _of_one_kind(values: np.ndarray, what: str) -> np.ndarray:
             f"the {what} of row {text} is text, {str(values[text])!r}, and that of row {number} a number, "
             f"{values[number]}; expected one of them: {what}s.astype(str) makes all of them text"
         )
+    _require_whole(values, what)
     return values
+
+
+def _require_whole(values: Iterable[Any], what: str) -> None:
+    """Raises DataError for a text that an array or a file would change."""
+    for row, value in enumerate(values):
+        if isinstance(value, str) and is_cut(value):
+            raise DataError(f"the {what} of row {row} is {value!r}, {CUT}")
 
 
 def _is_missing(value: Any) -> bool:

@@ -18,9 +18,12 @@ class Batch:
     """
 
     def __init__(self, X: Any) -> None:
-        """Raises DataError for anything that is not a data frame."""
+        """Raises DataError for anything that is not a data frame, and for columns of one name."""
         self._frame = X if _is_pandas(X) else _as_table(X)
         self.names: list[Any] = list(X.columns) if _is_pandas(X) else self._frame.column_names
+        if len({*self.names}) < len(self.names):
+            twice = next(name for at, name in enumerate(self.names) if name in self.names[:at])
+            raise DataError(f"X has two columns {twice!r}; expected different names")
         kinds = self._kinds()
         self.bools = {name for name, kind in zip(self.names, kinds, strict=True) if kind == "b"}
         self.values = self._values() if set("biuf").issuperset(kinds) else None
@@ -113,11 +116,22 @@ def _is_polars(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] == "polars"
 
 
+def rows_in(X: Any) -> int:
+    """The rows of a data frame. Raises DataError for what has no number of them, as a lazy frame."""
+    if not hasattr(X, "__len__"):
+        raise _no_frame(X)
+    return len(X)
+
+
+def _no_frame(X: Any) -> DataError:
+    return DataError(f"found rows as {type(X).__name__}, expected a data frame of pandas, polars or Arrow")
+
+
 def _as_table(X: Any) -> Any:
     from streamsvm.data.frames import kinds_of, table_of
 
     if isinstance(X, np.ndarray | list | dict):
-        raise DataError(f"found rows as {type(X).__name__}, expected a data frame of pandas, polars or Arrow")
+        raise _no_frame(X)
     table = table_of(X)
     kinds_of(table)  # names that differ
     return table

@@ -21,7 +21,7 @@ from streamsvm.models.calibration import are_odds
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import side_by_side
-from streamsvm.online.batches import frame_like, series_like, targets_in
+from streamsvm.online.batches import frame_like, rows_in, series_like, targets_in
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, LabelDoor, is_doubled
 from streamsvm.online.labels import Labels
@@ -192,8 +192,8 @@ class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
         """One step for each row of a data frame of pandas, polars or Arrow, in order: the same model as `learn_one` row
         by row, up to rounding. NaN and null are missing."""
         labels = targets_in(y)
-        if len(labels) != len(X):
-            raise DataError(f"found {len(labels)} labels, expected one for each of {len(X)} rows")
+        if len(labels) != (m := rows_in(X)):
+            raise DataError(f"found {len(labels)} labels, expected one for each of {m} rows")
         self._labels.require(labels)
         rows = self._columns.matrix(X, grow=True)
         self._make_room()

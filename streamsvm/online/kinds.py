@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.data.labels import is_unicode
 from streamsvm.errors import DataError
 
 EPOCH = datetime(1970, 1, 1)
@@ -120,16 +121,6 @@ class Kinds:
         return dot + end in OF_TIMES and self._kinds.get(head) == "time"
 
 
-def is_unicode(text: Any) -> bool:
-    """Whether a text has no half of a surrogate pair, which no file can hold."""
-    if isinstance(text, str) and not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
-    return True
-
-
 def require_unicode(text: Any, what: str) -> None:
     """Raises DataError for text that is not. what: has it, in words."""
     if not is_unicode(text):
@@ -142,6 +133,8 @@ def kind_of(value: Any) -> str | None:
         return "bool"
     if isinstance(value, str):
         return "text"
+    if isinstance(value, np.timedelta64):  # which NumPy counts among integers
+        return "other"
     if isinstance(value, Real | Decimal | np.integer | np.floating):
         return "number"
     if isinstance(value, date):

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.data.labels import is_unicode
 from streamsvm.errors import DataError
-from streamsvm.online.kinds import is_unicode, shown
+from streamsvm.online.kinds import shown
 from streamsvm.tasks.pairs import signs
 
 

@@ -13,7 +13,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
-from streamsvm.online.batches import series_like, targets_in
+from streamsvm.online.batches import rows_in, series_like, targets_in
 from streamsvm.online.columns import LARGEST
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.kinds import as_float, kind_of, shown
@@ -119,8 +119,8 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         """One step for each row of a data frame of pandas, polars or Arrow, in order: the same model as `learn_one` row
         by row, up to rounding. NaN and null are missing."""
         targets = np.array([number(value) for value in targets_in(y)])
-        if len(targets) != len(X):
-            raise DataError(f"found {len(targets)} targets, expected one for each of {len(X)} rows")
+        if len(targets) != (m := rows_in(X)):
+            raise DataError(f"found {len(targets)} targets, expected one for each of {m} rows")
         rows = self._columns.matrix(X, grow=True)
         self._make_room()
         cuts = {0, len(targets)}  # where units or gamma change

@@ -54,6 +54,19 @@ BAD = {
         PLAIN.encode("utf-16"),
         "found UTF-16, expected UTF-8; convert it with `iconv -f UTF-16 -t UTF-8`",
     ),
+    "UTF-16 without a mark": (
+        PLAIN.encode("utf-16-le"),
+        "found UTF-16LE, expected UTF-8; convert it with `iconv -f UTF-16LE -t UTF-8`",
+    ),
+    "UTF-32": (PLAIN.encode("utf-32"), "found UTF-32, expected UTF-8; convert it with `iconv -f UTF-32 -t"),
+    "open quote": (
+        PLAIN.replace("5,no\n", '5,"no\n', 1),
+        ":2: nothing closes the quote before 'no', so that 39 more lines would be part of this value",
+    ),
+    "open quote, no end of line": (
+        PLAIN[:-1].replace("-1.25,yes", '-1.25,"yes', 1),
+        ":3: nothing closes the",
+    ),
     "Latin-1": (
         PLAIN.replace("red", "café").encode("latin-1"),
         "try `iconv -f LATIN1 -t UTF-8`",
@@ -163,6 +176,18 @@ def test_dialects(tmp_path, name):
     assert store.feature_names == (tuple(names) if options.get("header", True) else None)
     np.testing.assert_array_equal(whole(store), np.float32(rows))
     assert store.labels(0, 2).tolist()[1] == "yes"
+
+
+@pytest.mark.parametrize("end", ['"x\ny"\n', '"x\n"', '"x\n"\n\n'])
+def test_a_last_value_may_have_lines(tmp_path, end):
+    assert len(load(tmp_path, f"a,y\n1,no\n2,{end}")) == 2
+
+
+def test_an_open_quote_in_a_label_ends_predictions(tmp_path):
+    known = load(tmp_path, PLAIN).layout
+    path = put(tmp_path, PLAIN.replace("5,no\n", '5,"no\n', 1))
+    with pytest.raises(DataError, match="nothing closes the quote before 'no'"):
+        ingest([path], tmp_path / "t", IngestOptions(label="none"), like=known)
 
 
 def told_of(folder, content, **options):
@@ -391,6 +416,16 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
             "a,b,y\n1,12:30,0\n2,7:15,1\n",
             "column 'b' has times of day such as '12:30', which are read as text",
         ),
+        ("a,b,y\n1,(5),0\n2,7.5,1\n3,(1),1\n", "column 'b' has negative numbers such as '(5)', which are"),
+        (
+            "a,b,y\n1,\u22125,0\n2,7,1\n",
+            "column 'b' has negative numbers such as '\u22125', which are read as text",
+        ),
+        (
+            "a,b,y\n" + "".join(f"{i},{f'({i})' if i % 9 == 0 else i},0\n" for i in range(50)),
+            "column 'b' has negative numbers such as '(0)', which are read as text",
+        ),
+        ("a,b,y\n1,1_000,0\n2,1D+3,1\n", "column 'b' has numbers of other programs such as '1_000', which"),
         (
             "a,b,y\n1,0x1F,0\n2,0x20,1\n",
             "column 'b' has hexadecimal numbers such as '0x1F', which are read as text",

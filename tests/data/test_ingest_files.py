@@ -57,7 +57,7 @@ def test_packed_svmlight(tmp_path, suffix):
 
 
 def test_zero_based_anywhere_means_zero_based(tmp_path):
-    one = put(tmp_path / "one.svm", "1 1:5 2:6\n")
+    one = put(tmp_path / "one.svm", "\ufeff1 1:5 2:6\n")  # a byte order mark
     zero = put(tmp_path / "zero.svm", "2 0:7\n")
     assert load(one).d == 2
     store = load([one, zero])

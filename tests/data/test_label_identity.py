@@ -19,6 +19,7 @@ from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.labels import encode
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
+from streamsvm.events import Events
 from streamsvm.online import BSGDClassifier
 from streamsvm.online.judges import OfClasses
 from streamsvm.storage.quoted import as_names, names_in
@@ -80,6 +81,9 @@ TYPED = {
     "int8": (pa.array([1, -1], pa.int8()), [-1, 1]),
     "bool": (pa.array([True, False]), ["false", "true"]),
     "texts": (pa.array(["001", "1"]), ["001", "1"]),
+    "codes of int64": (pa.array([LARGE, LARGE - 1]).dictionary_encode(), [LARGE - 1, LARGE]),
+    "codes of bool": (pa.array([True, False]).dictionary_encode(), ["false", "true"]),
+    "codes of texts": (pa.array(["001", "1"]).dictionary_encode(), ["001", "1"]),
 }
 
 
@@ -89,6 +93,24 @@ def test_typed_labels_stay_whole(tmp_path, name):
     pq.write_table(pa.table({"a": [1.0, 2.0], "y": labels}), tmp_path / "a.parquet")
     ingest([tmp_path / "a.parquet"], tmp_path / "a.zarr", IngestOptions())
     assert Store.open(tmp_path / "a.zarr").classes.values.tolist() == expected
+
+
+@pytest.mark.parametrize("labels", [pa.array(["x", "x\0"]), pa.array(["x", "x\0"]).dictionary_encode()])
+def test_a_zero_at_the_end_of_a_label_is_refused(tmp_path, labels):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "y": labels}), tmp_path / "a.parquet")
+    with pytest.raises(
+        DataError, match=r"a.parquet:2: the label \(column 'y'\) is 'x\\x00', which a model cannot"
+    ):
+        ingest([tmp_path / "a.parquet"], tmp_path / "a.zarr", IngestOptions())
+
+
+@pytest.mark.parametrize(("other", "told"), [("x ", True), ("'x'", True), ("X", False)])
+def test_labels_that_differ_in_spaces_or_quotes_are_named(tmp_path, other, told):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "y": ["x", other]}), tmp_path / "a.parquet")
+    found = []
+    events = Events(lambda record: found.append(getattr(record.event, "message", "")))
+    ingest([tmp_path / "a.parquet"], tmp_path / "a.zarr", IngestOptions(), events)
+    assert ("label column 'y' has 'x' with and without spaces" in "".join(found)) is told
 
 
 @pytest.mark.parametrize("format_", ["npy", "txt", "svm"])

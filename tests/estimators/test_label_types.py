@@ -59,3 +59,18 @@ def test_they_are_those_of_numpy(name, table):
 def test_a_missing_one_is_one_line(y, table):
     with pytest.raises(DataError, match="^the label of row 1 is missing; every row needs one$"):
         CuttingPlaneSVC().fit(TABLES[table], y)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["x", "x\0", *TEXTS[2:]],
+        np.array(["x", "x\0", *TEXTS[2:]], dtype=object),
+        pl.Series(["x", "x\0", *TEXTS[2:]]),
+        ["x", "\ud800", *TEXTS[2:]],
+    ],
+    ids=["list", "objects", "polars", "surrogate"],
+)
+def test_a_text_that_no_model_holds_is_one_line(y):
+    with pytest.raises(DataError, match="^the label of row 1 is .*, which a model cannot hold; expected text"):
+        CuttingPlaneSVC().fit(X, y)

@@ -328,3 +328,22 @@ def test_a_number_is_a_text_in_a_column_of_texts_of_a_csv_stream(tmp_path):
         assert "error" not in stream.answer(line, parse)
     assert stream.learner.features == ["t=grey", "t=7", "t=n/a"]
     assert stream.learner.labels == ["a1", "2", "010"]
+
+
+@pytest.mark.parametrize("make", [BSGDClassifier, BSGDRegressor])
+def test_a_duration_of_numpy_is_no_number(make):
+    model, day = make(), np.timedelta64(1, "D")
+    with pytest.raises(DataError, match="feature 'a': found np.timedelta64.*, expected a number"):
+        model.learn_one({"a": day}, 1)
+    with pytest.raises(DataError, match="found (label|target) np.timedelta64"):
+        model.learn_one({"a": 1.0}, day)
+
+
+@pytest.mark.parametrize("make", [BSGDClassifier, BSGDRegressor])
+def test_frames_with_columns_of_one_name_or_without_rows_in_memory_are_one_line(make):
+    X, y = pd.DataFrame([[1.0, 2.0], [2.0, 1.0]], columns=["a", "a"]), pd.Series([0, 1])
+    for frame in (X, X.assign(b=["u", "v"])):
+        with pytest.raises(DataError, match="X has two columns 'a'; expected different names"):
+            make().learn_many(frame, y)
+    with pytest.raises(DataError, match="found rows as LazyFrame, expected a data frame"):
+        make().learn_many(pl.LazyFrame({"a": [1.0, 2.0]}), y)

@@ -164,11 +164,15 @@ class Csv:
         }
         of_times = {name: t for name, t in types.items() if pa.types.is_timestamp(t)}
         line = self.first_line
+        as_text = dict.fromkeys((*edited, *of_times), pa.string())
+        ends = {name: pa.string() for name in self._schema.names[-1:] if name and self._is_text(name)}
+        end: pa.Scalar | None = None
         try:
-            as_text = dict.fromkeys((*edited, *of_times), pa.string())
-            for batch in self._reader(self._block_bytes, types | as_text):
-                yield self._converted(batch, edited, of_times, line)
+            for batch in self._reader(self._block_bytes, ends | types | as_text):
+                yield self._converted(batch.select([*(types | as_text)]), edited, of_times, line)
                 line += batch.num_rows
+                end = batch.column(next(iter(ends)))[-1] if ends and batch.num_rows else end
+            self._require_closed_quote(end, line - 1)
         except pa.ArrowInvalid as error:
             if (m := _CONVERSION.search(str(error))) is None:
                 raise
@@ -176,6 +180,26 @@ class Csv:
             raise unlike(
                 self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._known
             ) from error
+
+    def _is_text(self, name: str) -> bool:
+        return self._columns[name].kind == "text"
+
+    def _require_closed_quote(self, end: pa.Scalar | None, line: int) -> None:
+        """Raises DataError if the last value of the last row, at this line, has lines to the end of the file, and no
+        quote after them. Arrow reads them all as its text."""
+        text = None if end is None else end.as_py()
+        if not text or "\n" not in text:
+            return
+        last = b""
+        with self._open(self._path) as stream:
+            while piece := stream.read(1 << 20):
+                last = (last + piece)[-1024:]
+        if not last.rstrip().endswith(b'"'):
+            rest = text.rstrip("\n").count("\n")
+            raise DataError(
+                f"{self._path}:{line}: nothing closes the quote before {text[:40].splitlines()[0]!r}, so that "
+                f"{rest} more line{'s' * (rest != 1)} would be part of this value; close the quote, or remove it"
+            )
 
     def _converted(
         self,

@@ -24,7 +24,13 @@ PROBED_ROWS = 100
 PROBED_CELLS = 1000  # of a row
 _QUOTED_OR_SPACES = re.compile(rb'"[^"]*"|[ \t]+')
 SEPARATOR = re.compile(r"sep=(.)\r?(\n|$)", re.IGNORECASE)  # Excel reads and writes it
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_WIDE = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+_WIDE_LINE = re.compile(rb"([!-~]\0){2}|(\0[!-~]){2}")  # two letters, without a mark before them
 _NUMBER = re.compile(r"\s*[-+]?(\d+|\d{1,3}([., ']\d{3})+)?([.,]\d*)?([eE][-+]?\d+)?\s*")
 
 
@@ -129,10 +135,20 @@ def _without_empty_end(rows: list[list[str]]) -> tuple[str, ...] | None:
     return (*(f"f{at}" for at in range(len(rows[0]) - 1)), "")
 
 
+def require_bytes(path: str, head: bytes) -> None:
+    """Raises DataError for a file whose first characters have two or four bytes each, with or without a mark."""
+    encoding = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
+    if encoding is None and (m := _WIDE_LINE.match(head)) is not None:
+        encoding = "UTF-16LE" if m[1] else "UTF-16BE"
+    if encoding is not None:
+        raise DataError(
+            f"{path}: found {encoding}, expected UTF-8; convert it with `iconv -f {encoding} -t UTF-8`"
+        )
+
+
 def _text_of(path: str, head: bytes) -> str:
     """The whole lines of these first bytes of a file. Raises DataError if they are not UTF-8."""
-    if head.startswith(_UTF16):
-        raise DataError(f"{path}: found UTF-16, expected UTF-8; convert it with `iconv -f UTF-16 -t UTF-8`")
+    require_bytes(path, head)
     whole = head if len(head) < 1 << 20 else head[: head.rfind(b"\n") + 1] or head
     try:
         return whole.decode("utf-8-sig")

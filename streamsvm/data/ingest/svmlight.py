@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numba
 import numpy as np
 
 from streamsvm.data.ingest.block import Block, OpenStream
+from streamsvm.data.ingest.dialect import require_bytes
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import Stream
 from streamsvm.data.label_sets import NAMED, lacks_name
@@ -62,6 +64,9 @@ class SvmlightReader:
         line, rest = 1, b""
         with self._open(path) as stream:
             while raw := stream.read_exactly(self._options.block_bytes):
+                if line == 1 and not rest:
+                    require_bytes(path, raw)
+                    raw = raw.removeprefix(BOM_UTF8)
                 text = rest + raw
                 cut = text.rfind(b"\n") + 1
                 rest = text[cut:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import not_
@@ -31,7 +32,7 @@ from streamsvm.data.ingest.split_columns import SplitColumns
 from streamsvm.data.ingest.streams import CSV, DATABASES, Stream
 from streamsvm.data.ingest.table import NOTHING_KNOWN, Batches, Known, Table, arrow_errors, unlike
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
-from streamsvm.data.labels import is_finite, written_as
+from streamsvm.data.labels import CUT, is_cut, is_finite, written_as
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
@@ -82,6 +83,7 @@ class TableReader:
         has_commas = like is not None and like.attrs.get(COMMAS, False)
         self._known = Known(whole, has_commas)
         self._remarks: list[str] = []
+        self._merged: str | None = None  # a label that is written in several ways
         self._hex: str | None = ""  # a label that is a hexadecimal number; None if others are not
 
     def blocks(self, path: str) -> Iterator[Block]:
@@ -194,6 +196,8 @@ class TableReader:
             return _names_of_ones(batch, path, self._label, line)
         [name] = self._label
         column = batch.column(name)
+        if pa.types.is_dictionary(column.type) and not is_text(column.type):
+            column = column.dictionary_decode()  # codes of numbers and booleans are those labels
         if not (is_text(column.type) or pa.types.is_boolean(column.type)):
             return whole_numbers(column, path, name, line)
         is_written = name in self._written and not self._options.multilabel
@@ -201,6 +205,9 @@ class TableReader:
             return plain
         found, ids = texts(column)
         self._see_labels(found[:-1])
+        if (lost := next(filter(is_cut, found), None)) is not None:
+            at = line + int(np.flatnonzero(ids == found.index(lost))[0])
+            raise DataError(f"{path}:{at}: the label (column {name!r}) is {lost!r}, {CUT}")
         if is_written:
             return self._written_labels(found, ids, path, line)
         is_bad = lacks_name if self._options.multilabel else not_
@@ -211,7 +218,10 @@ class TableReader:
         return np.array(found, dtype=str)[ids]
 
     def _see_labels(self, found: list[str]) -> None:
-        """Notes whether all texts of labels are hexadecimal numbers."""
+        """Notes whether all texts of labels are hexadecimal numbers, and a label that has spaces or quotes around it in
+        some rows only."""
+        if self._merged is None and len({*found}) < len(found):
+            self._merged = next(text for text, count in Counter(found).items() if count > 1)
         if self._hex is not None and found:
             self._hex = found[0] if all(map(HEXADECIMAL.fullmatch, found)) else None
 
@@ -265,6 +275,11 @@ class TableReader:
             found.append(
                 f"label column {self._label[0]!r} has hexadecimal numbers such as {self._hex[:40]!r}, which are read "
                 "as text: each is a class; write them as decimal numbers if they are quantities"
+            )
+        if self._merged is not None:
+            found.append(
+                f"label column {self._label[0]!r} has {self._merged[:40]!r} with and without spaces or quotes around "
+                "it; they are one label"
             )
         return [*found, *filter(None, [self._schema.remark_numbers(AS_TEXT)]), *self._schema.remarks(self._n)]
 
