@@ -30,7 +30,11 @@ BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as l
 FEW = 64  # rows that are one block
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
-MOST_SUBBLOCKS = 1000  # of a block
+MOST_VISITS = 250  # sub-blocks of a block for each that it holds
+MOST_UNSOLVED = (
+    50  # blocks for each row whose own violation does not fall to half: the problem is beyond reach
+)
+SMALL = 128  # rows: of fewer ones such blocks may be more, as their time is that of the rows squared
 MOST_IDLE = (
     100  # blocks for each row, in which violation and objective fall by less than FALLS and LEAST_GAIN
 )
@@ -58,6 +62,7 @@ class BlockState:
     `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere. is_rounded: above tol, and for
     rounding no step improves it. shrinks_below: the violation from which rows may be taken out. least, idle, gained:
     the least violation, the rounds since it last fell by much, and how far the objective has fallen in these.
+    unsolved: blocks whose own violation hardly fell.
     is_refreshed: the gradient was computed in float64 once, as float32 products had added up to an error near tol.
     in_float64: coefficients of blocks are float64, and products too, if the problem has such: float32 was not enough.
     """
@@ -77,6 +82,7 @@ class BlockState:
     least: float = np.inf
     idle: int = 0
     gained: float = 0.0
+    unsolved: int = 0
     is_refreshed: bool = False
     in_float64: bool = False
 
@@ -97,7 +103,7 @@ class BlockState:
 
 
 # of a state that is to be measured anew
-UNPACED: dict[str, Any] = {"least": np.inf, "idle": 0, "gained": 0.0}
+UNPACED: dict[str, Any] = {"least": np.inf, "idle": 0, "gained": 0.0, "unsolved": 0}
 _SAVED = tuple(each.name for each in fields(BlockState) if each.name != "shrunk")
 
 
@@ -252,6 +258,9 @@ class BlockSolver:
             return self.rounded(problem, state)  # nothing, but for rounding
         after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
         after = self.paced(problem, self.measured(problem, self._moved(problem, state, after)), gain)
+        before, left = (float(row_violations(problem, each, block).max()) for each in (state, after))
+        if left > max(0.5 * before, self.row_tol):
+            after = replace(after, unsolved=after.unsolved + 1)
         if self.is_idle(after):
             return self.rounded(problem, after)
         is_due = after.idle > 0 and after.idle % int(CHECK_IDLE * self._visit(after)) == 0
@@ -268,7 +277,10 @@ class BlockSolver:
         return replace(state, idle=0, gained=0.0) if state.gained > LEAST_GAIN * size else state
 
     def is_idle(self, state: BlockState) -> bool:
-        return state.idle >= MOST_IDLE * self._visit(state)
+        visit, rows = self._visit(state), max(1, len(active_rows(state)))
+        return state.idle >= MOST_IDLE * visit or state.unsolved >= MOST_UNSOLVED * max(
+            visit, (SMALL / rows) ** 2
+        )
 
     def _visit(self, state: BlockState) -> float:
         """Blocks in which each active row has its turn."""
@@ -299,8 +311,12 @@ class BlockSolver:
         return self.measured(problem, replace(self._refreshed(problem, state), is_refreshed=True))
 
     def _in_float64(self, problem: DualQP, state: BlockState) -> BlockState:
-        """The state with its gradient in float64, as all products and coefficients are from here on."""
+        """The state with its gradient in float64, as all products and coefficients are from here on; from zero, if float32
+        steps have led to worse."""
         state = self._refreshed(problem, state)
+        if problem.nu is None and _rough_objective(problem, state) > 0:
+            zeros = np.zeros(len(state.alpha))
+            state = replace(state, alpha=zeros, gradient=zeros + problem.linear)
         return self.measured(problem, replace(state, in_float64=True))
 
     def _refreshed(self, problem: DualQP, state: BlockState) -> BlockState:
@@ -411,7 +427,7 @@ class BlockSolver:
         # a tenth of the block's violation is enough: more would be undone by the next block
         worst = 0.0 if self._is_one_block(problem, state) else row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
-        descend = signs_descent if self.apart else block_descent
+        descend, size = signs_descent if self.apart else block_descent, min(SUBBLOCK, len(block))
         descend(
             Q,
             _shifted(problem, state, block).astype(np.float32),
@@ -419,7 +435,7 @@ class BlockSolver:
             upper,
             problem.y[block].astype(np.float32) if self.bias else None,
             tol,
-            (min(SUBBLOCK, len(block)), MOST_SUBBLOCKS),
+            (size, MOST_VISITS * -(-len(block) // size)),
             _rough_objective(problem, state),
         )
         moved = a != before

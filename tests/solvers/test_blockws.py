@@ -316,6 +316,18 @@ def test_coefficients_too_large_for_float32_are_solved_in_float64(n, C):
     )
 
 
+def test_a_problem_beyond_reach_ends_with_its_last_state(monkeypatch):
+    """K of a polynomial far from the origin has a condition number of 1e16 and more."""
+    monkeypatch.setattr(blockws, "MOST_UNSOLVED", 2)  # 50 take as long as it may wait: seconds
+    p = problem(n=200, C=100.0)
+    p = KernelDual(Poly(0.25, 2, 1.0), Rows(p.rows.X + 1000), p.y, p.upper)
+    state = blockws.solve(p, tol=1e-3, bias=True)
+    assert state.is_rounded
+    assert state.in_float64
+    assert state.rounds < 20
+    assert blockws.objective(p, state) < 0
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_certificate_that_float32_cannot_give_holds_in_float64(bias):
     p = problem(n=200, kernel="wide", C=3e3)
