@@ -311,8 +311,8 @@ class BlockSolver:
         return self.measured(problem, replace(self._refreshed(problem, state), is_refreshed=True))
 
     def _in_float64(self, problem: DualQP, state: BlockState) -> BlockState:
-        """The state with its gradient in float64, as all products and coefficients are from here on; from zero, if float32
-        steps have led to worse."""
+        """The state with its gradient in float64, as all products and coefficients are from here on; at zero, if
+        float32 steps have led to worse."""
         state = self._refreshed(problem, state)
         if problem.nu is None and _rough_objective(problem, state) > 0:
             zeros = np.zeros(len(state.alpha))
