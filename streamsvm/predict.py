@@ -237,12 +237,12 @@ def write_answers(
 def _some(
     answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """The same, of at least one row. Raises DataError."""
-    n = 0
-    for values, p in answers:
-        n += len(values)
-        yield values, p
-    if not n:
+    """The same, of at least one piece, which may have no rows. Raises DataError."""
+    found = False
+    for own in answers:
+        found = True
+        yield own
+    if not found:
         raise DataError("found no row to predict, expected at least one")
 
 

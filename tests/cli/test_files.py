@@ -377,8 +377,12 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
             "new.csv has no column 'nope' to slice by; it has 'id', 'colour', 'size', 'returned'",
         ),
         (
-            ["predict", "--model", "sales.model.zarr", "none.csv", "--out", "o.csv"],
-            "found no row to predict, expected at least one",
+            ["predict", "--model", "sales.model.zarr", "none.csv", "--out", "o.npy"],
+            "none.csv has no samples; expected at least one",
+        ),
+        (
+            ["evaluate", "--model", "sales.model.zarr", "none.csv"],
+            "none.csv has no samples; expected at least one",
         ),
         (["evaluate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
     ],
@@ -391,6 +395,23 @@ def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, caps
     before = {*os.listdir()}
     require_one_line(capsys, message, *args)
     assert {*os.listdir()} == before
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_without_rows_has_no_answers(model, tmp_path, kind, capsys):
+    empty = write(tmp_path / "none.csv", [], ("id", "colour", "size"))
+    if kind == "parquet":
+        table = pa.table(
+            {"id": pa.array([], "str"), "colour": pa.array([], "str"), "size": pa.array([], "f8")}
+        )
+        empty = tmp_path / "none.parquet"
+        pq.write_table(table, empty)
+    more = ["--decision", "--keep", "id"]
+    assert answers("--model", model, empty, *more, capsys=capsys) == []
+    assert run("predict", "--model", model, empty, *more, "--out", tmp_path / "o.csv") == 0
+    assert (tmp_path / "o.csv").read_text() == "id,label,decision\n"
+    assert run("predict", "--model", model, empty, "--out", tmp_path / "o.zarr") == 0
+    assert zarr.open_group(str(tmp_path / "o.zarr"))["label"].shape == (0,)
 
 
 @pytest.mark.parametrize("command", ["fit", "tune"])

@@ -56,7 +56,11 @@ class KeptColumns:
             self._rest = rest if rest.num_rows else None
             rows -= piece.num_rows
             pieces.append(piece)
-        return {name: np.concatenate([as_written(p.column(name)) for p in pieces]) for name in self._names}
+        empty = np.empty(0, str)
+        return {
+            name: np.concatenate([empty, *(as_written(p.column(name)) for p in pieces)])
+            for name in self._names
+        }
 
     def close(self) -> None:
         if self._table is not None:

@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from streamsvm.data.ingest.files import as_layout, format_of, ingest, stream_of
 from streamsvm.data.ingest.found import files_of, is_pattern, paths_of, root_of
 from streamsvm.data.ingest.options import IngestOptions
@@ -175,14 +177,18 @@ def known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | 
 def rows_as_read(
     sources: Sequence[str], options: IngestOptions, like: Layout, events: Events = ignore
 ) -> Iterator[Rows]:
-    """The rows of tables in this layout, piece by piece. Raises DataError as `ingest`."""
-    files = files_of(sources)
+    """The rows of tables in this layout, piece by piece, one without rows if they have none. Raises DataError as
+    `ingest`."""
+    files, found = files_of(sources), False
     paths = [file.path for file in files]
     options = options.model_copy(update={"dtype": like.dtype.name})
     open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "predict")
     reader = TableReader(options, like, format_of(paths, options), open_stream, dict(files))
     for block in on_thread(chain.from_iterable(map(reader.blocks, paths))):
+        found = True
         yield as_layout(reader.encode(block.rows), like.is_sparse)
+    if not found:
+        yield as_layout(Rows(np.empty((0, like.d), like.dtype)), like.is_sparse)
     for remark in reader.remarks():
         events(Warned(f"{paths[0]}: {remark}"))
 
