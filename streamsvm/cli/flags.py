@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from streamsvm.cli.options import CLUSTER, RUN
 from streamsvm.config import Options, field_values, option_field, option_names, option_values
+from streamsvm.errors import ConfigError
 from streamsvm.options.layers import Layer
 from streamsvm.storage.human import human_bytes, number_or_text
 from streamsvm.storage.quoted import cut, name_of, split
@@ -85,11 +86,14 @@ def flag_layers(flags: dict[str, Any]) -> list[Layer]:
 
 
 def class_weights(text: str) -> Any:
-    """`balanced`, or a table parsed from text such as 1=2.0,2=1."""
+    """`balanced`, or a table parsed from text such as 1=2.0,2=1. Raises ConfigError for a label that is named twice."""
     if "=" not in text:
         return text
     pairs = [cut(pair, "=") for pair in split(text)]
-    return {name_of(label): number_or_text(weight) for label, weight in pairs}
+    weights = {name_of(label): number_or_text(weight) for label, weight in pairs}
+    if len(weights) < len(pairs):
+        raise ConfigError(f"--class-weight: found {text!r}, expected each label once")
+    return weights
 
 
 SetOption = Annotated[

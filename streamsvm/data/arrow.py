@@ -55,7 +55,8 @@ def raw_rows(
             if widens and raw.dtype == np.float32:
                 feature.require_kept(values, kept)
             if not schema.frozen and feature.kind == "number":
-                feature.see_lost(values, kept)
+                was_float = pa.types.is_floating(column.type) and not feature.is_csv
+                feature.see_lost(values, kept, was_float=was_float)
     return raw
 
 
@@ -199,7 +200,7 @@ def days(column: pa.Array) -> pa.Array:
     """Times as days since 1970."""
     day = of_numbers(np.array([DAY_US]))[0]
     since = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    return pa.compute.divide(since.cast(pa.float64()), day)
+    return pa.compute.divide(since.cast(pa.float64(), safe=False), day)  # years after 2255 need more digits
 
 
 def times(column: pa.Array) -> pa.Array:

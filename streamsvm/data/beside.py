@@ -16,6 +16,7 @@ from streamsvm.private.zarr import member_of
 from streamsvm.storage.checked_array import CheckedArray
 
 PIECE_ROWS = 1 << 16  # labels read at once
+LARGEST = 1e30  # weight, so that sums of them stay below the largest float32
 
 
 class _Categorical:
@@ -185,12 +186,14 @@ def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
 
 
 def weights_of(values: np.ndarray, start: int = 0) -> np.ndarray:
-    """float64 finite non-negative weights. start: the row of the first one. Raises DataError."""
+    """float64 weights from 0 to LARGEST. start: the row of the first one. Raises DataError."""
     weight = values.astype(np.float64)
-    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0) & (weight <= LARGEST)))
     if len(bad):
         row = start + bad[0]
-        raise DataError(f"sample_weight of row {row} is {weight[bad[0]]}; expected a finite number >= 0")
+        raise DataError(
+            f"sample_weight of row {row} is {weight[bad[0]]}; expected a finite number >= 0 and at most {LARGEST:g}"
+        )
     return weight
 
 

@@ -46,7 +46,7 @@ def describe(store: Store) -> dict[str, Any]:
 def _labels(found: Classes) -> dict[str, Any]:
     """{dtype, classes, counts} if there are few distinct labels, else {dtype, min, max, distinct}."""
     values, counts = found.values, found.counts
-    kind = {"i": "integer", "f": "float", "U": "text"}[values.dtype.kind]
+    kind = {"i": "integer", "f": "float", "U": "text", "b": "boolean"}[values.dtype.kind]
     if len(values) > MAX_CLASSES:
         return {"dtype": kind, "distinct": len(values), "min": values[0].item(), "max": values[-1].item()}
     return {"dtype": kind, "classes": values.tolist(), "counts": counts.tolist()}

@@ -28,10 +28,15 @@ FEW, MANY, WIDE = (
 )  # distinct texts at which a column is checked for numbers, for names, and always reported
 MOSTLY, PROBED = 0.8, 1000
 DENSE_FROM = 0.05  # share of nonzero entries; rows with fewer are sparse
-EXACT, LARGEST = 2.0**24, 2.0**63  # float32 holds whole numbers up to the first; ids are below the second
+EXACT, WHOLE = 2.0**24, 2.0**53  # float32 and float64 hold whole numbers up to these
+LARGEST = 2.0**63  # ids are below it
 TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}  # per second
 SINCE, UNTIL = 315_532_800, 4_102_444_800  # seconds from 1970 to 1980, and to 2100
-_DATE = re.compile(r"(\d{4}[./-]\d\d?[./-]\d\d?|\d\d?[.-]\d\d?[.-]\d{4}|\d\d?/\d\d?/(\d{4}|\d\d))([ T,].*)?")
+_MONTH = r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_DATE = re.compile(
+    rf"(\d{{4}}-?([01]\d|[QW]\d\d?)(-\d)?|(\d\d?[ -])?{_MONTH}\.?[ -](\d\d?, )?(\d{{4}}|\d\d)|"
+    r"\d{4}[./-]\d\d?[./-]\d\d?|\d\d?[.-]\d\d?[.-]\d{4}|\d\d?/\d\d?/(\d{4}|\d\d))([ T,].*)?"
+)
 _DIGITS = r"(\d{1,3}([,. '\u00a0\u202f]\d{3})+|\d+)?([.,]\d*)?([eE][-+]?\d+)?"
 _CODE = re.compile(r"0*(\d+)(\.0*)?")
 _MONEY = r"([$€£¥₹]|USD|EUR|GBP|CHF|JPY|INR|kr)"
@@ -229,16 +234,17 @@ class Feature:
             hint = f"; leave the column out if it is {_looks_like(loss.value)}" * is_id
             raise TooNarrow(f"{told}: the rows are float64{hint}")
 
-    def see_lost(self, values: np.ndarray, kept: np.ndarray) -> None:
-        """Notes a whole number among values (m,) that float32 rounds to another one."""
-        if self.has_fractions or kept.dtype != np.float32:
+    def see_lost(self, values: np.ndarray, kept: np.ndarray, *, was_float: bool = False) -> None:
+        """Notes a whole number among values (m,) that float32 rounds to another one, or that float64 may have
+        rounded. was_float: whether the table has it as float64."""
+        if self.has_fractions:
             return
         large = np.flatnonzero(np.abs(values) > EXACT)
         if not len(large):
             return
         values, kept = values[large], kept[large]
-        self.has_fractions = bool(np.any(values != np.rint(values)) or np.abs(values).max() > LARGEST)
-        differs = np.flatnonzero(values != kept)
+        self.has_fractions = bool(np.any(values != np.rint(values)) or np.abs(values).max() >= LARGEST)
+        differs = np.flatnonzero((values != kept) | ((np.abs(values) > WHOLE) & (not was_float)))
         if self.lost is None and len(differs):
             self.lost = float(values[differs[0]]), float(kept[differs[0]])
 
@@ -247,7 +253,12 @@ class Feature:
         if self.lost is None or self.has_fractions:
             return None
         number, kept = self.lost
-        way = way if abs(number) < 2**53 else "neither does float64"
+        way = way if abs(number) <= WHOLE else "neither does float64"
+        if number == kept:
+            return (
+                f"column {self.name!r} has whole numbers above 2^53, about {number:.0f}, which float64 rounds; leave "
+                f"the column out if it is {_looks_like(number)}"
+            )
         return (
             f"column {self.name!r} has whole numbers that float32 cannot hold: {number:.0f} becomes {kept:.0f}; "
             f"{way}, or leave the column out if it is {_looks_like(number)}"

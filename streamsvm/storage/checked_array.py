@@ -24,6 +24,9 @@ PAUSES_S = (
 )  # after a try to read from an object store; its client has tried several times in each
 MEMORY_BYTES = psutil.virtual_memory().total
 _ABSENT = np.uint64(2**64 - 1)  # a shard index holds this for a chunk that was never written
+_WITH_EMPTY = (
+    ", with write_empty_chunks=True, without which zarr leaves out chunks that hold only its fill value"
+)
 
 
 class CheckedArray:
@@ -117,18 +120,18 @@ class CheckedArray:
             first // self.chunk_rows, self.chunk_rows, f"could not be read ({_brief(error)})"
         )
 
-    def _corrupt(self, chunk: int, chunk_rows: int, what: str) -> CorruptDataError:
+    def _corrupt(self, chunk: int, chunk_rows: int, what: str, how: str = "") -> CorruptDataError:
         lo, hi = chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(self))
         return CorruptDataError(
             f"array {self.name!r}: chunk {chunk} (entries {lo} to {hi - 1}) {what}; "
-            f"restore it from a copy or write the store again"
+            f"restore it from a copy or write the store again{how}"
         )
 
     def _require(self, file: int, start: int, stop: int) -> None:
         """Raises unless chunk file `file` exists and, if it is a shard, holds all chunks of start..stop."""
         key = file_key(self.array, file)
         if not has_key(self.array, key):
-            raise self._corrupt(file, self._file_rows, f"is missing (no {key!r})")
+            raise self._corrupt(file, self._file_rows, f"is missing (no {key!r})", _WITH_EMPTY)
         if self.array.shards is not None:
             self._require_in_shard(file, key, start, stop)
 
@@ -140,7 +143,7 @@ class CheckedArray:
         for inner in range(lo // self.chunk_rows, -(-hi // self.chunk_rows)):
             if not present[inner]:
                 chunk = first // self.chunk_rows + inner
-                raise self._corrupt(chunk, self.chunk_rows, f"is missing (not in shard {key!r})")
+                raise self._corrupt(chunk, self.chunk_rows, f"is missing (not in shard {key!r})", _WITH_EMPTY)
 
     def _shard_index(self, file: int, key: str) -> np.ndarray:
         """Which inner chunks a shard file holds, (chunks per shard,) bool, from the index at its end or start."""

@@ -34,6 +34,16 @@ def test_info_as_json_and_for_people(store, capfd):
     assert err == ""
 
 
+def test_labels_of_another_program_may_be_booleans(tmp_path, capfd):
+    group = zarr.open_group(tmp_path / "s", mode="w")
+    group.create_array("X", data=np.ones((4, 2)))
+    group.create_array("y", data=np.array([True, False, True, True]))
+    assert run("info", tmp_path / "s", "--json") == 0
+    labels = json.loads(capfd.readouterr().out)["labels"]
+    assert labels == {"dtype": "boolean", "classes": [False, True], "counts": [1, 3]}
+    assert run("info", tmp_path / "s") == 0
+
+
 @pytest.mark.parametrize(
     ("y", "text"),
     [(np.arange(50.0) / 7, "50"), (np.arange(50), "50"), (np.arange(2000) / 7, "2,000"), (None, "rows")],

@@ -416,6 +416,18 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
             "a,b,y\n1,12:30,0\n2,7:15,1\n",
             "column 'b' has times of day such as '12:30', which are read as text",
         ),
+        *(
+            (
+                "a,b,y\n" + "".join(f"{i},{text},0\n" for i, text in enumerate(texts)),
+                f"column 'b' has dates such as '{texts[0]}', which are read as text",
+            )
+            for texts in (
+                [f"2024-0{month}" for month in range(1, 9)],
+                [f"2024-W{week}" for week in range(10, 19)],
+                [f"{month} 2024" for month in ("Jan", "Feb", "March", "Apr", "May", "June")],
+                [f"{day}-Oct-24" for day in range(10, 19)],
+            )
+        ),
         ("a,b,y\n1,(5),0\n2,7.5,1\n3,(1),1\n", "column 'b' has negative numbers such as '(5)', which are"),
         (
             "a,b,y\n1,\u22125,0\n2,7,1\n",

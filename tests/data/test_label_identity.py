@@ -18,7 +18,7 @@ from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.labels import encode
 from streamsvm.data.store import Store
-from streamsvm.errors import DataError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
 from streamsvm.online import BSGDClassifier
 from streamsvm.online.judges import OfClasses
@@ -218,6 +218,8 @@ def test_rows_without_a_positive_label_are_told(tmp_path):
 def test_names_with_marks_are_quoted_as_in_csv():
     assert names_in('"a,b",c, "say ""hi""" ,5" pipe') == ["a,b", "c", 'say "hi"', '5" pipe']
     assert class_weights('"a,b"=2,"c=d"=1,e=3') == {"a,b": 2, "c=d": 1, "e": 3}
+    with pytest.raises(ConfigError, match="found 'e=1,\"e\"=2', expected each label once"):
+        class_weights('e=1,"e"=2')
     assert build_config(("x", {"positive": '"a,b",c'})).positive == ("a,b", "c")
     costs = build_config(("x", {"probability": {"costs": '"a>b">"c,d"=5,e="f=g"=1'.replace("e=", "e>")}}))
     assert costs.probability.costs == {"a>b": {"c,d": 5.0}, "e": {"f=g": 1.0}}

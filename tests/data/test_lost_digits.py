@@ -6,6 +6,8 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dask.dataframe import from_pandas
 
@@ -46,6 +48,10 @@ BEYOND = {
     "ids of 19 digits": (2 * 10**18 + np.arange(5) * 7, "2000000000000000000 becomes 1999999968613", "an id"),
     "some missing": ([np.nan, EXACT + 1.0, 3, 4, 5], "16777217 becomes 16777216", "an id"),
 }
+TWINS = {  # whole numbers that are one float64
+    "near 2^60": 2**60 + np.arange(5),
+    "of 17 digits": 10**16 + np.arange(5),
+}
 KEPT = {
     "small": EXACT - np.arange(5),
     "even": EXACT + 2 * np.arange(5),
@@ -82,6 +88,30 @@ def test_what_is_lost_all_the_same_is_told(case, suffix, tmp_path):
     assert ("neither does float64" in message) == ("19" in case)
     [message] = in_frame(frame[["when"]])
     assert lost in message
+
+
+@pytest.mark.parametrize("case", TWINS)
+@pytest.mark.parametrize("dtype", [None, "float64"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_what_float64_loses_is_told(case, dtype, suffix, tmp_path):
+    frame = pd.DataFrame({"when": TWINS[case], "y": list("ababa")})
+    message = "".join(told(frame, tmp_path, suffix, dtype=dtype))
+    assert "column 'when' has whole numbers above 2^53, about 1" in message
+    assert "which float64 rounds; leave the column out if it is an id" in message
+
+
+def test_floats_above_2_53_are_exact(tmp_path):
+    frame = pd.DataFrame({"when": 2.0**60 + 2.0**40 * np.arange(5), "y": list("ababa")})
+    assert told(frame, tmp_path, ".parquet", dtype="float64") == []
+
+
+@pytest.mark.parametrize("last", ["2300-01-01", "9999-12-31"])
+def test_times_of_all_years_are_days(last, tmp_path):
+    when = np.array(["0001-01-01", last], "M8[us]")
+    pq.write_table(pa.table({"when": when, "y": ["a", "b"]}), tmp_path / "t.parquet")
+    ingest([tmp_path / "t.parquet"], tmp_path / "s", IngestOptions())
+    days = Store.open(tmp_path / "s").read(0, 2).X[:, 0]
+    np.testing.assert_array_equal(days, when.astype("M8[D]").astype(np.int64))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

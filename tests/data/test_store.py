@@ -259,6 +259,8 @@ def test_missing_columns(tmp_path):
         Store.open(tmp_path / "s", x="Z")
     with pytest.raises(DataError, match="sample_weight of row 1"):
         _ = Store.from_arrays(np.zeros((2, 1)), sample_weight=[1, -1]).sample_weight
+    with pytest.raises(DataError, match=r"sample_weight of row 1 is 1e\+300; expected .* at most 1e\+30"):
+        _ = Store.from_arrays(np.zeros((2, 1)), sample_weight=[1, 1e300]).sample_weight
 
 
 def test_nothing_to_open(tmp_path):
