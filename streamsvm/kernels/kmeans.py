@@ -15,12 +15,13 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.regroup import by_part
-from streamsvm.data.rows import Rows, rows_state
+from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.parallel.sizes import Weighed
 
 RESTARTS = 3
 DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
+MOST_DENSE = 1 << 16  # columns of centres of sparse rows up to which these are dense
 MOST_CENTRES = 64  # of one node: a sample of a thousand rows places no more of them well
 ITERATIONS = 30
 FLAT = 1e-2  # reach of a kernel that hardly distinguishes rows
@@ -84,10 +85,16 @@ def _fit(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Cent
     members = (labels[:, None] == np.unique(labels)).astype(np.float32)
     weights = members / members.sum(axis=0)
     if kernel.is_linear:
-        means = np.ascontiguousarray(weights.T @ sample.dense().astype(np.float32))
-        sample, weights = Rows(means), np.eye(len(means), dtype=np.float32)
+        sample, weights = _means(sample, weights), np.eye(weights.shape[1], dtype=np.float32)
     products = kernel.apply(sample, sample, weights)
     return Centres(kernel, sample, weights, np.einsum("jc,jc->c", weights.astype(np.float64), products))
+
+
+def _means(sample: Rows, weights: np.ndarray) -> Rows:
+    """(k, d) float32 of weights (m, k); sparse where rows are, and too wide to be dense."""
+    if sample.is_sparse and sample.d > MOST_DENSE:
+        return Rows(sparse.csr_array(sparse.csr_array(weights.T) @ sample.X.astype(np.float32)))
+    return Rows(np.ascontiguousarray(weights.T @ sample.dense().astype(np.float32)))
 
 
 def kernel_kmeans(K: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -210,9 +217,9 @@ def by_their_part(parts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 def _together(chosen: list[tuple[Centres, int]]) -> Centres:
     """Centres in input space out of several nodes."""
-    rows = np.stack([node.rows.X[c] for node, c in chosen])
+    rows = concat([node.rows.take(np.array([c])) for node, c in chosen])
     offsets = np.array([node.offsets[c] for node, c in chosen])
-    return Centres(chosen[0][0].kernel, Rows(rows), np.eye(len(rows), dtype=np.float32), offsets)
+    return Centres(chosen[0][0].kernel, rows, np.eye(len(rows), dtype=np.float32), offsets)
 
 
 def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:

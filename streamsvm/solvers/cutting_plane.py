@@ -126,8 +126,12 @@ class Bundle:
         else:
             self.still += 1
 
-    def solve(self, most_idle: int) -> None:
-        """The small problem: multipliers, lower bound; planes that were idle for longer are dropped."""
+    def solve(self, most_idle: int, most_planes: int | None = None) -> None:
+        """The small problem: multipliers, lower bound; planes that were idle for longer are dropped.
+
+        Of more than most_planes, those with the smallest multipliers become one, their mean, which is below R as they
+        are, and leaves the small problem its solution (Kiwiel 1983).
+        """
         if self.reward:
             self.alpha, rho = kept_sum_qp(self.H, self.b, self.r, self.reward, self.alpha)
         else:
@@ -137,7 +141,25 @@ class Bundle:
         if self.reward:
             self.target[-1] = rho
         self.idle = np.where(self.alpha > NOTHING, 0, self.idle + 1)
-        kept = self.idle <= most_idle
+        self._keep(self.idle <= most_idle)
+        if most_planes is not None and len(self.b) > most_planes:
+            self._join(np.argsort(self.alpha, kind="stable")[: len(self.b) - most_planes // 2])
+
+    def _join(self, ids: np.ndarray) -> None:
+        """Replaces planes by their mean, weighted by multipliers."""
+        total = float(self.alpha[ids].sum())
+        if total <= NOTHING:
+            self._keep(~np.isin(np.arange(len(self.b)), ids))
+            return
+        share, last = np.zeros(len(self.b)), ids[-1]
+        share[ids] = self.alpha[ids] / total
+        self.A[last] = dense_transposed_times(self.A, share[:, None])[:, 0]
+        self.r[last], self.b[last], self.alpha[last] = share @ self.r, share @ self.b, total
+        h = dense_times(self.A, self.A[last].astype(np.float64)[:, None])[:, 0]
+        self.H[last], self.H[:, last] = h, h
+        self._keep(~np.isin(np.arange(len(self.b)), ids[:-1]))
+
+    def _keep(self, kept: np.ndarray) -> None:
         if kept.all():
             return
         self.A, self.r, self.b, self.alpha, self.idle = (
@@ -203,12 +225,13 @@ class CuttingPlane:
     """The solver; a step is one plane for each column whose gap is above tol times its objective.
 
     most_idle: small problems in which a plane had no part before it is dropped. With 20 instead of 100 a separable
-    problem came back to the same planes again and again.
+    problem came back to the same planes again and again. most_planes: of a column, for which there is memory.
     """
 
     tol: float = 1e-3
     method: Method = "ocas"
     most_idle: int = MOST_IDLE
+    most_planes: int | None = None
 
     def init(self, problem: LinearRisk) -> BundleState:
         """w = 0, without a pass; a free entry is 1."""
@@ -229,7 +252,7 @@ class CuttingPlane:
         for bundle, q, view in zip(bundles, Q.T, views, strict=True):
             bundle.add(q, view.value, view.slope)
             (self._move if self.method == "ocas" else self._replace)(bundle, q, view)
-            bundle.solve(self.most_idle)
+            bundle.solve(self.most_idle, self.most_planes)
             bundle.note_gap()
         return replace(state, steps=state.steps + 1)
 

@@ -47,6 +47,7 @@ AROUND_0 = (
     "cutting_plane.landmarks, or a scale that does not centre"
 )
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
+MOST_MORE = 300  # planes of a column besides those that were idle for a while, if there is memory
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,10 @@ class CuttingPlaneFit(Fit):
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
+        left = self.limit_bytes - process_bytes() - sum(self.bytes.values())
+        more = int(np.clip(left // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
+        self.most_planes = self.most_idle + 3 + more
+        self.bytes["plane_bytes"] += 2 * more * plane_bytes
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
     def plan(self) -> dict[str, Any]:
@@ -184,7 +189,7 @@ class CuttingPlaneFit(Fit):
 
     @property
     def _solver(self) -> CuttingPlane:
-        return CuttingPlane(self.config.tol, self.options.method, self.most_idle)
+        return CuttingPlane(self.config.tol, self.options.method, self.most_idle, self.most_planes)
 
     def _solve(self, risk: LinearRisk, passes: Passes) -> BundleState:
         saved = self.checkpoints.load()

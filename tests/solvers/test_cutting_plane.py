@@ -186,3 +186,22 @@ def test_thresholds_make_the_least_absolute_error(seed, n, k):
         assert wrong(r, found[r]) == min(wrong(r, border) for border in borders)
     predicted = np.searchsorted(found, f)
     assert weight @ np.abs(predicted - ranks) == pytest.approx(sum(wrong(r, found[r]) for r in range(k - 1)))
+
+
+@pytest.mark.parametrize("method", ["ocas", "plain"])
+def test_where_memory_is_short_planes_become_one_and_the_optimum_is_the_same(method):
+    found, most = [], []
+    for planes in (None, 12):
+        solver, counts = CuttingPlane(1e-5, method, most_planes=planes), list[int]()
+        state = run(
+            solver,
+            hinge(C=3.0),
+            stop=solver.has_ended,
+            on_step=lambda state, counts=counts: counts.append(state.planes),
+        )
+        assert solver.done(state)
+        found.append(state)
+        most.append(max(counts))
+    assert most[1] <= 12 < most[0]
+    assert found[1].objective == pytest.approx(found[0].objective, rel=2e-5)
+    assert found[1].bound <= found[0].objective
