@@ -14,6 +14,7 @@ from streamsvm.data.store import Store
 from streamsvm.parallel.sizes import Weighed
 
 Block = tuple[int, int]
+WIDE = 1 << 16  # columns from which on sparse rows are counted by what they store
 
 
 class Samples(Protocol):
@@ -40,7 +41,7 @@ class MemorySamples(Weighed):
         self.rows, self.n, self.d, self.nbytes = rows, len(rows), rows.d, float(rows.nbytes)
 
     def blocks(self) -> list[Block]:
-        return memory_blocks(self.n, self.d)
+        return memory_blocks(self.n, block_columns(self))
 
     def read(self, start: int, stop: int) -> Rows:
         return self.rows.take(slice(start, stop))
@@ -75,6 +76,13 @@ class StoreSamples(Weighed):
 
     def _scaled(self, rows: Rows) -> Rows:
         return rows if self.as_stored else self.scaling.apply(rows)
+
+
+def block_columns(samples: Samples) -> int:
+    """Columns that a block of samples in memory counts by: of wide sparse rows, numbers that a row has stored, else
+    each block would be one row."""
+    stored = max(1, int(samples.nbytes / max(samples.n, 1) / 4))
+    return min(samples.d, stored) if samples.d > WIDE else samples.d
 
 
 def memory_blocks(n: int, d: int) -> list[Block]:

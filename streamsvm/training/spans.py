@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamsvm.data.regroup import file_bytes
-from streamsvm.data.samples import Block, StoreSamples, grouped, memory_blocks
+from streamsvm.data.samples import Block, StoreSamples, block_columns, grouped, memory_blocks
 from streamsvm.kernels.division import Cuts
 from streamsvm.parallel.sizes import Weighed
 
@@ -29,7 +29,8 @@ class Spans(Weighed):
 def spans_of(samples: StoreSamples, cuts: Cuts, *, in_memory: bool) -> Spans:
     """The spans of a fit."""
     chunks = samples.blocks()
-    blocks = list(grouped(memory_blocks(samples.n, samples.d) if in_memory else chunks, chunks[0][1]))
+    held = memory_blocks(samples.n, block_columns(samples))
+    blocks = list(grouped(held if in_memory else chunks, chunks[0][1]))
     slots = 2 * max(cuts.n_parts, -(-samples.n // cuts.max_rows))
     rows = int(file_bytes(samples, slots) * samples.n / samples.nbytes)
     return Spans(blocks, list(grouped(list(map(_whole, blocks)), rows)), slots, in_memory)

@@ -17,7 +17,7 @@ from streamsvm.data.gather import Table
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.data.vectors import HeldVector, Vectors
-from streamsvm.kernels import division
+from streamsvm.kernels import division, kmeans
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.division import (
@@ -31,7 +31,14 @@ from streamsvm.kernels.division import (
     rows_of_ranks,
 )
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.kernels.kmeans import Centres, Partition, fit_centres, kernel_kmeans
+from streamsvm.kernels.kmeans import (
+    Centres,
+    Partition,
+    fit_centres,
+    kernel_kmeans,
+    partition_from_state,
+    partition_state,
+)
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.parallel.engine import Engine
 
@@ -319,3 +326,21 @@ def test_parts_in_files_are_those_in_memory(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [
         "parts"
     ]  # of each round none is left
+
+
+def test_centres_of_wide_sparse_rows_are_sparse_and_the_same(monkeypatch):
+    """Those of 3 million columns would be gigabytes, and their sample many."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((400, 90_000), density=2e-4, format="csr", rng=rng, dtype=np.float32)
+    rows = Rows(sparse.csr_array(X))
+    wide = fit_centres(rows, 5, Linear(), np.random.default_rng(1))
+    assert wide.rows.is_sparse
+    assert wide.rows.nbytes < 1 << 20
+    monkeypatch.setattr(kmeans, "MOST_DENSE", 1 << 20)
+    dense = fit_centres(rows, 5, Linear(), np.random.default_rng(1))
+    np.testing.assert_array_equal(wide.assign(rows), dense.assign(rows))
+    np.testing.assert_allclose(wide.distances(rows), dense.distances(rows), atol=1e-5)
+    partition = Partition((wide,), (tuple(range(wide.k)),))
+    again = partition_from_state(*partition_state(partition), rows.d)
+    np.testing.assert_array_equal(again.nearest(rows, 3), partition.nearest(rows, 3))
+    assert len(MemorySamples(rows).blocks()) == 1  # not one for each row
