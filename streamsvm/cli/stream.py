@@ -338,8 +338,11 @@ def _require_source(name: str, format_: str) -> None:
     if name.startswith(BROKERS):
         if format_ == "csv":
             raise ConfigError("--format csv: messages of Kafka and NATS have no header, expected JSON")
-    elif name != "-" and (path := local_path(name)) is not None and not path.is_file():
-        raise NotFoundError(f"--input {name}: no such file{nearest(name)}")
+    elif name != "-" and (path := local_path(name)) is not None:
+        if path.is_dir():
+            raise ConfigError(f"--input {name}: found a folder, expected a file or a pipe")
+        if not path.exists():
+            raise NotFoundError(f"--input {name}: no such file{nearest(name)}")
 
 
 @contextmanager

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
+import subprocess
 import zipfile
 
 import numpy as np
 import pytest
 
 from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import detect_format
 from streamsvm.errors import DataError
 
@@ -38,6 +41,12 @@ FILES = {  # contents, and what is said
     "model.pkl": (pickle.dumps([1]), "a pickle, which is never loaded"),
     "a.dta": (b"\x72\x01", "a Stata file"),
     "page": (b"<!doctype html>", "XML or HTML"),
+    "climate": (b"CDF\x01\0", "NetCDF, .*to_zarr"),
+    "sky": (b"SIMPLE  =                    T", "FITS"),
+    "photo": (b"\x89PNG\r\n\x1a\n", "an image"),
+    "a.csv.Z": (b"\x1f\x9d\x90", "a packed file of another kind than gzip"),
+    "a.rtf": (b"{\\rtf1 a}", "an RTF document"),
+    "sas": (b"\0" * 12 + b"\xc2\xea\x81\x60", "a SAS file"),
     "a.csv.zst": (b"\x28\xb5\x2f\xfd\0", "Zstandard"),
 }
 
@@ -50,6 +59,16 @@ def test_the_format_is_named(tmp_path, name):
         ingest([tmp_path / name], tmp_path / "s")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_is_one_line(tmp_path):
+    os.mkfifo(tmp_path / "p")
+    with subprocess.Popen(["sh", "-c", f"echo a,y > {tmp_path / 'p'}"]):
+        with pytest.raises(
+            DataError, match="p: found a pipe, which is read once only; give its rows as stdin"
+        ):
+            ingest([tmp_path / "p"], tmp_path / "s", IngestOptions(format="csv"))
 
 
 def test_arrays_need_no_name(tmp_path):

@@ -424,6 +424,7 @@ def test_a_model_is_one_streams_at_a_time(tmp_path):
     [
         (["--format", "xml"], "'--format': 'xml' is not one of 'json', 'csv'"),
         (["--input", "nowhere"], "--input nowhere: no such file"),
+        (["--input", "."], "--input .: found a folder, expected a file or a pipe"),
         (["--budget", "1"], "budget: found 1, expected a number at least 2"),
         (
             ["--set", "kernel.name=poly", "--set", "bsgd.strategy=sequence"],
@@ -443,6 +444,15 @@ def test_bad_options_are_one_line(more, message, tmp_path):
     assert len(said.splitlines()) == 1
     assert not answers
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.slow  # commands, and streams from their beginning
+def test_input_may_be_a_named_pipe(tmp_path):
+    os.mkfifo(tmp_path / "p")
+    with subprocess.Popen(["sh", "-c", f"printf '%s\\n' '{lines(1)[0]}' > {tmp_path / 'p'}"]) as writer:
+        status, answers, _ = command(tmp_path / "m", "", "--input", tmp_path / "p")
+    assert (status, len(answers), writer.returncode) == (0, 1, 0)
 
 
 @pytest.mark.slow  # commands, and streams from their beginning

@@ -27,7 +27,23 @@ SAS, MATLAB = ("a SAS file", _PANDAS.format("read_sas")), ("a MATLAB file", "wri
 FEATHER = "Feather of version 1", "write it again as Feather of version 2 or parquet"
 R_DATA = "data of R", "write it as CSV or parquet, for example by arrow::write_parquet"
 TAR, ZSTANDARD, SEVEN = ("a tar archive", _UNPACK), ("Zstandard", "unpack it by `zstd -d`"), ("7z", _UNPACK)
-PDF = "a PDF document", "write its table as CSV"
+PDF, RTF = (
+    ("a PDF document", "write its table as CSV"),
+    ("an RTF document", "save its table as plain text, CSV"),
+)
+NETCDF = (
+    "NetCDF",
+    "write it as zarr, for example by xarray.open_dataset(...).to_zarr(...), and give that as --store",
+)
+FITS = (
+    "FITS",
+    "write its table as parquet, for example by astropy.table.Table.read(...).to_pandas().to_parquet(...)",
+)
+IMAGE = "an image", "write the pixels of all images as one array, npy or zarr, with a row for each"
+RAR, PACKED = (
+    ("a rar archive", _UNPACK),
+    ("a packed file of another kind than gzip, bzip2 and xz", "unpack it"),
+)
 
 _BINARY = (  # first bytes of formats that no text file begins with
     (re.compile(rb"\x89HDF\r\n\x1a\n"), HDF5),
@@ -43,11 +59,18 @@ _BINARY = (  # first bytes of formats that no text file begins with
     (re.compile(rb"%PDF-"), PDF),
     (re.compile(rb"MATLAB 5\.0"), MATLAB),
     (re.compile(rb"\$FL[23]"), SPSS),
+    (re.compile(rb"\0{12}\xc2\xea\x81\x60"), SAS),
+    (re.compile(rb"CDF[\x01\x02\x05]"), NETCDF),
+    (re.compile(rb"SIMPLE  ="), FITS),
+    (re.compile(rb"\x89PNG\r\n|\xff\xd8\xff|GIF8|II\*\0|MM\0\*"), IMAGE),
+    (re.compile(rb"Rar!\x1a\x07"), RAR),
+    (re.compile(rb"\x1f\x9d|\x04\x22\x4d\x18"), PACKED),
     (re.compile(rb".{257}ustar", re.DOTALL), TAR),
 )
 _TEXT = (
     (re.compile(rb"\s*<stata_dta>"), STATA),
     (re.compile(rb"\s*<"), XML),
+    (re.compile(rb"\{\\rtf"), RTF),
     (re.compile(rb"\s*(\{|\[\s*[\[{\"\]])"), JSON),
     (re.compile(rb"(\s*%[^\n]*\n)*\s*@relation", re.IGNORECASE), ARFF),
 )
@@ -71,6 +94,11 @@ _SUFFIXES = {
     ".zst": ZSTANDARD,
     ".7z": SEVEN,
     ".pdf": PDF,
+    ".rtf": RTF,
+    ".rar": RAR,
+    **dict.fromkeys((".nc", ".nc4"), NETCDF),
+    **dict.fromkeys((".z", ".lz4", ".sz", ".br"), PACKED),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff"), IMAGE),
 }
 
 

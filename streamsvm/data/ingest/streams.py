@@ -64,11 +64,17 @@ def open_raw(path: str) -> IO[bytes]:
             import fsspec
 
             return fsspec.open(path, "rb").open()
-        return open(local, "rb")
+        file = open(local, "rb")
     except FileNotFoundError:
         raise NotFoundError(f"{path} does not exist; expected a data file{nearest(path)}") from None
     except (OSError, ValueError, ImportError) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if not file.seekable():
+        file.close()
+        raise DataError(
+            f"{path}: found a pipe, which is read once only; give its rows as stdin, -, or write a file"
+        )
+    return file
 
 
 class Stream(io.RawIOBase):
