@@ -60,6 +60,7 @@ from streamsvm.tasks import default_task, task_names, task_of
 from streamsvm.texts.documented import described
 
 Model = TypeVar("Model", bound=BaseModel)
+MOST_C = 1e30  # as of kernel values: float32 ends at 3e38
 
 
 class FitConfig(Options):
@@ -71,7 +72,7 @@ class FitConfig(Options):
         Field(description="Task (default: rank if cutting-plane finds a qid, else classify)"),
     ] = None
     kernel: KernelConfig = KernelConfig()
-    C: Annotated[Real, Field(gt=0, description="Upper bound of the dual variables")] = 1.0
+    C: Annotated[Real, Field(gt=0, le=MOST_C, description="Upper bound of the dual variables")] = 1.0
     tol: Annotated[
         Real, Field(gt=0, description="Tolerance: largest KKT violation at the end, or relative gap")
     ] = 1e-3

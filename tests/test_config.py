@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.config import (
+    MOST_C,
     BSGDConfig,
     CuttingPlaneConfig,
     DCSVMConfig,
@@ -44,7 +45,7 @@ dcsvms = st.builds(
 configs = st.builds(
     FitConfig,
     kernel=kernels,
-    C=positive_floats,
+    C=st.floats(min_value=0, exclude_min=True, max_value=MOST_C),
     class_weight=st.none() | st.just("balanced") | st.dictionaries(labels, positive_floats, min_size=1),
     positive=st.lists(labels, unique=True).map(tuple),
     memory_limit=st.none() | st.integers(1, 2**60),
@@ -112,6 +113,7 @@ def test_other_sizes_are_refused(text):
         ({"kernel": "rbf"}, "kernel: found 'rbf', expected a table of options"),
         ({"C": 0}, "C: found 0, expected a number above 0"),
         ({"C": math.inf}, "C: found inf, expected a finite number"),
+        ({"C": 1e31}, "C: found 1e+31, expected a number at most 1e+30"),
         ({"C": True}, "C: found True, expected a number"),
         ({"tol": "small"}, "tol: found 'small', expected a number"),
         ({"seed": -1}, "seed: found -1, expected a number at least 0"),
