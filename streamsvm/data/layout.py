@@ -15,6 +15,7 @@ KEPT = (
     "columns",
     "label",
     "ignored",
+    "qid",
     "header",
     "delimiter",
     "decimal",

@@ -397,6 +397,30 @@ def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, caps
     assert {*os.listdir()} == before
 
 
+def test_queries_of_a_file_are_those_of_the_column_of_the_fit(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    rows = [[a, 2**60 + i // 10, round(a + rng.normal())] for i, a in enumerate(rng.normal(size=60).round(3))]
+    path = write(tmp_path / "q.csv", rows, ("a", "q", "grade"))
+    ranks = "--task", "rank", "--solver", "cutting-plane", "--kernel", "linear", "--no-search"
+    assert run("fit", path, "--label", "grade", "--qid", "q", *ranks, "--model", tmp_path / "m") == 0
+    known, found = ("--model", tmp_path / "m", "--json"), []
+    for more in (["--store", tmp_path / "q.zarr"], [path]):
+        capsys.readouterr()
+        assert run("evaluate", *known, *more) == 0
+        out, err = capsys.readouterr()
+        assert "'q'" not in err
+        found.append({name: json.loads(out)[name] for name in ("queries", "ndcg")})
+    assert found[0] == found[1]
+    assert found[0]["queries"] == 6
+    assert run("predict", *known[:2], path) == 0
+    assert "'q'" not in capsys.readouterr().err
+    other = write(tmp_path / "n.csv", [[row[0], row[2]] for row in rows], ("a", "grade"))
+    assert run("evaluate", *known, other) == 0
+    out, err = capsys.readouterr()
+    assert "no column 'q' of query ids, which the fit had: all rows are one query" in err
+    assert json.loads(out)["queries"] == 1
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_file_without_rows_has_no_answers(model, tmp_path, kind, capsys):
     empty = write(tmp_path / "none.csv", [], ("id", "colour", "size"))

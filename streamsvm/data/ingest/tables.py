@@ -73,6 +73,8 @@ class TableReader:
         self._has_gaps = self.dtype != np.uint8  # uint8 has no NaN
         self._schema = None if like is None else Schema.from_attrs(like.attrs)
         self._has_label: bool | None = None
+        self._qid = options.qid
+        self._known_qid = None if like is None else like.attrs.get("qid")
         self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
         known = [] if self._schema is None else [feature.name for feature in self._schema.features]
@@ -101,11 +103,13 @@ class TableReader:
         return table_of(file, self._format, self._options, self._open_stream, self._known)
 
     def _batches(self, path: str, table: Table) -> Batches:
-        left_out = self._left_out(path, table) - {self._options.qid}
         all_kinds = table.kinds()
+        if self._qid is None and self._known_qid in all_kinds and self._options.label != "none":
+            self._qid = self._known_qid  # queries are those of the fit's column
+        left_out = self._left_out(path, table) - {self._qid}
         kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
-        if self._options.qid is not None and self._options.qid not in kinds:
-            raise DataError(f"{path} has no column {self._options.qid!r} for the query id")
+        if self._qid is not None and self._qid not in kinds:
+            raise DataError(f"{path} has no column {self._qid!r} for the query id")
         if self._schema is None:
             self._schema = self._new_schema(path, kinds)
         self._label = self._match(path, self._schema, kinds)
@@ -137,12 +141,12 @@ class TableReader:
                 kind = "text"  # numbers stored as text
             types[f.name] = READ_AS.get(kind)
         sets = self._options.multilabel and len(self._label) == 1
-        for name in filter(None, (*self._label, self._options.qid)):
+        for name in filter(None, (*self._label, self._qid)):
             is_number = kinds[name] == "number" and not (sets and name in self._label)
             is_read_as_text = name in self._written and self._label == (name,)
             types[name] = pa.float64() if is_number and not is_read_as_text else pa.string()
-        if self._options.qid is not None and kinds[self._options.qid] == "number":
-            types[self._options.qid] = self._written.get(self._options.qid, pa.float64())
+        if self._qid is not None and kinds[self._qid] == "number":
+            types[self._qid] = self._written.get(self._qid, pa.float64())
         for name, found in types.items():
             if found is None:
                 raise DataError(
@@ -166,13 +170,13 @@ class TableReader:
             found = f"{path} has no label column {listed(schema.label)}"
             raise DataError(f"{found}, but the sources before it have")
         self._has_label = bool(label)
-        known = {f.name for f in schema.features} | {*label, self._options.qid, self._options.split_by}
+        known = {f.name for f in schema.features} | {*label, self._qid, self._options.split_by}
         extra = set(kinds) - known
         if extra and not schema.frozen:
             raise DataError(
                 f"{path} has an unexpected column {min(extra)!r}; all sources must have the same columns"
             )
-        self._unused |= extra.difference(schema.label)
+        self._unused |= extra.difference(schema.label, {self._known_qid})
         return label
 
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
@@ -182,8 +186,8 @@ class TableReader:
         self._n, self._nnz = self._n + len(raw), self._nnz + int(np.count_nonzero(raw))
         X = cast(schema.values(raw), self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
-        if self._options.qid is not None:
-            qid = whole_numbers(batch.column(self._options.qid), path, self._options.qid, line)
+        if self._qid is not None:
+            qid = whole_numbers(batch.column(self._qid), path, self._qid, line)
             qid = qid.astype(np.int64) if qid.dtype.kind == "f" else qid
         for_split = self._for_split.read(batch, path, line)
         own = Rows(raw if schema.has_text else X)
@@ -262,6 +266,10 @@ class TableReader:
 
     def remarks(self) -> list[str]:
         found = [*self._remarks]
+        if self._known_qid is not None and self._qid is None and self._has_label:
+            found.append(
+                f"no column {self._known_qid!r} of query ids, which the fit had: all rows are one query"
+            )
         if self._unused:
             found.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         assert self._schema is not None
@@ -287,9 +295,17 @@ class TableReader:
         assert self._schema is not None
         has_names = self._options.header or self._format not in CSV  # else Arrow names them by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
+        queries = {"qid": self._qid} if self._qid is not None else {}
         given = self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
         commas = {COMMAS: True} if self._known.has_commas else {}
-        return self._schema.to_attrs() | ignored | given | commas | ({} if has_names else {"header": False})
+        return (
+            self._schema.to_attrs()
+            | ignored
+            | queries
+            | given
+            | commas
+            | ({} if has_names else {"header": False})
+        )
 
 
 def are_values(names: Sequence[str]) -> bool:
