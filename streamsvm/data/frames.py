@@ -173,7 +173,7 @@ def table_of(X: Any) -> pa.Table:
     is_pandas = type(X).__module__.startswith("pandas")
     try:
         return pa.Table.from_pandas(X, preserve_index=False) if is_pandas else pa.table(X)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if is_pandas and (plain := _without_mixed(X)) is not None:
             return table_of(plain)
         told = "; ".join(" ".join(str(part).split())[:200] for part in error.args)

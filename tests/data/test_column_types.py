@@ -133,6 +133,7 @@ OTHERS = {
     ),
     "pandas complex": (pandas([1j]), "^X: .*column a with type complex128"),
     "pandas sparse": (pandas([0.0], pd.SparseDtype(float)), "^X: Sparse pandas data"),
+    "pandas, beyond 64 bits": (pandas([10**30], object), "^X: .*too large"),
     "pandas bytes": (pandas([b"x"], object), holds("binary")),
     "pandas mixed": (pandas([1, "x"], object), "^X: .*column a with type object"),
     "pandas mixed, a code": (pandas([1, "007"], object), "^X: .*column a with type object"),
