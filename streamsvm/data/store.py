@@ -133,7 +133,7 @@ class Store(Shown, Weighed):
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, polars, dask and Arrow.
 
         Data frames are encoded as `streamsvm ingest` encodes tables: a column for each value of text, times as days.
-        category: columns of a frame whose numbers are codes. Raises DataError.
+        Raises DataError.
         """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}

@@ -159,3 +159,10 @@ def _compact(buffer, width, n_rows, columns):  # forward and in place: nothing i
         for j in range(len(columns)):
             buffer[to] = buffer[k * width + columns[j]]
             to += 1
+
+
+@nb.njit(nogil=True, cache=True)
+def multiply_signs(K, row_signs, column_signs):  # in one pass: memory is what it waits for
+    for i in range(len(row_signs)):
+        for j in range(len(column_signs)):
+            K[i, j] *= row_signs[i] * column_signs[j]

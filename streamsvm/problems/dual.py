@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
-import numba as nb
 import numpy as np
 
 from streamsvm.data.latest import Latest
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Float64, Kernel
-from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows
+from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows, multiply_signs
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
 
@@ -376,13 +375,6 @@ def signed(K: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
 
     strips(multiply, len(K), SIGNS_STRIP, threads)
     return K
-
-
-@nb.njit(nogil=True, cache=True)
-def multiply_signs(K, row_signs, column_signs):  # in one pass: memory is what it waits for
-    for i in range(len(row_signs)):
-        for j in range(len(column_signs)):
-            K[i, j] *= row_signs[i] * column_signs[j]
 
 
 _memory = threading.local()

@@ -434,9 +434,8 @@ class BlockSolver:
             a,
             upper,
             problem.y[block].astype(np.float32) if self.bias else None,
-            tol,
+            (tol, _rough_objective(problem, state)),
             (size, MOST_VISITS * -(-len(block) // size)),
-            _rough_objective(problem, state),
         )
         moved = a != before
         new = np.where(moved, np.clip(a.astype(np.float64), 0.0, problem.upper[block]), state.alpha[block])

@@ -42,20 +42,20 @@ class Variables(NamedTuple):
 
 
 @nb.njit(nogil=True, cache=True)
-def block_descent(Q, g, a, upper, y, tol, size, objective):
+def block_descent(Q, g, a, upper, y, limits, size):
     """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks, each by _descent. size: their rows, and how many.
 
     With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
-    and what is of labels is not compiled. It ends at a violation of tol, or where sub-blocks gain nothing, measured
-    by the objective that it begins with. Returns the number of sub-blocks.
+    and what is of labels is not compiled. limits: tol, and the objective at the
+    start: it ends at a violation of tol, or where sub-blocks gain nothing of that. Returns the number of sub-blocks.
     """
-    return _block_descent(Q, g, a, upper, y, None, (tol, size[0], size[1], abs(objective)))
+    return _block_descent(Q, g, a, upper, y, None, (limits[0], size[0], size[1], abs(limits[1])))
 
 
 @nb.njit(nogil=True, cache=True)
-def signs_descent(Q, g, a, upper, y, tol, size, objective):
+def signs_descent(Q, g, a, upper, y, limits, size):
     """The same, where the sum of each sign of y is kept: g moves by a number for each."""
-    return _block_descent(Q, g, a, upper, y, y, (tol, size[0], size[1], abs(objective)))
+    return _block_descent(Q, g, a, upper, y, y, (limits[0], size[0], size[1], abs(limits[1])))
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")

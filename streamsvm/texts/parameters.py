@@ -325,6 +325,8 @@ feature_names : tuple of str or None
 like : Layout, dict or None
     Columns into which a data frame is encoded, those of an earlier one; or its text columns that a fit target-encodes,
     each with its smoothing: "auto", or a number of rows. None: its own.
+category : collection of str
+    Columns of a data frame whose numbers are codes.
 max_rows : int or None
     Maximum number of rows of a block, at least 1. Larger: fewer blocks, more memory. None: a chunk, or several small
     chunks of up to 4 MiB together, 32 MiB in a store of many chunks.

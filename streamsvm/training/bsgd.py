@@ -24,6 +24,7 @@ from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
 from streamsvm.models import BudgetModel, LocalBudgetModel
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
+from streamsvm.models.calibration import are_odds
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
@@ -77,8 +78,9 @@ class BSGDFit(Fit):
         self.calibration = self.odds(config.bsgd.loss)
         self.units, is_scaled = self._units()
         # C and epsilon are in units of the labels, or of scaled ones already
-        options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
-        self.options = options.for_odds(typical_weight(prepared))
+        self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
+        if are_odds(self.options.loss):
+            self.options = self.options.for_odds(typical_weight(prepared))
         row = (
             store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
         )  # as float32, all columns

@@ -237,7 +237,7 @@ def test_a_block_that_cannot_reach_its_tolerance_ends_where_it_gains_nothing(n, 
 
     def ended(tol: float, objective: float) -> tuple[int, float]:
         g, a = np.full(n, -1, np.float32), np.zeros_like(upper)
-        taken = block_descent(Q, g, a, upper, y, np.float32(tol), (size, 100_000), objective)
+        taken = block_descent(Q, g, a, upper, y, (np.float32(tol), objective), (size, 100_000))
         return taken, reference.dual_objective(Q.astype(np.float64), a.astype(np.float64))
 
     solved = ended(1e-3, 0.0)
