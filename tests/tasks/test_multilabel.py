@@ -76,8 +76,16 @@ def test_each_label_is_a_fit_of_it_alone(name):
         np.testing.assert_allclose(decisions[:, column], expected, atol=2e-3)
 
 
-@pytest.mark.parametrize("weight", ["balanced", {"10": 4.0}])
-@pytest.mark.parametrize("name", ["exact", "squared losses", *list(CASES)[-8:]])
+WEIGHED = [
+    (name, weight)
+    for name in ("exact", "squared losses", *list(CASES)[-8:])
+    for weight in ("balanced", {"10": 4.0})
+    # steps of log-odds are limited by the mean weight of a row, which a fit of one label has by itself
+    if name != "budget, logistic" or weight == "balanced"
+]
+
+
+@pytest.mark.parametrize(("name", "weight"), WEIGHED)
 def test_each_label_has_the_weights_of_a_fit_of_it_alone(name, weight):
     X, Y = rows()
     plain = config(**CASES[name])
