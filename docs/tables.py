@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from streamsvm.cli.app import COMMANDS, app
 from streamsvm.config import FitConfig, groups
-from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.ingest.options import IngestOptions
 from streamsvm.kernels.table import KERNELS, kernel_names
 from streamsvm.options.base import Options
 from streamsvm.search.options import TuneConfig

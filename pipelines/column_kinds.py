@@ -22,9 +22,9 @@ from measure import Spread
 from tables import Report, Table
 
 from streamsvm.config import build_config
-from streamsvm.data.ingest.files import ingest
-from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.store import Store
+from streamsvm.ingest.files import ingest
+from streamsvm.ingest.options import IngestOptions
 from streamsvm.serving.fixed import Columns
 from streamsvm.train import train_in_memory
 

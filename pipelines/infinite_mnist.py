@@ -28,12 +28,12 @@ import numba as nb
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from streamsvm.data.ingest.arrays import ArrayReader
-from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import DataError, StreamSVMError
+from streamsvm.ingest.arrays import ArrayReader
+from streamsvm.ingest.options import IngestOptions
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.prefetch import ahead
 

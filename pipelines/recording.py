@@ -36,7 +36,7 @@ from streamsvm.parallel.clients import ENVIRONMENT
 
 SAMPLE_S = 0.02  # between looks of the leading process at itself
 IDLE_S = 2.0
-ASIDE = "aside"  # `training/dcsvm.py`: the thread of what is wanted in the end alone
+ASIDE = "aside"  # `fits/dcsvm.py`: the thread of what is wanted in the end alone
 TOL, HASTY_TOL = 1e-3, 2.0  # of the second, 0 is a solution
 NOTHING = 2000  # tasks
 WORKER_BYTES = "2GiB"

@@ -17,23 +17,23 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.choosing.choices import DENSE
+from streamsvm.choosing.drawn import folds_of
+from streamsvm.choosing.pace import FIT_SHARE, SEARCH_S, planned_in_time
+from streamsvm.choosing.repeating import as_chosen
 from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Phase, Record, Round
+from streamsvm.fits.base import END_S
+from streamsvm.fits.growth import Growth
+from streamsvm.fits.memory_plan import stay_in_memory
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import MiB, free_bytes
 from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for
 from streamsvm.train import Run, learned, plan, planned, with_task
-from streamsvm.training.base import END_S
-from streamsvm.training.choices import DENSE
-from streamsvm.training.drawn import folds_of
-from streamsvm.training.growth import Growth
-from streamsvm.training.memory_plan import stay_in_memory
-from streamsvm.training.pace import FIT_SHARE, SEARCH_S, planned_in_time
-from streamsvm.training.repeating import as_chosen
 
 LEAST_ROWS = Growth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows that pilots are drawn from, so that a large store is not read whole

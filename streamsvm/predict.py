@@ -22,13 +22,13 @@ from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.data.target import as_learned
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.intervals import Intervals
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.storage.paths import Place
+from streamsvm.tables.target import as_learned
 from streamsvm.tasks import task_of
 from streamsvm.tasks.scores import Judge
 from streamsvm.texts.documented import described

@@ -1,6 +1,6 @@
 """From a store and a configuration to a model: prepare, plan, solve, certify, save. Read this page first.
 
-`training.prepare` makes the input of all solvers, and each solver has a file in `training`.
+`fits.prepare` makes the input of all solvers, and each solver has a file in `training`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamsvm.choosing.choices import with_choices
+from streamsvm.choosing.pace import choice_of, with_more_rows
+from streamsvm.choosing.repeating import as_chosen, write_config
 from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config
 from streamsvm.data.labels import like_ids
 from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, StreamSVMError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
+from streamsvm.fits.base import Context, Fit, Learned, PathFit, Report, Solution
+from streamsvm.fits.drafts import Draft, InMemory, opened_draft
+from streamsvm.fits.memory_plan import STREAMED_SHARE
+from streamsvm.fits.prepare import Prepared, prepare
+from streamsvm.judging.expected import of_model
+from streamsvm.judging.held_out import require_holdout, rows_of_intervals
+from streamsvm.judging.thresholds import Decided
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import is_model, load_model, read_attrs
 from streamsvm.options.costs import Costs
@@ -37,16 +47,6 @@ from streamsvm.storage.place import is_same
 from streamsvm.tasks import default_task, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.texts.documented import described
-from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
-from streamsvm.training.choices import with_choices
-from streamsvm.training.drafts import Draft, InMemory, opened_draft
-from streamsvm.training.expected import of_model
-from streamsvm.training.held_out import require_holdout, rows_of_intervals
-from streamsvm.training.memory_plan import STREAMED_SHARE
-from streamsvm.training.pace import choice_of, with_more_rows
-from streamsvm.training.prepare import Prepared, prepare
-from streamsvm.training.repeating import as_chosen, write_config
-from streamsvm.training.thresholds import Decided
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -188,7 +188,7 @@ def graph_of(
     >>> len(model.bounds) - 1
     4
     """
-    from streamsvm.training.graph import early_graph  # dask
+    from streamsvm.fits.graph import early_graph  # dask
 
     if not isinstance(config, FitConfig):
         config = build_config(("graph_of", config))
@@ -439,7 +439,7 @@ def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[
     """Held-out decisions for each model, from folds that the same recipe trains; empty if not needed."""
     if not config.probability.is_asked:
         return []
-    from streamsvm.training.probabilities import cross_validated
+    from streamsvm.judging.probabilities import cross_validated
 
     learn = partial(_of_fold, run, without_probabilities(config))
     own: dict[str, Any] = {"run_dir": run.run_dir, "resume": run.resume, "events": run.events}
@@ -451,7 +451,7 @@ def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -
     """What folds of a store decided, for the partitions of a model if it has any."""
     if decided is None:
         return None
-    from streamsvm.training.probabilities import by_parts
+    from streamsvm.judging.probabilities import by_parts
 
     with fit.phase("folds"):
         return by_parts(decided, model, store, fit.engine, seed=fit.config.seed)
@@ -485,7 +485,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
     if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
         _require_labels(store, task_of(task))
     if config.probability.is_asked or config.probability.costs is not None:
-        from streamsvm.training.probabilities import require_asked
+        from streamsvm.judging.probabilities import require_asked
 
         known = config.probability.threshold is None or config.positive or not store.has_y
         require_asked(config.probability, task, 2 if known else len(store.classes.values))

@@ -10,7 +10,7 @@ from sklearn.datasets import make_multilabel_classification
 
 from streamsvm.cli.app import app, exit_status
 from streamsvm.config import FitConfig, build_config
-from streamsvm.data.label_sets import set_texts
+from streamsvm.data.labels import set_texts
 
 K = 3
 NAMES = np.array(["2", "10", "30"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from streamsvm.data.beside import Values
+from streamsvm.data.columns import Values
 from streamsvm.data.pass_cache import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples

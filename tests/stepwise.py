@@ -11,9 +11,9 @@ import pytest
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.events import STEPS, Events
+from streamsvm.fits.base import Report
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.train import train
-from streamsvm.training.base import Report
 
 
 def train_by_single_steps(store: Store, config: FitConfig, model: Path, run_dir: Path) -> int:

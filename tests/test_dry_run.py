@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from making import samples
 
 from streamsvm import dry_run
+from streamsvm.choosing.choices import with_choices
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
 from streamsvm.dry_run import SEARCH_POWER, Choice, Costs, Pilot, Site, does_not_fit, estimate, grown, measure
 from streamsvm.search.bare import completed
 from streamsvm.train import train_in_memory
-from streamsvm.training.choices import with_choices
 
 N = 3_000
 

@@ -26,10 +26,10 @@ import streamsvm
 from streamsvm.config import build_config, load_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.data.verify import check
 from streamsvm.errors import StreamSVMError
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
+from streamsvm.tables.verify import check
 from streamsvm.train import train
 
 SECONDS = 20.0

@@ -10,10 +10,10 @@ import pytest
 import zarr
 from sklearn import metrics as twin
 
-from streamsvm.data.names import Named
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError, StorageError
+from streamsvm.models.columns import Named
 from streamsvm.predict import Wanted, evaluate, predict_blocks, write_predictions
 
 

@@ -24,6 +24,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import ignore
+from streamsvm.fits.base import Context
+from streamsvm.fits.prepare import FIRST_ROWS, prepare
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.runs.phases import Phases
@@ -31,12 +33,10 @@ from streamsvm.search.options import TuneConfig, points
 from streamsvm.search.search import tune
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.train import train_path, with_task
-from streamsvm.training.base import Context
-from streamsvm.training.prepare import FIRST_ROWS, prepare
 
 N = 3 * FIRST_ROWS
 DESIGN = Path(__file__).parents[1] / "docs" / "design.md"
-CHOICES = "training.choices.with_choices"
+CHOICES = "choosing.choices.with_choices"
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_the_first_rows_of_a_pass_are_those_that_are_read_alone(store, monkeypat
     """Advice and shifts do not depend on who reads them."""
     seen: list[Any] = []
     monkeypatch.setattr(
-        "streamsvm.training.prepare.advice", lambda kernel, scaling, first, names: seen.append(first)
+        "streamsvm.fits.prepare.advice", lambda kernel, scaling, first, names: seen.append(first)
     )
     for options in ({}, {"kernel": {"gamma": "scale"}}):
         prepare(store, config("dcsvm", **options), Engine(2))

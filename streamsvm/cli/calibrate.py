@@ -78,8 +78,8 @@ def calibrate(
     given = section_layers(ProbabilityConfig, flags)
     asked = validated(ProbabilityConfig, *(given or [("--method", {"method": "sigmoid"})]))
     with importing():
+        from streamsvm.judging.probabilities import held_out
         from streamsvm.models.files import load_model, save_model
-        from streamsvm.training.probabilities import held_out
 
     loaded, target = load_model(model), out or model
     if target != model:  # a model that is replaced loses nothing but probabilities

@@ -63,7 +63,7 @@ def check(
         _check_model(model, as_json)
         return
     with importing():
-        from streamsvm.data.verify import check as check_store
+        from streamsvm.tables.verify import check as check_store
 
     with (
         progress() as events,

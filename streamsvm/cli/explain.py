@@ -118,7 +118,7 @@ def _require(has_rows: bool, out: Path | None, of_rows: dict[str, Any]) -> None:
 
 
 def _warn(model: Model, store: Store, events: Events) -> None:
-    from streamsvm.data.target import as_learned
+    from streamsvm.tables.target import as_learned
 
     _, unchecked = model.columns_in(as_learned(store, model.layout))
     if unchecked:

@@ -262,8 +262,8 @@ def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:
 
 def _require_drawn(graph: Path, config: FitConfig, n: int) -> None:
     """Raises ConfigError or StorageError, before any work, if there will be no graph or no place for it."""
+    from streamsvm.fits.dcsvm import require_graph
     from streamsvm.search.score_table import require_free, require_suffix
-    from streamsvm.training.dcsvm import require_graph
 
     require_suffix("--graph", graph, ".png", ".svg")
     require_free("--graph", graph)

@@ -15,19 +15,19 @@ from streamsvm.cli.imports import importing
 from streamsvm.cli.options import DATA, open_store
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
-from streamsvm.data.ingest.options import DIALECT, IngestOptions
-from streamsvm.data.ingest.servers import is_server, without_password
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
+from streamsvm.ingest.options import DIALECT, IngestOptions
+from streamsvm.ingest.servers import is_server, without_password
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import is_same
 from streamsvm.storage.quoted import names_in
 
 if TYPE_CHECKING:
-    from streamsvm.data.ingest.columns import KeptColumns
     from streamsvm.data.layout import Layout
     from streamsvm.data.store import Store
+    from streamsvm.ingest.columns import KeptColumns
 
 SAME = ("header", *DIALECT)  # shared by the files that a model was trained on and those that it predicts
 ROWS = ("format", "query", *DIALECT, "header")  # options of a file with rows like a model's
@@ -178,7 +178,7 @@ def given_rows(
         if value is not None:
             raise ConfigError(f"{name} applies to a store, found a file; leave it out")
     with importing():
-        from streamsvm.data.ingest.given import opened
+        from streamsvm.ingest.given import opened
 
     options = file_options({"label": label, **read, "category": tuple(category) or None}, layout)
     with opened(files, options, layout, events) as (rows, paths):
@@ -227,9 +227,9 @@ def _are_files(rows: str) -> bool:
     """Whether these are rows in files: stdin, the name of a data file, a pattern, a file, or a folder with data files
     that is not a store."""
     with importing():
-        from streamsvm.data.ingest.found import has_files, is_pattern
-        from streamsvm.data.ingest.given import STDIN
-        from streamsvm.data.ingest.streams import is_data_name
+        from streamsvm.ingest.found import has_files, is_pattern
+        from streamsvm.ingest.given import STDIN
+        from streamsvm.ingest.streams import is_data_name
         from streamsvm.storage.place import found_at
 
     if rows == STDIN or is_server(rows) or is_data_name(rows) or is_pattern(rows):
@@ -244,7 +244,7 @@ def require_other_than_store(files: list[str] | None, store: str | None, **other
     if not files:
         return
     with importing():
-        from streamsvm.data.ingest.given import STDIN, beside
+        from streamsvm.ingest.given import STDIN, beside
 
     if store is None and STDIN in files:
         return
@@ -263,7 +263,7 @@ def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) 
     if not files:
         return required_store(store, read)
     with importing():
-        from streamsvm.data.ingest.given import store_of
+        from streamsvm.ingest.given import store_of
 
     with progress() as events:
         found, was_there = store_of(files, store, file_options(read), events)
@@ -276,7 +276,7 @@ def require_other(out: Place | None, files: Sequence[str] | None) -> None:
     """Raises ConfigError if the output of a command would replace a file of its rows."""
     if out is None or not files:
         return
-    from streamsvm.data.ingest.found import paths_of
+    from streamsvm.ingest.found import paths_of
 
     if any(is_same(path, out) for _, path in paths_of(files)):
         raise ConfigError(f"--out {out}: found a file of the rows, which it would replace; take another name")
@@ -300,7 +300,7 @@ def kept_columns(
     if keep is None or files is None:
         yield None
         return
-    from streamsvm.data.ingest.columns import KeptColumns
+    from streamsvm.ingest.columns import KeptColumns
 
     paths, options = files
     with closing(KeptColumns(paths, names_in(keep), options)) as found:

@@ -40,8 +40,8 @@ def info(
     streamsvm info sales.csv --label returned --against later.csv
     """
     with importing():
-        from streamsvm.data.info import describe
         from streamsvm.data.names import listed
+        from streamsvm.tables.info import describe
 
     with (
         progress() as events,
@@ -50,7 +50,7 @@ def info(
     ):
         found = describe(given.store) | {"store": given.name}
         if duplicates or other is not None:
-            from streamsvm.data.duplicates import duplicates as count
+            from streamsvm.tables.duplicates import duplicates as count
 
             found |= count(given.store, other and other.store, events)
             if other is not None:

@@ -11,7 +11,7 @@ from streamsvm.cli.given import file_options, plain_sources, reads
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit, progress
-from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.ingest.options import IngestOptions
 from streamsvm.runs.phases import usage_so_far
 
 
@@ -36,7 +36,7 @@ def ingest(
     """
     options = file_options(read)
     with importing():
-        from streamsvm.data.ingest.files import ingest as ingest_files
+        from streamsvm.ingest.files import ingest as ingest_files
 
     with progress() as events:
         summary = ingest_files(sources, store, options, events)

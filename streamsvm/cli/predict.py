@@ -110,7 +110,7 @@ def predict(
 
 def _known(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
     """How to read files that are tables with columns that the model knows; None for others."""
-    from streamsvm.data.ingest.given import known_tables
+    from streamsvm.ingest.given import known_tables
 
     return known_tables(files, file_options({"label": "none", **read}, model.layout), model.layout)
 
@@ -119,7 +119,7 @@ def _as_read(
     model: Any, files: list[str], options: Any, out: Any, also: Any, keep: str | None, events: Any
 ) -> int:
     """Predicts the rows of tables while they are read. Returns how many."""
-    from streamsvm.data.ingest.given import rows_as_read
+    from streamsvm.ingest.given import rows_as_read
     from streamsvm.predict import answers_as_read, write_answers
 
     pieces = rows_as_read(files, options, model.layout, events)

@@ -28,8 +28,8 @@ from streamsvm.cli.stream_options import (
     require_same,
     require_same_categories,
 )
-from streamsvm.data.ingest.options import DIALECT
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.ingest.options import DIALECT
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place, local_path, nearest, place_of
@@ -347,8 +347,8 @@ def _require_source(name: str, format_: str) -> None:
 
 @contextmanager
 def _source(name: str, state: Stream) -> Iterator[Lines | Messages]:
-    from streamsvm.data.ingest.streams import Stream as Unpacked
-    from streamsvm.data.ingest.streams import is_packed
+    from streamsvm.ingest.streams import Stream as Unpacked
+    from streamsvm.ingest.streams import is_packed
     from streamsvm.online.jetstream import JetStream
     from streamsvm.online.kafka import Topic
     from streamsvm.online.lines import Lines

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamsvm.cli.flags import section_layers
 from streamsvm.config import validated
-from streamsvm.data.ingest.options import DIALECT, IngestOptions
 from streamsvm.errors import ConfigError
+from streamsvm.ingest.options import DIALECT, IngestOptions
 from streamsvm.options.layers import parse_set
 
 if TYPE_CHECKING:

@@ -1,17 +1,216 @@
-"""Per-row columns that are being written to a store: kept on disk until all values, and so their type, are known."""
+"""Columns next to the rows (labels, query ids, weights), from files or memory, as numpy values."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import zarr
 
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import FALSE, TRUE, spelled
+from streamsvm.data.rows import taken
 from streamsvm.errors import DataError
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.private.zarr import member_of
+from streamsvm.storage.checked_array import CheckedArray
+
+PIECE_ROWS = 1 << 16  # labels read at once
+LARGEST = 1e30  # weight, so that sums of them stay below the largest float32
+
+
+class _Categorical:
+    """anndata's categorical encoding: integer codes into an array of categories."""
+
+    def __init__(self, group: zarr.Group, name: str) -> None:
+        self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
+        self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
+        self._name = name
+        self.shape, self.dtype, self.chunk_rows = (
+            self._codes.shape,
+            self._categories.dtype,
+            self._codes.chunk_rows,
+        )
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        codes = self._codes.read(start, stop)
+        _require_all(self._name, (codes < 0) | (codes >= len(self._categories)), start)
+        return self._named[codes]
+
+    @cached_property
+    def _named(self) -> np.ndarray:
+        return self._categories.all()
+
+    def all(self) -> np.ndarray:
+        return self.read(0, len(self._codes))
+
+
+class _Nullable:
+    """anndata's nullable encodings of integers, booleans and text: values, and a mask of missing values."""
+
+    def __init__(self, group: zarr.Group, name: str) -> None:
+        self._values = CheckedArray(group["values"], f"{name}/values")  # type: ignore[arg-type]
+        self._mask = CheckedArray(group["mask"], f"{name}/mask", may_lack=True)  # type: ignore[arg-type]
+        self._name = name
+        self.shape, self.dtype, self.chunk_rows = (
+            self._values.shape,
+            self._values.dtype,
+            self._values.chunk_rows,
+        )
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        _require_all(self._name, self._mask.read(start, stop), start)
+        return self._values.read(start, stop)
+
+    def all(self) -> np.ndarray:
+        return self.read(0, len(self._values))
+
+
+def _require_all(name: str, missing: np.ndarray, start: int) -> None:
+    rows = np.flatnonzero(missing)
+    if len(rows):
+        raise DataError(f"{name!r} is missing in row {start + rows[0]}; every row needs a value")
+
+
+def open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical | _Nullable:
+    member = member_of(group, name)
+    if isinstance(member, zarr.Array):
+        return CheckedArray(member, name)
+    for kind, names in ((_Categorical, {"codes", "categories"}), (_Nullable, {"values", "mask"})):
+        if names <= set(member.keys()):
+            return kind(member, name)
+    raise DataError(
+        f"{name!r} is a group without 'codes' and 'categories' or 'values' and 'mask'; expected an array of labels"
+    )
+
+
+def check_column(name: str, column: Any, n: int) -> None:
+    shape = tuple(column.shape)
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
+        raise DataError(f"{name} has shape {shape}; expected one value per row, ({n},)")
+    if shape[0] != n:
+        raise DataError(f"X has {n} rows but {name} has {shape[0]}; expected as many")
+
+
+def is_stored(column: Any) -> bool:
+    """Whether a column comes from `open_column`, which reads from a file."""
+    return isinstance(column, CheckedArray | _Categorical | _Nullable)
+
+
+def is_read_in_parts(column: Any) -> bool:
+    """Whether some values of a column can be read without the others. Objects cannot: only all of them together show
+    whether they are numbers or text."""
+    return is_stored(column) and column.dtype.kind != "O"
+
+
+def values_of(column: Any, start: int = 0) -> np.ndarray:
+    """(n,) numpy values of a column of any source, text as fixed-width str. start: the row of the first value."""
+    if is_stored(column):
+        column = column.all()
+    elif hasattr(column, "compute"):
+        column = column.compute(scheduler="synchronous")
+    values = np.asarray(column).reshape(-1)
+    return _texts(values, start) if values.dtype.kind in "OT" else values
+
+
+class Values(Weighed):
+    """The values of a column of n rows. `made` converts stored values and takes the row of the first one."""
+
+    def __init__(self, column: Any, n: int, made: Callable[[np.ndarray, int], np.ndarray]) -> None:
+        self._column, self._n, self._made = column, n, made
+        self.in_parts = is_read_in_parts(column)
+        self._step = column.chunk_rows if self.in_parts else n
+
+    @cached_property
+    def all(self) -> np.ndarray:
+        return self._made(values_of(self._column), 0)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The values of rows start..stop. Of a file, only these are read."""
+        if not self.in_parts:
+            return self.all[start:stop]
+        return self._made(values_of(self._column.read(start, stop), start), start)
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """The values of the rows `ids`, in their order. Each chunk that holds some is read once."""
+        if not self.in_parts or not len(ids):
+            return self.all[ids] if not self.in_parts else self.read(0, 0)
+
+        def read(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
+            return (self.read(int(ids[0]), int(ids[-1]) + 1)[ids - ids[0]] for ids in parts)
+
+        return taken(ids, ids // self._step, read, np.concatenate)
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Stretches that cover all rows, each of rows that are unpacked together."""
+        chunk = self._step if self.in_parts else 1
+        step = max(1, PIECE_ROWS // chunk) * chunk
+        return ((start, min(self._n, start + step)) for start in range(0, self._n, step))
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All values in order, a block at a time."""
+        return (self.read(*block) for block in self.blocks())
+
+
+def _texts(values: np.ndarray, start: int = 0) -> np.ndarray:
+    """Python objects or variable-width text as fixed-width text, or as numbers if all are. Raises DataError."""
+    items = values.tolist()
+    missing = next((i for i, v in enumerate(items) if v is None or v != v), None)
+    if missing is not None:
+        raise DataError(f"the label of row {start + missing} is missing; every row needs one")
+    plain = np.asarray(items)
+    return plain.astype(str) if plain.dtype.kind == "O" else plain
+
+
+def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
+    """Checks labels (n,). start: the row of the first one. Raises DataError."""
+    kind = values.dtype.kind
+    if kind == "b":
+        return values
+    if kind in "iu":
+        large = np.flatnonzero(values > np.iinfo(np.int64).max)
+        if len(large):
+            found = f"the label of row {start + large[0]} is {values[large[0]]}"
+            raise DataError(f"{found}; integers go up to 2^63 - 1, give larger ones as text")
+        return values.astype(np.int64)
+    if kind == "f":
+        missing = np.flatnonzero(~np.isfinite(values))
+        if len(missing):
+            raise DataError(
+                f"the label of row {start + missing[0]} is {values[missing[0]]}; every row needs a finite label"
+            )
+        return values.astype(np.float64)
+    if kind in "US":
+        return values.astype(str)
+    raise DataError(f"labels have dtype {values.dtype}; expected integers, floats or text")
+
+
+def weights_of(values: np.ndarray, start: int = 0) -> np.ndarray:
+    """float64 weights from 0 to LARGEST. start: the row of the first one. Raises DataError."""
+    weight = values.astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0) & (weight <= LARGEST)))
+    if len(bad):
+        row = start + bad[0]
+        raise DataError(
+            f"sample_weight of row {row} is {weight[bad[0]]}; expected a finite number >= 0 and at most {LARGEST:g}"
+        )
+    return weight
+
+
+def queries_of(qid: np.ndarray, place: str) -> np.ndarray:
+    """Query ids, whole numbers >= 0 or text. place: where they are from. Raises DataError."""
+    if qid.dtype.kind in "fi":
+        bad = np.flatnonzero(~((qid >= 0) & (qid == np.floor(qid))))
+        if len(bad):
+            raise DataError(
+                f"{place}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0"
+            )
+    return qid
+
 
 COLUMN_CHUNK = 1 << 16  # entries
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.label_sets import members
-from streamsvm.data.labels import label_texts
+from streamsvm.data.labels import label_texts, members
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 

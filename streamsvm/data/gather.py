@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.rows import Rows, concat
+from streamsvm.data.rows import Rows, concat, taken
 from streamsvm.data.samples import Block, MemorySamples, Samples
-from streamsvm.data.taking import taken
 from streamsvm.parallel.engine import Engine, Later
 
 

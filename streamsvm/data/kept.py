@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from streamsvm.data.beside import labels_of, values_of
+from streamsvm.data.columns import labels_of, values_of
 from streamsvm.data.growing import GrowingArray, create_array
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import Moments

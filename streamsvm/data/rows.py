@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -122,3 +122,23 @@ def rows_from_state(
         np.asarray(arrays[f"{name}_indices"][entries]),
     )
     return Rows(sparse.csr_array((data, indices, indptr - indptr[0]), shape=(len(indptr) - 1, d)))
+
+
+def taken(
+    ids: np.ndarray,
+    stretches: np.ndarray,
+    read: Callable[[list[np.ndarray]], Iterable[Any]],
+    joined: Callable[[list[Any]], Any],
+) -> Any:
+    """The rows `ids`, at least one, in their order. stretches (m,): the number of each row's stretch, in id order.
+
+    read: returns the rows of sorted ids, split by stretch. joined: joins these.
+    """
+    order = np.argsort(ids, kind="stable")
+    cuts = np.flatnonzero(np.diff(stretches[order])) + 1
+    rows = joined(list(read(np.split(ids[order], cuts))))
+    if np.all(order[1:] > order[:-1]):
+        return rows
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return rows.take(back)

@@ -11,9 +11,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from streamsvm.data.as_dask import as_dask
-from streamsvm.data.beside import (
+from streamsvm.data.columns import (
     Values,
     check_column,
     labels_of,
@@ -22,18 +22,24 @@ from streamsvm.data.beside import (
     values_of,
     weights_of,
 )
-from streamsvm.data.chosen import Chosen, View
 from streamsvm.data.kept import MISSING, Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.layout import GAPS, Layout
-from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of_others, shown_in_attrs
-from streamsvm.data.opening import open_group, open_source
-from streamsvm.data.ranges import row_ranges, usual_rows
-from streamsvm.data.rows import Rows, concat
-from streamsvm.data.sources import CSRSource, Source, computed, is_dask_frame, source_of
-from streamsvm.data.streams import read_once
-from streamsvm.data.taking import taken
+from streamsvm.data.names import Names, names_in_attrs, names_of_others, shown_in_attrs
+from streamsvm.data.rows import Rows, concat, taken
+from streamsvm.data.sources import (
+    CSRSource,
+    Source,
+    computed,
+    default_chunk_rows,
+    is_dask_frame,
+    is_table,
+    open_group,
+    open_source,
+    source_of,
+)
 from streamsvm.errors import DataError
+from streamsvm.parallel.imports import imported
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.storage.atomic import PARTIAL
@@ -44,6 +50,7 @@ from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import STORE_METHODS
 from streamsvm.texts.shown import Shown
 
+TABLE_ENCODER = "streamsvm.tables.frames:encoded"  # makes rows of data frames; loaded with the first one
 WHOLE = "2-"  # begins fingerprints that know all of the data
 READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
 
@@ -138,11 +145,10 @@ class Store(Shown, Weighed):
         given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
         columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
-        if is_frame(X := read_once(X)) or is_dask_frame(X):
-            from streamsvm.data.frames import encoded  # Arrow
-
-            source, attrs = encoded(X, like, category)
-            return cls(source, columns, attrs=attrs, feature_names=names_in_attrs(attrs, source.d))
+        if is_table(X):
+            source, attrs = imported(TABLE_ENCODER)(X, like, category)
+            if attrs:
+                return cls(source, columns, attrs=attrs, feature_names=names_in_attrs(attrs, source.d))
         if isinstance(like, Mapping) and like:
             raise DataError("target_encode names text columns of a data frame, found an array; leave it out")
         if category:
@@ -463,4 +469,109 @@ class Store(Shown, Weighed):
         return found
 
 
+def have_same_columns(store: Store, other: Store) -> bool:
+    """Whether both have the same number of columns, and if both have names, the same names in the same order."""
+    named = store.feature_names, other.feature_names
+    return store.d == other.d and (None in named or named[0] == named[1])
+
+
 fill(Store, STORE_METHODS)
+
+
+def as_dask(store: Store, encoded: Any = None) -> tuple[Any, Any]:
+    """X (n, d), of dense or CSR blocks, and y (n,) or None; see `Store.to_dask`. encoded: X of a dask dataframe."""
+    from dask import array, delayed
+
+    if encoded is not None:
+        return encoded, array.from_array(store.y, chunks=encoded.chunks[:1]) if store.has_y else None
+    sizes = tuple(stop - start for start, stop in store.blocks())
+    meta = np.empty((0, store.d), store.dtype)
+    X = array.map_blocks(
+        _block,
+        store=delayed(store, traverse=False),  # each worker opens it once
+        chunks=(sizes, (store.d,)),
+        dtype=store.dtype,
+        meta=sparse.csr_array(meta) if store.is_sparse else meta,
+    )
+    return X, array.from_array(store.y, chunks=(sizes,)) if store.has_y else None
+
+
+def _block(store: Store, block_info: Any = None) -> Any:
+    (start, stop), _ = block_info[None]["array-location"]
+    return store.read(start, stop).X
+
+
+class View(Weighed):
+    """A source that reads the rows of a store."""
+
+    n: int
+    d: int
+    dtype: np.dtype
+    is_sparse: bool
+    chunk_rows: int
+    nbytes: int
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def read(self, start: int, stop: int) -> Rows:
+        raise NotImplementedError
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.store.has_gaps
+
+    def origin(self, row: int) -> tuple[Store, int]:
+        return self.store.origin(row)
+
+    def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
+        return self.store.ids_in(whole, ids)
+
+
+class Chosen(View):
+    """The source of a subset."""
+
+    def __init__(self, store: Store, ids: np.ndarray) -> None:
+        super().__init__(store)
+        self._ids, self.n = ids, len(ids)
+        self.d, self.dtype, self.is_sparse = store.d, store.dtype, store.is_sparse
+        share = self.n / store.n
+        self.chunk_rows = max(
+            1, round(store.chunk_rows * share)
+        )  # about the number that one chunk of the store has
+        self.nbytes = int(store.nbytes * share)
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self.store.take(self._ids[start:stop])
+
+    def take(self, ids: np.ndarray) -> Rows:
+        return self.store.take(self._ids[ids])
+
+    def origin(self, row: int) -> tuple[Store, int]:
+        return self.store.origin(int(self._ids[row]))
+
+    def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
+        return self.store.ids_in(whole, self._ids[ids])
+
+
+MANY_BLOCKS, LARGE_BYTES = 256, 32 << 20  # more blocks are larger ones, as each is a task
+
+
+def usual_rows(n: int, chunk_rows: int, row_bytes: float, float_bytes: float) -> int:
+    """Rows of a block: a chunk, or small chunks together. float_bytes: those of a row as it is computed with."""
+    return max(
+        chunk_rows, default_chunk_rows(row_bytes), min(n // MANY_BLOCKS, int(LARGE_BYTES / float_bytes))
+    )
+
+
+def row_ranges(n: int, chunk_rows: int, limit: int) -> list[tuple[int, int]]:
+    """Half-open ranges that cover 0..n in order, of at most `limit` rows, on chunk borders where possible."""
+    if limit >= chunk_rows:
+        edges = list(range(0, n, limit // chunk_rows * chunk_rows))
+    else:
+        parts = -(-chunk_rows // limit)
+        step = -(-chunk_rows // parts)
+        chunks = range(0, n, chunk_rows)
+        edges = [e for c in chunks for e in range(c, min(c + chunk_rows, n), step)]
+    bounds = [*edges, n]
+    return list(zip(bounds, bounds[1:], strict=False))

@@ -23,7 +23,6 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import is_dask
 from streamsvm.data.store import Store
-from streamsvm.data.streams import read_once
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.estimators.clients import joined
@@ -38,6 +37,7 @@ from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.progress.shown import shown
+from streamsvm.tables.streams import read_once
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import BATCH_METHODS
 from streamsvm.train import train_in_memory

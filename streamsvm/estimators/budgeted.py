@@ -18,6 +18,8 @@ from streamsvm.estimators.given import ClassWeight, Probability, SearchedGamma, 
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
+from streamsvm.fits.bsgd import typical_weight
+from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import BudgetModel
 from streamsvm.models.budget_options import BudgetOptions
@@ -29,8 +31,6 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.tasks.weights import class_factors, row_weights
-from streamsvm.training.bsgd import typical_weight
-from streamsvm.training.prepare import prepare
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)

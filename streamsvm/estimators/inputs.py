@@ -18,10 +18,10 @@ from streamsvm.data.names import Names, is_frame, names_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask, is_dask_frame
 from streamsvm.data.store import Store
-from streamsvm.data.streams import read_once
-from streamsvm.data.target import coded
 from streamsvm.errors import DataError
 from streamsvm.private.sklearn import check_sample_weight
+from streamsvm.tables.streams import read_once
+from streamsvm.tables.target import coded
 
 
 class StoreInputs(BaseEstimator):
@@ -71,7 +71,7 @@ class StoreInputs(BaseEstimator):
         """The smoothing of each column to target-encode. Raises ConfigError."""
         if not self.target_encode:
             return {}
-        from streamsvm.data.ingest.options import IngestOptions
+        from streamsvm.ingest.options import IngestOptions
 
         given = {"target_encode": self.target_encode}
         return dict(validated(IngestOptions, (type(self).__name__, given)).target_encode)
@@ -80,7 +80,7 @@ class StoreInputs(BaseEstimator):
         """The columns of number codes. Raises ConfigError."""
         if not self.category:
             return ()
-        from streamsvm.data.ingest.options import IngestOptions
+        from streamsvm.ingest.options import IngestOptions
 
         given = {"category": self.category}
         return validated(IngestOptions, (type(self).__name__, given)).category
@@ -197,7 +197,7 @@ def _require_numbers(X: Any, like: Layout | None) -> None:
     """Raises DataError for a data frame with text, of a model that has no columns of a table."""
     if not is_frame(X) or (like is not None and "columns" in like.attrs):
         return
-    from streamsvm.data.frames import new_schema, table_of
+    from streamsvm.tables.frames import new_schema, table_of
 
     columns = new_schema(table_of(X)).features
     other = [(column.name, column.kind) for column in columns if column.kind not in ("number", "bool")]

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import is_multilabel
 from sklearn.utils.validation import check_is_fitted
 
-from streamsvm.data.label_sets import set_texts
+from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask
 from streamsvm.estimators.base import StoreClassifier, classes_of

@@ -11,14 +11,14 @@ from streamsvm.config import build_config
 from streamsvm.data.finite import require_finite
 from streamsvm.data.folds import drawn
 from streamsvm.data.gather import gather
-from streamsvm.data.names import first_difference, have_same_columns
+from streamsvm.data.names import first_difference
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.store import Store
-from streamsvm.data.suspects import MOST_NAMED, column_values, namer
+from streamsvm.data.store import Store, have_same_columns
 from streamsvm.errors import DataError
 from streamsvm.events import ignore
 from streamsvm.metrics import scored
 from streamsvm.parallel.engine import Engine
+from streamsvm.tables.suspects import MOST_NAMED, column_values, namer
 from streamsvm.train import train_in_memory
 
 LEAST_ROWS, MOST_ROWS, MOST_BYTES = 50, 10_000, 64 << 20  # of each store

@@ -8,10 +8,10 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
-from streamsvm.data.target import as_learned
 from streamsvm.errors import ModelError
 from streamsvm.models.base import Model
 from streamsvm.models.shapes import Routes
+from streamsvm.tables.target import as_learned
 
 MOST_ROWS = 1000
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsvm.data.names import listed
-from streamsvm.data.schema import Feature, Schema
 from streamsvm.data.store import Store
-from streamsvm.data.target import coded
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, heard
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import Predictor, answers_of, assess, predict_blocks
+from streamsvm.tables.schema import Feature, Schema
+from streamsvm.tables.target import coded
 from streamsvm.tasks import task_of
 
 if TYPE_CHECKING:
-    from streamsvm.data.ingest.columns import Values
-    from streamsvm.data.ingest.options import IngestOptions
+    from streamsvm.ingest.columns import Values
+    from streamsvm.ingest.options import IngestOptions
 
 MOST_VALUES, MOST_NUMBERS = 100, 12  # of text, and of numbers that are not cut at quartiles
 MISSING, OTHER = (
@@ -114,7 +114,7 @@ def cut(
     events: Events,
 ) -> Cut:
     """The rows by the value of a column, of the store or else of the files. Raises ConfigError, DataError."""
-    from streamsvm.data.ingest.columns import values_of  # Arrow
+    from streamsvm.ingest.columns import values_of  # Arrow
 
     own = _of_store(store, column, engine, events)
     if own is not None:
@@ -133,7 +133,7 @@ def cut(
 
 def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Values | None:
     """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
-    from streamsvm.data.ingest.columns import Values
+    from streamsvm.ingest.columns import Values
 
     encoded = next((own for own in coded(store.table).items() if own[1].name == column), None)
     if encoded is not None:
@@ -156,7 +156,7 @@ def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Valu
 
 def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: Events) -> Values:
     """A target-encoded feature of a store, whose first code is of missing text."""
-    from streamsvm.data.ingest.columns import Values
+    from streamsvm.ingest.columns import Values
 
     shared = engine.share(store), np.array([at]), False
     found = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])

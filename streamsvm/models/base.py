@@ -11,17 +11,18 @@ import numpy as np
 
 from streamsvm.data.finite import require_finite
 from streamsvm.data.layout import Layout
-from streamsvm.data.names import Named, Names
+from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
-from streamsvm.data.target import as_learned
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.calibration import Calibration
+from streamsvm.models.columns import Named
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.shapes import Expansion, Routes
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.tables.target import as_learned
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import joined

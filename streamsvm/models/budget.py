@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names, categories_of, text_features_of
+from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.budget_options import BudgetOptions
+from streamsvm.models.columns import categories_of, text_features_of
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import part_of
 from streamsvm.models.shapes import Expansion

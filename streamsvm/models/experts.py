@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names, categories_of, text_features_of
+from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import LARGEST, RunningScaling
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.models.base import Header, Model
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
+from streamsvm.models.columns import categories_of, text_features_of
 from streamsvm.models.pooled import Expert, Pooled, part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS

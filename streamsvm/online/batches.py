@@ -128,7 +128,7 @@ def _no_frame(X: Any) -> DataError:
 
 
 def _as_table(X: Any) -> Any:
-    from streamsvm.data.frames import kinds_of, table_of
+    from streamsvm.tables.frames import kinds_of, table_of
 
     if isinstance(X, np.ndarray | list | dict):
         raise _no_frame(X)

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streamsvm.data.label_sets import members, set_texts
-from streamsvm.data.labels import FALSE, TRUE, one_spelling
+from streamsvm.data.labels import FALSE, TRUE, members, one_spelling, set_texts
 from streamsvm.errors import DataError
 from streamsvm.metrics import ScoreCounts, of_sets
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor

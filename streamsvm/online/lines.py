@@ -19,7 +19,7 @@ from streamsvm.online.kinds import MISSING, require_unicode
 from streamsvm.storage.human import number_or_text
 
 if TYPE_CHECKING:
-    from streamsvm.data.ingest.options import IngestOptions
+    from streamsvm.ingest.options import IngestOptions
 
 _fast: Callable[[str], Any] = json.loads
 with suppress(ImportError):
@@ -183,7 +183,7 @@ def events(
     if kind != "csv":
         yield from ((number, line, json_event) for number, line in enumerate(lines, 1) if line.strip())
         return
-    from streamsvm.data.ingest.options import IngestOptions  # pydantic
+    from streamsvm.ingest.options import IngestOptions  # pydantic
 
     dialect = dialect or IngestOptions()
     parse: Parse | None = None
@@ -203,7 +203,7 @@ def events(
 def _fields(line: str, delimiter: str) -> list[str]:
     """The fields of a CSV line. Raises DataError."""
     if delimiter == " ":  # any number of them
-        from streamsvm.data.ingest.dialect import spaces_as_tabs  # pyarrow
+        from streamsvm.ingest.dialect import spaces_as_tabs  # pyarrow
 
         line, delimiter = spaces_as_tabs(line.encode()).decode(), "\t"
     try:
@@ -214,7 +214,7 @@ def _fields(line: str, delimiter: str) -> list[str]:
 
 def _separator_in(line: str) -> str | None:
     """The delimiter that a line `sep=;` names."""
-    from streamsvm.data.ingest.dialect import SEPARATOR  # pyarrow
+    from streamsvm.ingest.dialect import SEPARATOR  # pyarrow
 
     named = SEPARATOR.match(line)
     return None if named is None else named[1]
@@ -223,7 +223,7 @@ def _separator_in(line: str) -> str | None:
 def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEvents:
     """What reads the rows under a CSV header, by whose delimiter if none is given: a row may be wrong. Raises
     DataError."""
-    from streamsvm.data.ingest.dialect import delimiter_of  # pyarrow
+    from streamsvm.ingest.dialect import delimiter_of  # pyarrow
 
     require_unicode(header, "header")
     delimiter = delimiter or delimiter_of(header, ",", header=True)
@@ -237,7 +237,7 @@ def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEve
 def _plain(delimiter: str, dialect: IngestOptions) -> Callable[[str], str]:
     """What makes numbers plain, see `CsvEvents`. Without marks that are given, numbers may have a decimal comma where
     that is not the delimiter."""
-    from streamsvm.data.ingest.dialect import marks_given  # pyarrow
+    from streamsvm.ingest.dialect import marks_given  # pyarrow
 
     marks = marks_given(dialect)
     if marks is None:

@@ -20,7 +20,6 @@ import numpy as np
 
 from streamsvm.data.names import listed
 from streamsvm.data.scaling import Scaling
-from streamsvm.data.target import coded as target_encoded
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import StreamModel
@@ -35,6 +34,7 @@ from streamsvm.online.tables import TableEvents, coded
 from streamsvm.online.waiting import Requests, Waiting
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
+from streamsvm.tables.target import coded as target_encoded
 from streamsvm.tasks import task_of
 
 BLOCK_ENTRIES = 1 << 22  # of the rows that are decided at once

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.names import names_in_attrs
-from streamsvm.data.schema import NUMBER, Feature, Schema, as_code
 from streamsvm.errors import DataError
 from streamsvm.models.base import Model
 from streamsvm.online.kinds import MISSING
+from streamsvm.tables.schema import NUMBER, Feature, Schema, as_code
 
 TYPES: dict[str, tuple[tuple[type, ...], str]] = {  # of values in JSON, by the kind of the column
     "number": ((float, int, bool), "a number"),
@@ -61,7 +61,7 @@ class TableEvents:
         return found
 
     def _encoded(self, feature: Feature, value: Any) -> dict[str, float]:
-        from streamsvm.data.arrow import days, of_texts, times, unquoted
+        from streamsvm.tables.arrow import days, of_texts, times, unquoted
 
         types, expected = TYPES[feature.kind]
         value = as_number(value) if feature.from_text else coded(value) if feature.is_code else value

@@ -14,7 +14,7 @@ Calibrator = Literal["sigmoid", "isotonic"]
 
 
 class ProbabilityConfig(Options):
-    """Probabilities (see `calibration`) and a threshold (see `training.thresholds`), from decision values of rows that
+    """Probabilities (see `calibration`) and a threshold (see `judging.thresholds`), from decision values of rows that
     the model was not trained on."""
 
     method: Annotated[

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from streamsvm.config import build_config
-from streamsvm.data.schema import Feature, Schema
 from streamsvm.models.base import Model
 from streamsvm.report.markdown import markdown
 from streamsvm.report.parts import Facts, Lines, Part, Table, known
@@ -16,6 +15,7 @@ from streamsvm.report.score_sections import score_tables
 from streamsvm.report.sections import flat
 from streamsvm.report.values import Row, table
 from streamsvm.storage.human import human, score_text
+from streamsvm.tables.schema import Feature, Schema
 
 MOST_COLUMNS, MOST_TEXTS = 200, 20  # that are listed
 NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate

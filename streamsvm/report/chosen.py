@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamsvm.judging.expected import gain_of_rows
 from streamsvm.options.search import FAILED
 from streamsvm.report.drawing import ALERT, GRID, INK, MUTED, finish, new, plot, whole_x
 from streamsvm.report.metric import is_single
@@ -19,7 +20,6 @@ from streamsvm.runs.phases import searched_s
 from streamsvm.runs.records import number
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.human import heading, human, score_text
-from streamsvm.training.expected import gain_of_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

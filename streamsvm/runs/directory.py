@@ -19,9 +19,9 @@ from typing import Any
 import psutil
 
 from streamsvm._version import __version__
-from streamsvm.data.ingest.servers import without_password
 from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
+from streamsvm.ingest.servers import without_password
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import run_folder
 from streamsvm.runs.lines import lines_of, opened_lines

@@ -6,6 +6,7 @@ import time
 from operator import attrgetter
 from typing import Any
 
+from streamsvm.choosing.starts import FREE
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -18,7 +19,6 @@ from streamsvm.search.ended import identity_of, note_end
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import is_searched
 from streamsvm.train import Run, end_of, planned, run_facts, train, with_task
-from streamsvm.training.starts import FREE
 
 PARAMS = ("scale", "kernel.name", "kernel.gamma", "C", "metric.kind", "dcsvm.early")
 

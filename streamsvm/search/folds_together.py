@@ -20,6 +20,7 @@ from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
+from streamsvm.fits.base import Fit
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
 from streamsvm.parallel.prefetch import as_they_come
@@ -34,7 +35,6 @@ from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import joined
 from streamsvm.train import Run, planned, progress_of, with_task
-from streamsvm.training.base import Fit
 
 COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
 STATE_BYTES = 16  # and what is kept of each problem that it is in

@@ -11,7 +11,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from streamsvm.data.finite import first_nonfinite
-from streamsvm.data.frames import dtype_of, known_schema
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
@@ -19,6 +18,7 @@ from streamsvm.online.tables import TYPES, as_number, as_text, coded, is_missing
 from streamsvm.parallel.machine import cores
 from streamsvm.predict import Wanted
 from streamsvm.serving.requests import Answers, Refused, as_json, events_in
+from streamsvm.tables.frames import dtype_of, known_schema
 
 Event = dict[str, Any]
 
@@ -174,7 +174,7 @@ class Columns:
     def _column(self, name: str, values: list[Any]) -> Any:
         """An Arrow column of what one feature is in all events. Raises DataError."""
 
-        from streamsvm.data.arrow import of_numbers, of_texts, times
+        from streamsvm.tables.arrow import of_numbers, of_texts, times
 
         kind = self._kinds[name]
         if kind == "text":

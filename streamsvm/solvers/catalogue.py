@@ -16,7 +16,7 @@ from streamsvm.parallel.imports import imported, whole_class
 class Row(NamedTuple):
     """What a solver declares.
 
-    fit, options, estimators: module:class. fit: of a `training.base.Fit`. options: of the `options.base.SolverOptions`
+    fit, options, estimators: module:class. fit: of a `fits.base.Fit`. options: of the `options.base.SolverOptions`
     that are its section of a configuration, under its own name; aliases: older names of this section.
     tasks: that it takes; a task may name solvers, too. reads: of the options that only some solvers read, its own.
     needs: options without which it takes no defaults, as `--set` has them. searches: what can be
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 SOLVERS = {
     "dcsvm": Row(
-        "streamsvm.training.dcsvm:DCSVMFit",
+        "streamsvm.fits.dcsvm:DCSVMFit",
         "streamsvm.options.solvers:DCSVMConfig",
         (
             "streamsvm.estimators.dcsvm:DCSVC",
@@ -48,7 +48,7 @@ SOLVERS = {
         searches=("solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"),
     ),
     "bsgd": Row(
-        "streamsvm.training.bsgd:BSGDFit",
+        "streamsvm.fits.bsgd:BSGDFit",
         "streamsvm.options.solvers:BSGDConfig",
         ("streamsvm.estimators.budgeted:BudgetedSVC", "streamsvm.estimators.budgeted_svr:BudgetedSVR"),
         tasks=("classify", "multilabel", "regress", "oneclass"),
@@ -56,7 +56,7 @@ SOLVERS = {
         searches=("scale", "metric", "gamma"),
     ),
     "cutting-plane": Row(
-        "streamsvm.training.cutting_plane:CuttingPlaneFit",
+        "streamsvm.fits.cutting_plane:CuttingPlaneFit",
         "streamsvm.options.solvers:CuttingPlaneConfig",
         (
             "streamsvm.estimators.cutting_plane:CuttingPlaneSVC",
@@ -70,14 +70,14 @@ SOLVERS = {
         searches=("scale", "metric", "C", "gamma", "class_weight"),
     ),
     "admm-hss": Row(
-        "streamsvm.training.admm_hss:ADMMHSSFit",
+        "streamsvm.fits.admm_hss:ADMMHSSFit",
         "streamsvm.options.solvers:ADMMHSSConfig",
         ("streamsvm.estimators.admm_hss:HSSSVC", "streamsvm.estimators.admm_hss_svr:HSSSVR"),
         aliases=("hss",),
         tasks=("classify", "multilabel", "regress"),
     ),
     "alfpgm": Row(
-        "streamsvm.training.alfpgm:ALFPGMFit",
+        "streamsvm.fits.alfpgm:ALFPGMFit",
         "streamsvm.options.solvers:ALFPGMConfig",
         ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm_svr:ALFPGMSVR"),
         tasks=("classify", "multilabel", "regress"),

@@ -10,9 +10,12 @@ import numpy as np
 
 from streamsvm.problems.dual import DualQP
 from streamsvm.solvers import blockws
-from streamsvm.solvers.kept_sums import best_bias, keeps_signs, unit
+from streamsvm.solvers.kept_sums import ROUNDING, SAMPLE, keeps_signs
 from streamsvm.solvers.loop import is_late
 from streamsvm.solvers.threshold import Thresholds, ThresholdSolver, thresholds_from
+
+SLACK = 2e-6  # of decision values, which are sums of float32
+LEAST = 0.01  # of one row's: float32 kernel values resolve no less
 
 
 class Duals(Protocol):
@@ -176,3 +179,39 @@ def prefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 def unprefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays whose names have this prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def best_bias(problem: DualQP, state: blockws.BlockState) -> float:
+    """b = -rho of one class with the least primal objective, -rho nu sum_i upper_i + sum_i upper_i max(0, rho - f_i):
+    rho is the share nu of all f, so that as much is outside. Of other duals, whose y are not all 1, that of the state.
+
+    Many rows may be at the margin, where all lie far apart: LIBSVM's rho, their mean, has half of them outside.
+    """
+    if problem.nu is None or np.any(problem.y < 0):
+        return state.bias
+    counted = np.flatnonzero(problem.upper > 0)
+    if not len(counted):
+        return state.bias
+    order = counted[np.argsort(state.gradient[counted], kind="stable")]
+    f, weight = state.gradient[order], np.cumsum(problem.upper[order])
+    outside, rounding = problem.nu * weight[-1], ROUNDING * weight[-1]
+    first = min(int(np.searchsorted(weight, outside + rounding, side="right")), len(f) - 1)  # that is inside
+    below = f[first] - f[first - 1] if first else np.inf
+    if first and abs(weight[first - 1] - outside) <= rounding:  # any rho between the two is best
+        return -float(f[first] - 0.5 * below)
+    return -float(f[first] - min(0.5 * below, SLACK * abs(f[first])))
+
+
+def unit(problem: DualQP, state: blockws.BlockState) -> float:
+    """What decision values are measured in: rho = -b, or the margin r, or a share of what one row brings about, where
+    that is more; of regression what labels are in.
+
+    They add up over nu n rows and more, so that no difference of a given size would mean the same for few and many.
+    rho is about 0 where rows lie all around the origin, as of a linear kernel.
+    """
+    if isinstance(problem.linear, np.ndarray):
+        return 1.0
+    first = np.arange(min(len(problem.upper), SAMPLE))
+    own = float(problem.upper.max(initial=0.0)) * float(np.abs(problem.diagonal(first)).max(initial=0.0))
+    threshold = abs(state.margin if problem.over_margin else state.bias)
+    return max(threshold, LEAST * own, float(np.finfo(np.float32).tiny))

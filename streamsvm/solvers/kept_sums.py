@@ -6,20 +6,15 @@ With a bias that is y'a; of one class all variables have one sum, and of nu-SVC 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import DualQP
 
-if TYPE_CHECKING:
-    from streamsvm.solvers.blockws import BlockState
-
 SAMPLE = 2048  # rows to estimate how dense the others are
 ROUNDING = 1e-9  # of the sum
-SLACK = 2e-6  # of decision values, which are sums of float32
-LEAST = 0.01  # of one row's: float32 kernel values resolve no less
 
 
 class Ends(NamedTuple):
@@ -97,44 +92,8 @@ def _weakest_first(problem: DualQP) -> np.ndarray:
     return np.argsort(_density(problem), kind="stable")
 
 
-def best_bias(problem: DualQP, state: BlockState) -> float:
-    """b = -rho of one class with the least primal objective, -rho nu sum_i upper_i + sum_i upper_i max(0, rho - f_i):
-    rho is the share nu of all f, so that as much is outside. Of other duals, whose y are not all 1, that of the state.
-
-    Many rows may be at the margin, where all lie far apart: LIBSVM's rho, their mean, has half of them outside.
-    """
-    if problem.nu is None or np.any(problem.y < 0):
-        return state.bias
-    counted = np.flatnonzero(problem.upper > 0)
-    if not len(counted):
-        return state.bias
-    order = counted[np.argsort(state.gradient[counted], kind="stable")]
-    f, weight = state.gradient[order], np.cumsum(problem.upper[order])
-    outside, rounding = problem.nu * weight[-1], ROUNDING * weight[-1]
-    first = min(int(np.searchsorted(weight, outside + rounding, side="right")), len(f) - 1)  # that is inside
-    below = f[first] - f[first - 1] if first else np.inf
-    if first and abs(weight[first - 1] - outside) <= rounding:  # any rho between the two is best
-        return -float(f[first] - 0.5 * below)
-    return -float(f[first] - min(0.5 * below, SLACK * abs(f[first])))
-
-
 def _density(problem: DualQP) -> np.ndarray:
     """(n,) sum_j Q_ij upper_j over some rows j."""
     n = len(problem.upper)
     ids = evenly(n, SAMPLE)
     return problem.apply(ids, problem.upper[ids])
-
-
-def unit(problem: DualQP, state: BlockState) -> float:
-    """What decision values are measured in: rho = -b, or the margin r, or a share of what one row brings about, where
-    that is more; of regression what labels are in.
-
-    They add up over nu n rows and more, so that no difference of a given size would mean the same for few and many.
-    rho is about 0 where rows lie all around the origin, as of a linear kernel.
-    """
-    if isinstance(problem.linear, np.ndarray):
-        return 1.0
-    first = np.arange(min(len(problem.upper), SAMPLE))
-    own = float(problem.upper.max(initial=0.0)) * float(np.abs(problem.diagonal(first)).max(initial=0.0))
-    threshold = abs(state.margin if problem.over_margin else state.bias)
-    return max(threshold, LEAST * own, float(np.finfo(np.float32).tiny))

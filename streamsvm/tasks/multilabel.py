@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.label_sets import members, set_texts
-from streamsvm.data.labels import Classes, label_texts
+from streamsvm.data.labels import Classes, label_texts, members, set_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import (

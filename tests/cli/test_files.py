@@ -226,7 +226,7 @@ def test_scores_of_a_file_are_by_groups_of_a_column_feature_or_not(
 
 
 def test_the_format_of_a_file_is_looked_at_once(model, new, tmp_path, capsys, monkeypatch):
-    from streamsvm.data.ingest import streams
+    from streamsvm.ingest import streams
 
     seen, looked = [], streams.Stream.read_exactly
     bare = tmp_path / "parquet-without-a-name"

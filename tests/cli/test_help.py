@@ -17,8 +17,8 @@ from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneSVC
 from streamsvm.cli.app import COMMANDS, app, exit_status
 from streamsvm.cli.ingest import ingest
 from streamsvm.config import option_values
-from streamsvm.data.ingest.options import FORMATS, IngestOptions
 from streamsvm.errors import ConfigError, MemoryLimitError
+from streamsvm.ingest.options import FORMATS, IngestOptions
 
 LISTED = {
     "solver": "solver",

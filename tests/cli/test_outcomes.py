@@ -12,15 +12,15 @@ from making import write
 from scipy import sparse
 
 from streamsvm import DCSVC, AutoSVC
-from streamsvm.data.label_sets import set_texts
+from streamsvm.choosing import choices
+from streamsvm.choosing.starts import Start
+from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
+from streamsvm.fits.prepare import scaled
 from streamsvm.options.layers import read_layer
 from streamsvm.report import chosen as section
 from streamsvm.report.read import read_run
 from streamsvm.search.bare import completed
-from streamsvm.training import choices
-from streamsvm.training.prepare import scaled
-from streamsvm.training.starts import Start
 
 OUTCOMES: dict[str, dict[str, Any]] = {
     "linear": {"kernel": "linear"},
@@ -64,7 +64,7 @@ def outcome(request, monkeypatch) -> dict[str, Any]:
     monkeypatch.setattr(choices, "starts_of", one_start)
     monkeypatch.setattr(choices, "KERNELS", (forced["kernel"],))
     if forced["early"]:
-        monkeypatch.setattr("streamsvm.training.pace.EXACT_S", 0.0)
+        monkeypatch.setattr("streamsvm.choosing.pace.EXACT_S", 0.0)
         monkeypatch.setattr("streamsvm.solvers.dcsvm.PART_ROWS", 40)
     return forced
 

@@ -11,10 +11,10 @@ import pytest
 from terminal import on_a_terminal
 
 from streamsvm.cli.app import app, exit_status
-from streamsvm.data.names import Named
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.models import files
+from streamsvm.models.columns import Named
 from streamsvm.models.files import save_model
 
 

@@ -45,7 +45,7 @@ def require_same(rows, expected):
 
 
 def test_answers_are_the_same_to_every_format(answers, tmp_path, monkeypatch):
-    monkeypatch.setattr("streamsvm.data.ingest.options.IngestOptions.block_bytes", 1024)
+    monkeypatch.setattr("streamsvm.ingest.options.IngestOptions.block_bytes", 1024)
     first, *others = written(tmp_path, rows_of(90, seed=1))
     plain = answers(first, "--keep", "id,colour,flag,day")
     assert [row["id"] for row in plain] == [str(i) for i in range(90)]

@@ -126,7 +126,7 @@ def test_it_keeps_to_the_contracts():
 WRONG = {
     "already": "register('alfpgm', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
     "toy_solver:Toy' is not there": "register('new', Row('toy_solver:Toy', 'toy_solver:ToyConfig'))",
-    "has no plan and no solve": "register('new', Row('streamsvm.training.base:Fit', 'toy_solver:ToyConfig'))",
+    "has no plan and no solve": "register('new', Row('streamsvm.fits.base:Fit', 'toy_solver:ToyConfig'))",
     "expected a SolverOptions": "register('new', Row('toy_solver:ToyFit', 'toy_solver:State'))",
     "and a name that is not an option": "register('kernel', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
     "rules name wrong.shape": "register('wrong', Row('toy_solver:ToyFit', '__main__:Wrong'))",

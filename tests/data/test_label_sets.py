@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import Store
-from streamsvm.data.ingest.files import ingest
-from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.label_sets import in_order, members, set_texts
+from streamsvm.data.labels import in_order, members, set_texts
 from streamsvm.errors import ConfigError, DataError
+from streamsvm.ingest.files import ingest
+from streamsvm.ingest.options import IngestOptions
 
 NAMES = st.text("abc 17-", min_size=1).filter(lambda name: name == name.strip())
 

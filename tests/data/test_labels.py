@@ -21,10 +21,10 @@ from streamsvm.config import build_config
 from streamsvm.data import labels
 from streamsvm.data.labels import counted
 from streamsvm.data.store import Store
-from streamsvm.data.verify import check
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.parallel.engine import Engine
+from streamsvm.tables.verify import check
 from streamsvm.train import planned
 
 N = 100_000
@@ -88,7 +88,7 @@ def digest_of(store):
 )
 def test_a_fingerprint_is_that_of_all_labels_in_memory(monkeypatch, tmp_path, kind, most):
     monkeypatch.setattr(labels, "MOST_SEEN", most)
-    monkeypatch.setattr("streamsvm.data.beside.PIECE_ROWS", 7)
+    monkeypatch.setattr("streamsvm.data.columns.PIECE_ROWS", 7)
     n = np.arange(50)
     y = {"text": n.astype("U9"), "int": 3 - n, "float": n / 7, "zeros": np.where(n % 3, n % 20 / 2, -0.0)}[
         kind
@@ -109,7 +109,7 @@ def test_numbers_without_end_are_no_classes(monkeypatch):
 
 
 def test_a_missing_label_is_named_by_its_row(monkeypatch, tmp_path):
-    monkeypatch.setattr("streamsvm.data.beside.PIECE_ROWS", 7)
+    monkeypatch.setattr("streamsvm.data.columns.PIECE_ROWS", 7)
     y = np.arange(30.0)
     y[23] = np.nan
     store = write(tmp_path / "s.zarr", samples(30, 1), y, chunk_rows=5)

@@ -24,10 +24,10 @@ from streamsvm.exchange.onnx import onnx_model
 from streamsvm.explain.decisions import gradients
 from streamsvm.explain.importances import importances
 from streamsvm.explain.rows import explain_rows
+from streamsvm.fits.prepare import prepare
 from streamsvm.models.files import load_model, save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.report.card import card
-from streamsvm.training.prepare import prepare
 
 PEERS = {
     "none": FunctionTransformer,

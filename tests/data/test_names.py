@@ -11,11 +11,12 @@ import pytest
 import zarr
 from making import samples, write
 
-from streamsvm.data.ingest.files import ingest
-from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.names import Named, listed
+from streamsvm.data.names import listed
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError, ModelError
+from streamsvm.ingest.files import ingest
+from streamsvm.ingest.options import IngestOptions
+from streamsvm.models.columns import Named
 
 TABLE = "size,colour,n\u00e4me,y\n1,red,5,a\n2,blue,6,b\n3,red,7,a\n4,blue,8,b\n"
 NAMES = ("size", "colour=red", "colour=blue", "n\u00e4me")

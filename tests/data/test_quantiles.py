@@ -18,9 +18,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_quantiles
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
+from streamsvm.fits.prepare import prepare
 from streamsvm.parallel.engine import Engine
 from streamsvm.train import train_in_memory
-from streamsvm.training.prepare import prepare
 
 
 def learned(X, all_rows=None) -> Scaling:

@@ -13,7 +13,6 @@ from making import samples, write
 from streamsvm.config import build_config, load_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.data.verify import check
 from streamsvm.errors import CorruptDataError, NotFoundError, StorageError
 from streamsvm.events import ignore
 from streamsvm.models.files import load_model, save_model
@@ -22,6 +21,7 @@ from streamsvm.storage import checked_array, leases
 from streamsvm.storage.locks import InUse, is_locked, locked
 from streamsvm.storage.paths import place_of
 from streamsvm.storage.place import found_at, require_place
+from streamsvm.tables.verify import check
 from streamsvm.train import train, train_in_memory
 
 boto3, *_ = (pytest.importorskip(name, reason="needs a local S3 server: streamsvm[dev]") for name in NEEDED)

@@ -18,8 +18,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import NORMAL, Scaling, from_moments, from_quartiles, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
+from streamsvm.fits.prepare import prepare
 from streamsvm.parallel.engine import Engine
-from streamsvm.training.prepare import prepare
 
 PEERS = {"minmax": MinMaxScaler, "standard": StandardScaler, "maxabs": MaxAbsScaler}
 

@@ -65,7 +65,7 @@ def test_where_nothing_is_kept_some_rows_tell(url, monkeypatch):
     monkeypatch.setattr(sketch, "SAMPLE_BYTES", 4 * CHUNK * 24)
     monkeypatch.setattr("streamsvm.data.sources.CHUNK_BYTES", CHUNK * 24)
     monkeypatch.setattr(sketch, "LABEL_BLOCKS", 4)
-    monkeypatch.setattr("streamsvm.data.beside.PIECE_ROWS", 1)
+    monkeypatch.setattr("streamsvm.data.columns.PIECE_ROWS", 1)
     some = sketched(Store.open(url))
     assert some.classes.values.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(some.classes.counts, exact.counts, rtol=0.15)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from making import DTYPES, LABELS, samples, write
 from scipy import sparse
 
-from streamsvm.data import ranges, sources
+from streamsvm.data import sources
+from streamsvm.data import store as stores
 from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
@@ -448,5 +449,5 @@ def test_blocks_of_many_chunks_are_larger_up_to_a_size(monkeypatch):
     kept = Store.from_arrays(X)
     assert kept.chunk_rows == 8
     assert kept.blocks()[:2] == [(0, 32), (32, 64)]  # whole chunks of at most a 256th
-    monkeypatch.setattr(ranges, "LARGE_BYTES", 128)
+    monkeypatch.setattr(stores, "LARGE_BYTES", 128)
     assert kept.blocks()[:2] == [(0, 16), (16, 32)]

@@ -18,8 +18,8 @@ from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
 from streamsvm.events import Epoch, Event, Events, Progress, Record
+from streamsvm.fits import bsgd as recipe
 from streamsvm.train import plan, train, train_in_memory
-from streamsvm.training import bsgd as recipe
 
 INEXACT = {
     f"check_sample_weight_equivalence_on_{layout}_data": "a row of weight 2 is one step, two rows are two steps"

@@ -26,10 +26,10 @@ from streamsvm.data import pass_cache
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, MemoryLimitError
 from streamsvm.events import Events, Step
+from streamsvm.fits import cutting_plane as recipe
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.nystroem import Nystroem
 from streamsvm.train import plan, train, train_in_memory
-from streamsvm.training import cutting_plane as recipe
 
 
 def known_failures(estimator) -> dict[str, str]:

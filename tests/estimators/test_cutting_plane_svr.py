@@ -17,15 +17,15 @@ from stepwise import train_by_single_steps
 from streamsvm import CuttingPlaneSVR, Store, load_model
 from streamsvm.cli.app import app, exit_status
 from streamsvm.config import FitConfig, build_config
-from streamsvm.data.ingest.files import ingest
-from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
+from streamsvm.fits import cutting_plane as recipe
+from streamsvm.fits.prepare import Prepared
+from streamsvm.ingest.files import ingest
+from streamsvm.ingest.options import IngestOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.train import plan, train, train_in_memory
-from streamsvm.training import cutting_plane as recipe
-from streamsvm.training.prepare import Prepared
 
 APART = {  # LinearSVR fails the same
     f"check_sample_weight_equivalence_on_{layout}_data": "equal within tol" for layout in ("dense", "sparse")

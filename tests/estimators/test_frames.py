@@ -28,8 +28,8 @@ from streamsvm import (
     load_model,
 )
 from streamsvm.cli.app import app, exit_status
-from streamsvm.data.ingest.files import ingest
-from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.ingest.files import ingest
+from streamsvm.ingest.options import IngestOptions
 from streamsvm.serving.fixed import Columns
 
 FRAMES = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}

@@ -91,8 +91,8 @@ def test_no_fold_learns_from_rows_of_a_group_that_it_holds_out(rows, monkeypatch
 
     fold_of = folds.fold_of
     for module in (
-        "streamsvm.training.probabilities",
-        "streamsvm.training.thresholds",
+        "streamsvm.judging.probabilities",
+        "streamsvm.judging.thresholds",
         "streamsvm.data.folds",
     ):
         monkeypatch.setattr(f"{module}.fold_of", watched, raising=False)

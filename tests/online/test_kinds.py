@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import datasets, evaluate, metrics, preprocessing
 
-from streamsvm.data import arrow
 from streamsvm.errors import DataError
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
@@ -26,6 +25,7 @@ from streamsvm.online.messages import as_text
 from streamsvm.online.pipe import Stream
 from streamsvm.serving.learning import Learning
 from streamsvm.serving.requests import Refused
+from streamsvm.tables import arrow
 
 VALUES = {
     "number": [0.5, 3],

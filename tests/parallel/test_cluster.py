@@ -20,9 +20,9 @@ from making import samples, write
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.data.verify import check
 from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
 from streamsvm.events import Events, Progress, TasksRun
+from streamsvm.fits import alfpgm
 from streamsvm.models.files import load_model
 from streamsvm.parallel import contact
 from streamsvm.parallel.arrivals import INLINE_BYTES, Remote
@@ -31,8 +31,8 @@ from streamsvm.parallel.contact import Contact
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import evaluate, predict_blocks
+from streamsvm.tables.verify import check
 from streamsvm.train import graph_of, plan, train, train_in_memory
-from streamsvm.training import alfpgm
 
 SLOW = pytest.mark.slow
 MADE = (*SOLVERS, *WITHOUT_LABELS, "squared losses", "nu")

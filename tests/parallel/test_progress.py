@@ -13,12 +13,12 @@ import pytest
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Progress
+from streamsvm.fits.parts import PartSolver
 from streamsvm.parallel.compiling import PHASE, compiled_s, compiling_told
 from streamsvm.parallel.engine import Engine
 from streamsvm.progress import Meter, advance
 from streamsvm.runs.phases import Phases
 from streamsvm.train import train, train_in_memory
-from streamsvm.training.parts import PartSolver
 
 
 def told(records, phase="work"):

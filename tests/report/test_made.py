@@ -14,11 +14,11 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, PartsSolved, TasksRun
 from streamsvm.explain.parts import evaluate_by_part, has_parts
+from streamsvm.fits.part_map import WIDTH, in_plane, sketch
 from streamsvm.metrics import scored
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.train import train_in_memory
-from streamsvm.training.part_map import WIDTH, in_plane, sketch
 
 
 @pytest.fixture(scope="module")

@@ -21,13 +21,13 @@ from streamsvm.data import regroup
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, LevelSolved, Memory, Warned, ignore
+from streamsvm.fits.early import EarlyParts
+from streamsvm.fits.parts import PartSolver
 from streamsvm.models.files import load_model
 from streamsvm.report.read import read_run
 from streamsvm.runs.follow import Tail
 from streamsvm.storage.paths import URLPath, remove_tree
 from streamsvm.train import train
-from streamsvm.training.early import EarlyParts
-from streamsvm.training.parts import PartSolver
 
 for name in NEEDED:
     pytest.importorskip(name, reason="needs a local S3 server: streamsvm[dev]")
@@ -52,7 +52,7 @@ def store(there):
 @pytest.fixture
 def streamed(monkeypatch):
     """A fit holds no rows, and reads them in many blocks and files."""
-    monkeypatch.setattr("streamsvm.training.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
     monkeypatch.setattr(
         Store, "blocks", lambda self: [(a, min(self.n, a + 300)) for a in range(0, self.n, 300)]
     )

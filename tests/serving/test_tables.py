@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from cases import config
 
-from streamsvm.data import arrow
-from streamsvm.data.arrow import raw_rows
-from streamsvm.data.ingest.files import ingest
-from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
+from streamsvm.ingest.files import ingest
+from streamsvm.ingest.options import IngestOptions
 from streamsvm.models.files import save_model
 from streamsvm.online.pipe import Stream
 from streamsvm.serving.fixed import Columns
+from streamsvm.tables import arrow
+from streamsvm.tables.arrow import raw_rows
 from streamsvm.train import train_in_memory
 
 ZONES = ["1970-01-01 10:00:00Z", "1970-01-01", "1970-01-01T12:00:00+02:00", "1970-01-02 10:00:00"]

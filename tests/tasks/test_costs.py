@@ -17,6 +17,7 @@ from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, ModelError
+from streamsvm.judging.probabilities import held_out
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import BSGDClassifier
 from streamsvm.options.layers import parse_set
@@ -24,7 +25,6 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.tasks.costs import cheapest, cost_matrix
 from streamsvm.train import plan, train, train_in_memory
-from streamsvm.training.probabilities import held_out
 
 N = 300
 COSTS = {"0": {"1": 0.2, "2": 3.0}, "2": {"1": 7.0}}  # of three classes

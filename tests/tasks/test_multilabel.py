@@ -25,7 +25,7 @@ from streamsvm import (
     graph_of,
     load_model,
 )
-from streamsvm.data.label_sets import set_texts
+from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.exchange.libsvm_write import write_libsvm
@@ -194,7 +194,7 @@ def test_rows_that_are_not_held_give_the_same(name, tmp_path, monkeypatch):
     X, Y = rows()
     store = write(tmp_path / "s", Rows(X), texts(Y), step=50, chunk_rows=50)
     held, _ = train_in_memory(store, config(**CASES[name]))
-    monkeypatch.setattr("streamsvm.training.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
     train(store, config(**CASES[name]), model_path=tmp_path / "m")
     model = load_model(tmp_path / "m")
     np.testing.assert_allclose(model.decision_function(X), held.decision_function(X), atol=1e-3)

@@ -13,16 +13,16 @@ from making import write
 from sklearn import metrics as twin
 
 from streamsvm import DCSVC, AutoSVC, Store, load_model
+from streamsvm.choosing.drawn import drawn
+from streamsvm.choosing.tracks import Trial
+from streamsvm.choosing.trials import Learner, SampleTrials
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
+from streamsvm.fits.prepare import prepare
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.search.bare import completed
-from streamsvm.solvers.tracks import Trial
 from streamsvm.train import train_in_memory
-from streamsvm.training.drawn import drawn
-from streamsvm.training.prepare import prepare
-from streamsvm.training.trials import Learner, SampleTrials
 
 FEW: dict[str, Any] = {
     "task": "multilabel",
@@ -41,7 +41,7 @@ def columns() -> np.ndarray:
 @pytest.mark.parametrize("weight", [None, {"10": 4.0}, "balanced"])
 def test_the_losses_of_a_trial_are_the_mean_of_those_of_each_label_alone(weight, monkeypatch):
     """And its gradients make a metric, by which columns of noise count little."""
-    monkeypatch.setattr("streamsvm.training.trials.TOL", 1e-4)
+    monkeypatch.setattr("streamsvm.choosing.trials.TOL", 1e-4)
     X, Y = rows()
     X = np.hstack([X, np.random.default_rng(0).normal(size=X.shape).astype(np.float32)])
     searched = {"search": {"options": ["C", "gamma"]}, "metric": {"kind": "diagonal"}, "class_weight": weight}
@@ -102,7 +102,7 @@ def test_fit_and_tune_say_what_they_choose(tmp_path, capfd, monkeypatch):
 
 def test_partitions_learn_metrics(monkeypatch):
     """Of columns of which three tell of labels."""
-    monkeypatch.setattr("streamsvm.training.part_metric.LEAST_ROWS", 100)
+    monkeypatch.setattr("streamsvm.fits.part_metric.LEAST_ROWS", 100)
     X = np.random.default_rng(0).normal(size=(3000, 15)).astype(np.float32)
     Y = np.column_stack([X[:, 0] > 0, X[:, 1] * X[:, 2] > 0, X[:, 0] + X[:, 1] > 0.5])
     found = {}

@@ -16,18 +16,18 @@ from sklearn.svm import SVC
 from stepwise import killed_and_resumed
 
 from streamsvm import ALFPGMSVC, DCSVC, Store
+from streamsvm.choosing.trials import losses, solution
 from streamsvm.cli.app import app
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.exchange.libsvm_write import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
+from streamsvm.fits.prepare import prepare
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks import task_of
 from streamsvm.tasks.pairs import against_rest
 from streamsvm.train import train_in_memory
-from streamsvm.training.prepare import prepare
-from streamsvm.training.trials import losses, solution
 
 K = 6
 OPTIONS: dict[str, Any] = {"C": 5.0, "gamma": 0.5}

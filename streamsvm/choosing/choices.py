@@ -1,0 +1,343 @@
+"""What is chosen from a sample before a fit: scaling, kernel, metric, gamma and C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from streamsvm.choosing.drawn import LEAST_ROWS, MOST_HELD, class_weights, drawn
+from streamsvm.choosing.metric_search import MetricSearch, MetricState, chosen, factor_width, facts
+from streamsvm.choosing.pace import Clock, as_before, has_time_for_regions, in_time, rows_in_time, with_sample
+from streamsvm.choosing.regions import regions
+from streamsvm.choosing.starts import FREE, Start, starts_of
+from streamsvm.choosing.tracks import Fitted, Track, Trial
+from streamsvm.choosing.trials import Learner, Sample, SampleTrials
+from streamsvm.config import FitConfig, KernelConfig
+from streamsvm.data.metric import Metric
+from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ConfigError
+from streamsvm.events import ignore
+from streamsvm.fits.advice import advice
+from streamsvm.fits.base import Context
+from streamsvm.fits.prepare import Prepared, first_rows, measured, require_range
+from streamsvm.judging.expected import Expected, gain_of_rows, of_candidates
+from streamsvm.judging.held_out import can_hold_out
+from streamsvm.judging.promised import Promised
+from streamsvm.kernels.base import Kernel, Stationary
+from streamsvm.kernels.table import kernel_row
+from streamsvm.runs.checkpoints import digest
+from streamsvm.solvers.catalogue import fit_class, made_for
+from streamsvm.solvers.loop import run
+from streamsvm.tasks import is_searched
+from streamsvm.tasks.base import Task
+
+KERNELS = ("rbf", "matern", "laplacian", "linear")  # that are tried
+FIRST_GAMMA, FIRST_C = 2.0, 10.0  # gamma over the one at which half of all values are above 1/e
+TYPICAL_ROWS = 512
+DENSE = 4  # times the sample: rows of a store that are so much closer to each other
+REGIONS, REGION_ROWS = 8, 6000
+MOST_GRADIENTS = 8_000  # entries of a row's, in all pairs of its class, with which a metric is learned
+BEFORE_REGIONS = 7  # metrics of a track, if regions continue it
+APART = 20  # one of so many rows is kept out of it all, where the sample has not all
+SHOWN = 20  # columns in a report
+
+
+def with_choices(prepared: Prepared, context: Context) -> Prepared:
+    """The data and their configuration with the chosen options: those that predict held-out rows best.
+
+    Raises ConfigError, DataError.
+    """
+    prepared = replace(with_sample(prepared, context.left()), asked=digest(prepared.config))
+    config, store = prepared.config, prepared.store
+    if config.metric.is_learned:
+        require_metric(config, prepared.task, is_sparse=store.is_sparse)
+    if config.search.scoring and not prepared.task.has_classes:
+        raise ConfigError(
+            f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
+            "leave it out"
+        )
+    if not is_searched(prepared.task.name):
+        raise ConfigError(
+            f"search.options is {', '.join(config.search.chosen)}, and nothing is chosen for task "
+            f"{prepared.task.name}: leave it out, and give values"
+        )
+    prepared = _holding_out(prepared)
+    base, starts = starts_of(prepared, context.engine)
+    found = drawn(prepared, base, context.engine)
+    if isinstance(found, str):
+        return _unchosen(prepared, found, context)
+    samples, held = found
+    learner = _learner(prepared, starts["given"], samples[0])
+    is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
+    search = _search(config, base, starts, samples)
+    if is_dense:  # regions improve a metric more than further steps do here
+        search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
+    elif config.search.time_budget is None and config.search.trials is None:
+        search = replace(search, affordable=partial(rows_in_time, prepared))
+    trials = SampleTrials(samples, learner, context.engine)
+    state = _searched(search, trials, context, prepared)
+    best, told = chosen(state), _facts(prepared, state)
+    if config.metric.is_learned and not search.tracks[0].learns:
+        told["reason"] = "columns and classes are too many to learn a metric from"
+    before = context.checkpoints.chosen_before()
+    has_time = (
+        context.checkpoints.has_state_of("regions")
+        if before
+        else has_time_for_regions(state, prepared, context)
+    )
+    if is_dense and best.learned and has_time:
+        with context.phase("regions"):
+            centres = samples[0].rows.take(slice(REGIONS))
+            dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
+        if dense is not None and dense.best is not None:
+            best, told = chosen(dense), told | {"regions": facts(dense)}
+    prepared = _under(prepared, best, base, starts, learner, told)
+    prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
+    expected = _expected(prepared, state, chosen(state), trials)
+    return _promising(prepared, Promised(held, [sample.of_held for sample in samples], expected))
+
+
+def _promising(prepared: Prepared, promised: Promised) -> Prepared:
+    """The data with what a search expects of the model, unless held-out rows give the score of new ones."""
+    own: dict[str, Any] = {"promised": promised}
+    if prepared.kept_out is None:
+        own["expected"] = promised.expected
+    complete = prepared.complete and replace(prepared.complete, **own)
+    return replace(prepared, **own, complete=complete)
+
+
+def _learner(prepared: Prepared, given: Start, sample: Sample) -> Learner:
+    """What trials mean. Of rows as they were given, the kernel as given is the one that all rows have made."""
+    config = prepared.config
+    rank = config.metric.rank if config.metric.kind == "full" else None
+    own = (Metric(given.factor), prepared.kernel) if given.scaling is prepared.scaling else None
+    return Learner(config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, own)
+
+
+def _holding_out(prepared: Prepared) -> Prepared:
+    """The data without some rows that the search has not seen either, if it does not see all, and groups allow it."""
+    rows = min(prepared.store.n // APART, MOST_HELD)
+    sees_all = prepared.store.n <= prepared.config.search.sample
+    if sees_all or prepared.kept_out is not None or not can_hold_out(prepared.store, rows):
+        return prepared
+    return prepared.without(rows)
+
+
+def _expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Expected:
+    """The score on new rows to expect by the rows that a search held out."""
+    steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
+    if (
+        prepared.kept_out is None and state.n < trials.n
+    ):  # it ended on fewer rows: a fit on all of them says more
+        [found] = trials.tried(trials.n, best.factor, [best.trial], None)
+        if not found.has_failed:
+            steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
+    gain = gain_of_rows(steps, trials.n, prepared.store.n)
+    return of_candidates(prepared.scoring, pool, gain, prepared.config.seed)
+
+
+def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:
+    """The data under the options as they were given, and advice about these, as without a search."""
+    config, store, kernel = prepared.config, prepared.store, prepared.kernel
+    if isinstance(kernel, Stationary):
+        first = store.read(0, min(store.n, LEAST_ROWS))
+        require_range(prepared.scaling, kernel, first)
+        if message := advice(kernel, prepared.scaling, first, store.shown_names):
+            context.events.advise(message)
+    if config.metric.is_learned:
+        metric = config.metric.model_copy(update={"kind": "none"})
+        prepared = replace(prepared, config=config.model_copy(update={"metric": metric}))
+    return replace(prepared, learned={"kind": "none", "reason": reason})
+
+
+def _search(
+    config: FitConfig, base: Scaling, starts: Mapping[str, Start], samples: Sequence[Sample]
+) -> MetricSearch:
+    """Trials on samples: with a metric, if one is requested and rows are not too wide."""
+    along, count, first = config.search.chosen, len(samples), samples[0]
+    learns = config.metric.is_learned and first.rows.d * first.asked.shape[1] <= MOST_GRADIENTS
+    sq_norm = float(first.rows.take(slice(TYPICAL_ROWS)).sq_norms.mean())
+    usual = [start for start in starts.values() if start.scaling is base] or [starts["given"]]
+    tracks = []
+    trials = _trials(config, sq_norm)
+    if first.rows.d > MOST_GRADIENTS:  # of texts a linear kernel is good, and a time budget may end after one
+        trials.sort(key=lambda trial: not kernel_row(trial.kernel).is_linear)
+    for trial in trials:
+        is_linear = kernel_row(trial.kernel).is_linear  # which a metric would only scale
+        has_metric = learns and not is_linear
+        for start in usual if is_linear else starts.values():
+            factor = np.stack([start.factor] * (count if has_metric else 1))
+            tracks.append(Track(trial, factor, has_metric, start.scaling.kind))
+    given = Trial(config.kernel.name, math.nan, config.C), starts["given"].factor[None]
+    return MetricSearch(tuple(tracks), config.metric.iterations, "gamma" in along, "C" in along, given)
+
+
+def _in_regions(
+    prepared: Prepared, centres: Any, learner: Learner, best: Fitted, context: Context
+) -> MetricState | None:
+    """The search, continued in some regions if rows are as dense as in the partitions that are to decide; None if
+    each of these is of one group."""
+    engine, along = context.engine, prepared.config.search.chosen
+    dense = regions(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
+    if not dense:
+        return None
+    iterations = prepared.config.metric.iterations
+    search = MetricSearch((Track(best.trial, best.factor),), iterations, "gamma" in along, "C" in along)
+    return _searched(search, SampleTrials(dense, learner, engine), context, prepared, "regions")
+
+
+def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
+    """Raises ConfigError if a metric cannot be learned of such rows, for this task."""
+    kind = config.metric.kind
+    if not task.has_metric:
+        raise ConfigError(
+            f"metric.kind is {kind!r}, which is learned for tasks classify, multilabel and regress; "
+            f"found task {task.name!r}: leave it out"
+        )
+    if kind == "full" and is_sparse:
+        raise ConfigError(
+            "metric.kind is 'full', which would fill a sparse store; take diagonal, or ingest with --dense"
+        )
+
+
+def _searched(
+    search: MetricSearch, problem: SampleTrials, context: Context, prepared: Prepared, name: str = "search"
+) -> MetricState:
+    """The search's last state, resumed from a checkpoint if there is one; earlier if its time or trials are up."""
+    states, total = context.checkpoints.inside(name), search.total(problem.n)
+    saved = states.load()
+    state = MetricState.from_arrays(saved) if saved else search.init(problem)
+    trials, clock = prepared.config.search.trials, Clock(context, prepared)
+    has_ended = bool(saved) and bool(context.checkpoints.chosen_before())  # and a fit has begun
+
+    def stop(state: MetricState) -> bool:
+        if has_ended or search.is_solved(state):
+            return True
+        is_late = clock.is_late(state, search.next_cost(state))
+        return is_late or len(state.told) >= (trials or math.inf)
+
+    def on_step(now: MetricState) -> None:
+        nonlocal state
+        state = now
+        clock.stepped()
+        scores = {"score": round(facts(state)[-1]["score"], 5)} if state.told else {}
+        context.events.progress(name, min(len(state.told), total - 1), total, **scores)
+        states.offer(state.to_arrays, last=search.is_solved(state))
+
+    try:
+        with context.engine.serial_blas():
+            state = run(search, problem, state, stop=stop, on_step=on_step)
+    except KeyboardInterrupt:  # a step ends every second or so: the last one is worth keeping
+        states.offer(state.to_arrays, last=True)
+        raise
+    context.events.progress(name, total, total)
+    return state
+
+
+def _trials(config: FitConfig, sq_norm: float) -> list[Trial]:
+    """Starting points of tracks: a trial for each kernel to try. sq_norm: of rows, the unit of a linear one's C."""
+    along = config.search.chosen
+    names = [config.kernel.name]
+    if "kernel" in along:
+        kinds = [name for name in KERNELS if name != "laplacian" or config.metric.kind != "full"]
+        names = [name for name in kinds if _goes_with(config, name)]
+    trials = []
+    for name in names:
+        row = kernel_row(name)
+        gamma = FIRST_GAMMA if "gamma" in along and "gamma" in row.parameters else math.nan
+        C = FIRST_C / (sq_norm or 1.0) if row.is_linear else FIRST_C
+        weights = ("", "balanced") if "class_weight" in along else ("",)
+        trials += [Trial(name, gamma, C if "C" in along else config.C, weight) for weight in weights]
+    return trials
+
+
+def _goes_with(config: FitConfig, name: str) -> bool:
+    """Whether the solver takes the kernel of this name."""
+    try:
+        config.own.require(KernelConfig(name=name))
+    except ValueError:
+        return False
+    return True
+
+
+def _under(
+    prepared: Prepared,
+    best: Fitted,
+    base: Scaling,
+    starts: Mapping[str, Start],
+    learner: Learner,
+    found: dict[str, Any],
+) -> Prepared:
+    """The data as the best fit had it, its configuration, and report entries on it."""
+    config, C, along = prepared.config, best.trial.C, prepared.config.search.chosen
+    if best.learned:
+        metric = Metric(np.sqrt(np.mean(best.factor**2, axis=0)) if best.factor.ndim == 2 else best.factor[0])
+        scaling = base
+    else:
+        metric = Metric(best.factor[0])
+        start = next(start for start in starts.values() if np.array_equal(start.factor, best.factor[0]))
+        scaling = start.scaling
+    kernel = learner.kernel(best.trial, metric)
+    kind = "none" if scaling.kind in FREE else scaling.kind
+    options: dict[str, Any] = {
+        "C": C,
+        "scale": kind,
+        "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
+    }
+    answers = prepared.answers.times(np.full(len(prepared.class_rows), C / config.C))
+    if best.trial.class_weight:
+        options["class_weight"] = best.trial.class_weight
+        answers = answers.times(class_weights(prepared).tried)
+    if "solver" in along and kernel.is_linear and (len(prepared.classes) == 2 or prepared.task.in_sets):
+        options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
+    if "metric" in along or best.learned:
+        factor = _tuples(metric.factor) if best.learned else None
+        update = {"kind": config.metric.kind if best.learned else "none", "factor": factor}
+        options["metric"] = config.metric.model_copy(update=update)
+    trained, first = config.model_copy(update=options), first_rows(prepared.store)
+    scaling, kernel = measured(prepared.store, trained, scaling, first, prepared.moments, ignore)
+    chose = _chose(prepared, best, kernel, scaling)
+    return replace(
+        prepared,
+        config=trained,
+        scaling=scaling,
+        kernel=kernel,
+        answers=answers,
+        learned=chose | found,
+    )
+
+
+def _tuples(factor: np.ndarray) -> tuple[Any, ...]:
+    return tuple(factor.tolist()) if factor.ndim == 1 else tuple(tuple(row) for row in factor.tolist())
+
+
+def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
+    """Report entries on the choice."""
+    found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
+    if prepared.config.metric.is_learned and not best.learned:
+        found["reason"] = "held-out rows are predicted equally well without one"
+    names, shares = prepared.store.shown_names or (), []
+    if (importances := scaling.importances) is not None:
+        order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
+        shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
+    found |= {"kernel": kernel.name, "C": best.trial.C, "gamma": kernel.to_attrs().get("gamma")}
+    if "class_weight" in prepared.config.search.chosen:
+        found["class_weight"] = best.trial.class_weight or "none"
+    found |= {"scale": scaling.kind, "columns": factor_width(best.factor)}
+    return found | {"importances": [share for share in shares if share[1] > 0]}
+
+
+def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
+    """Scores on held-out rows: as chosen, by the best without a metric, and as given; and each step."""
+    found = {"score": chosen(state).score}
+    if state.plain:
+        plain = [fitted.score for fitted in state.plain]
+        compared = {"plain_score": max(plain), "given_score": plain[0]}
+        found |= {name: score for name, score in compared.items() if math.isfinite(score)}
+    found |= {"failed": state.failed} if state.failed else {}
+    return {"scoring": prepared.scoring, **found, "rungs": facts(state)}

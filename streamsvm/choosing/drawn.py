@@ -1,0 +1,95 @@
+"""The sample of a store for choosing options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from streamsvm.choosing.trials import HELD, ClassWeights, Sample
+from streamsvm.data.finite import require_finite
+from streamsvm.data.folds import apart, shuffled, together
+from streamsvm.data.gather import gather
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples
+from streamsvm.data.scaling import Scaling
+from streamsvm.fits.prepare import Prepared
+from streamsvm.options.search import BALANCED
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import free_bytes, process_bytes
+from streamsvm.problems.subproblems import Asked
+from streamsvm.tasks.weights import balancing
+
+LEAST_ROWS = 30
+FOLDED_ROWS, FOLDS = 5000, 5  # of a store up to which each row is held out once
+MOST_HELD = 10_000
+MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
+
+
+def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[tuple[Sample, ...], Rows] | str:
+    """Random rows of a store, a fifth of them held out, and more if there are others, and the held-out rows as stored,
+    sample by sample; or why there is no sample.
+
+    With few rows, there are as many samples as folds, so that each row is held out once. No sample learns from rows of
+    a group that also has held-out rows in it. Raises DataError.
+    """
+    store, config = prepared.store, prepared.config
+    free, most = prepared.n_free, _most_rows(prepared, engine)
+    n = min(free, config.search.sample, most)
+    if n < LEAST_ROWS:
+        return f"{n} rows are too few to choose by, expected at least {LEAST_ROWS}"
+    rng = np.random.default_rng([config.seed, 22])
+    held = min(free - n + n // HELD, max(n // HELD, MOST_HELD), most)  # more where there are others
+    n += held - n // HELD
+    ids = prepared.drawn(n, rng)
+    raw = gather(store, ids, engine)
+    require_finite(store, raw, ids, gaps=base.fill is not None)
+    rows = base.apply(raw)
+    asked = weighed(prepared, ids)
+    groups = together(store)
+    groups = None if groups is None else groups[ids]
+    order = shuffled(n, groups, rng)
+    turns = [order]
+    if folds_of(n) > 1 and config.metric.kind != "full":
+        held, turns = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
+    turns = [apart(turn, held, groups, rng) for turn in turns]
+    if groups is not None and min(map(len, turns)) == held:  # of few groups one alone can be held out
+        held = min(held, int(np.count_nonzero(groups == groups[order[0]])))
+        turns = [apart(order, held, groups, rng)]
+    if min(map(len, turns)) == held:
+        return "the rows of the sample are of one group"
+    by_class = class_weights(prepared)
+    samples = tuple(Sample.parted(rows, asked, turn, held, by_class) for turn in turns)
+    if not all(any(True for _ in asked.task.subproblems(one.asked.targets)) for one in samples):
+        return "the sample has rows of one class alone"
+    if not all(one.of_held.upper.any() for one in samples):
+        return "held-out rows of the sample have no weight"
+    return samples, raw.take(np.concatenate([turn[:held] for turn in turns]))
+
+
+def weighed(prepared: Prepared, ids: np.ndarray) -> Asked:
+    """The targets of these rows, with weights instead of upper bounds."""
+    asked = prepared.answers.take(ids)
+    return replace(asked, upper=asked.upper / prepared.config.C)
+
+
+def class_weights(prepared: Prepared) -> ClassWeights:
+    """The weights of classes in a search, from all rows of the store."""
+    config = prepared.config
+    factors = np.ones(len(prepared.class_rows))
+    if "class_weight" in config.search.chosen:
+        factors = balancing(prepared.class_rows, prepared.classes, prepared.no_targets.sets)
+    return ClassWeights(factors, config.search.scoring == BALANCED)
+
+
+def folds_of(n: int) -> int:
+    """Samples of n rows."""
+    return FOLDS if n <= FOLDED_ROWS else 1
+
+
+def _most_rows(prepared: Prepared, engine: Engine) -> int:
+    """Rows that memory allows: the sample, and each thread's copy of it under a metric."""
+    samples = StoreSamples(prepared.store, prepared.scaling)
+    row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
+    left = (prepared.config.memory_limit or free_bytes()) - process_bytes()
+    return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))

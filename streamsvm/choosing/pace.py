@@ -1,0 +1,302 @@
+"""The time of a search and a fit, from the steps of the search, and what fits into the time left."""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from streamsvm.choosing.metric_search import MetricState, facts
+from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
+from streamsvm.events import Warned
+from streamsvm.fits.base import Context
+from streamsvm.fits.prepare import Prepared
+from streamsvm.runs.checkpoints import digest
+from streamsvm.solvers.catalogue import fit_class
+
+EXACT_S, EXACT_SHARE = 30.0, 0.6  # that an exact fit may take; or of what is left of a budget
+TIMES = {"exact": 2.0, "early": 1.0}  # as long as a trial of as many rows, with a smaller tolerance
+LEAST_POWER, TYPICAL_POWER = 0.4, 0.8  # of the rows, by which support vectors grow
+MOST_LEVELS = 12  # of partitions
+ALIKE = 3  # last steps on as many rows, the fastest of which counts
+FIT_SHARE = 0.6  # of a time budget that a fit may claim before the search has begun
+PROBLEM_S, MOST_CONSTANT = 2e-4, 0.8  # of a trial, whatever its rows: a pair of classes; share of it all
+PASSES = 6.0  # over the store, of the fit of partitions
+END_S = 1.5  # to write the model, and to end
+ROOM = 0.8  # of the time left that a fit on fewer rows is to take
+FEWEST, HURRY_S = (
+    3000,
+    10.0,
+)  # rows that a fit learns from in any hurry, and seconds that these may take beyond the time
+MORE = 1.5  # times the rows, or all, for which a fit in less time than estimated is repeated
+SAMPLE_S, MOST_SAMPLE = 60.0, 60_000  # budget of the usual sample; rows of the largest one
+REGION_STEPS = 3.0  # times the last step, that the search in regions takes
+
+# Without a time budget no clock decides, so the same command chooses the same again: seconds are estimated then.
+SEARCH_S = 10.0  # of a search without regions, or as long as the fit where that is longer
+VALUE_S = 5e-9  # of a row and a support vector
+COLUMN_S, PAIR_S = 1e-10, 2.5e-11  # more of these in a trial, for each column and pair of classes
+SPARSE = 5  # columns that take as long as an entry of a sparse row
+CORES = 2  # that trials share
+
+Step = Mapping[str, Any]  # of `solvers.metric.facts`
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of fits, by the steps of a search: those of the kernel that is best on the most rows, as other kernels
+    say nothing about its fit. problems: pairs of classes of each."""
+
+    steps: Sequence[Step]
+    problems: int
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], prepared: Prepared, *, counted: bool = False) -> Speed:
+        """Estimated from counts, so that no clock decides."""
+        best = max(steps, key=lambda step: (step["rows"], step["score"]))
+        own = [s for s in steps if s["kernel"] == best["kernel"] and s["rows"] <= best["rows"]]
+        if counted:
+            return cls([{**step, "seconds": VALUE_S * step["rows"] * step["support"]} for step in own], 0)
+        return cls(own, prepared.task.n_subproblems(len(prepared.classes)))
+
+    @property
+    def last_s(self) -> float:
+        """Of a trial of the last step: others may have compiled, or shared the cores."""
+        last = self.steps[-1]
+        return float(min(step["seconds"] for step in self.steps[-ALIKE:] if step["rows"] == last["rows"]))
+
+    @property
+    def value_s(self) -> float:
+        """Of a row and a support vector."""
+        return self.last_s / max(1, self.steps[-1]["rows"] * self.steps[-1]["support"])
+
+    def fit_s(self, n: int, part_rows: int) -> float:
+        """Of n rows in partitions of so many, or in one.
+
+        They go with the kernel values of all rows with the support vectors of their partition: as dense as all rows
+        are, which have fewer of them than the sample.
+        """
+        last = self.steps[-1]
+        before = [step for step in self.steps if step["rows"] < last["rows"]]
+        power = TYPICAL_POWER
+        if before:
+            ratios = {name: max(1, last[name]) / max(1, before[-1][name]) for name in ("support", "rows")}
+            power = min(max(math.log(ratios["support"]) / math.log(ratios["rows"]), LEAST_POWER), 1.0)
+        values = n / last["rows"] * part_rows / last["rows"]
+        times = TIMES["exact" if part_rows == n else "early"]
+        constant = min(PROBLEM_S * self.problems, MOST_CONSTANT * self.last_s)
+        growing = (self.last_s - constant) * values * (n / last["rows"]) ** (power - 1)
+        return times * (constant * n / part_rows + growing)
+
+    def least_fit_s(self, n: int, config: FitConfig, pass_s: float) -> float:
+        """Of the fastest fit of n rows that the options leave: of partitions, if early prediction may be chosen.
+
+        pass_s: of a pass over the store.
+        """
+        growth, fits = fit_class(config.solver).growth, 1 + config.n_folds
+        seconds = growth.own_fit_s(n, config, pass_s, self.value_s)
+        if seconds is None:
+            if "early" in config.search.chosen:
+                config = _early(config)
+            part_rows = growth.part_rows(n, config)
+            seconds = self.fit_s(n, part_rows) + (1.0 if part_rows == n else PASSES) * pass_s
+        return fits * seconds + END_S
+
+
+def rows_in_time(prepared: Prepared, state: MetricState, ahead: Sequence[tuple[int, int]]) -> int:
+    """Rows for the rest of a search without a time budget, by counts: as many as it has, or fewer, so that it
+    takes about as long as the fit. ahead: rows and trials of its phases to come."""
+    steps, pairs = facts(state), prepared.task.n_subproblems(len(prepared.classes))
+    speed = Speed.of(steps, prepared, counted=True)
+    value_s = (VALUE_S + COLUMN_S * _columns(prepared.store) + PAIR_S * pairs) / CORES
+    constant_s = PROBLEM_S * pairs / CORES
+
+    def values(step: Step) -> float:
+        return float(step["rows"] * step["support"])
+
+    behind = sum(step["trials"] * (value_s * values(step) + constant_s) for step in steps)
+    most = max(SEARCH_S, min(EXACT_S, speed.least_fit_s(prepared.store.n, prepared.config, 0.0)))
+    left = max(0.0, most - behind - sum(trials for _, trials in ahead) * constant_s)
+    last, power = speed.steps[-1], 1 + TYPICAL_POWER
+    needed = sum(trials * (rows / last["rows"]) ** power for rows, trials in ahead) * value_s * values(last)
+    return state.n if needed <= left else int(state.n * (left / needed) ** (1 / power))
+
+
+def _columns(store: Store) -> float:
+    """Kernel values that take as long as a row's entries."""
+    return SPARSE * store.row_entries if store.is_sparse else store.d
+
+
+class Clock:
+    """Decides when a search must end, so that the fit after it ends in time."""
+
+    def __init__(self, context: Context, prepared: Prepared) -> None:
+        self._context, self._prepared = context, prepared
+        self._began = time.perf_counter()
+        self._cost, self._cost_s = 0.0, 0.0  # of a step; seconds of such a one
+        self._claim_s = FIT_SHARE * context.left()
+
+    def stepped(self) -> None:
+        now = time.perf_counter()
+        if self._cost:  # else it had nothing to try
+            self._cost_s = (now - self._began) / self._cost
+        self._began = now
+
+    def is_late(self, state: MetricState, cost: float) -> bool:
+        """Whether the next step, of this cost, and the fit would take longer than the time left."""
+        self._cost = cost
+        if not state.told or math.isinf(self._context.left()):
+            return False
+        needed = _least_fit_s(self._prepared, Speed.of(facts(state), self._prepared), self._context)
+        return cost * self._cost_s + min(needed, self._claim_s) > self._context.left()
+
+
+def _least_fit_s(prepared: Prepared, speed: Speed, context: Context) -> float:
+    return speed.least_fit_s(prepared.store.n, prepared.config, context.phase.seconds.get("scale", 0.0))
+
+
+def with_sample(prepared: Prepared, left_s: float) -> Prepared:
+    """A larger sample if there is time for one and its size is not given."""
+    search = prepared.config.search
+    if math.isinf(left_s) or "sample" in search.model_fields_set:
+        return prepared
+    times = max(1.0, left_s / SAMPLE_S) ** 0.5  # a trial takes as the square of its rows
+    search = search.model_copy(update={"sample": min(MOST_SAMPLE, int(search.sample * times))})
+    return replace(prepared, config=prepared.config.model_copy(update={"search": search}))
+
+
+def has_time_for_regions(state: MetricState, prepared: Prepared, context: Context) -> bool:
+    """Whether the search may continue in regions before the fit."""
+    speed = Speed.of(facts(state), prepared)
+    own = REGION_STEPS * speed.steps[-1]["seconds"] + context.phase.seconds.get("scale", 0.0)
+    return own + _least_fit_s(prepared, speed, context) < context.left()
+
+
+def in_time(prepared: Prepared, steps: Sequence[Step], context: Context, pace: float = 1.0) -> Prepared:
+    """The fit that the time left allows: exact, else early, else of fewer rows. pace: seconds that a fit took, over
+    those that the steps of the search let expect."""
+    left, pass_s = context.left(), context.phase.seconds.get("scale", 0.0)
+    steps = steps if pace == 1.0 else [{**step, "seconds": pace * step["seconds"]} for step in steps]
+    speed = Speed.of(steps, prepared, counted=math.isinf(left))
+    least_s = _least_s(prepared, speed, pass_s)
+    if left < least_s:  # a model of what time is left would be none
+        context.allow(least_s)
+        over = f"{least_s - left:.1f} s more than the time budget"
+        context.events(Warned(f"the search took longer than planned, so that the fit may take {over}"))
+        left = least_s
+    config, rows = _decided(prepared, speed, left, pass_s)
+    found = replace(prepared, config=config)
+    return found if rows == prepared.store.n else replace(found.of_rows(rows), complete=prepared)
+
+
+def planned_in_time(
+    prepared: Prepared, steps: Sequence[Step], left: float, pass_s: float
+) -> tuple[FitConfig, float]:
+    """As `in_time` would decide with so many seconds left: the configuration, and seconds of the fit."""
+    speed = Speed.of(steps, prepared, counted=math.isinf(left))
+    left = max(left, _least_s(prepared, speed, pass_s))
+    config, rows = _decided(prepared, speed, left, pass_s)
+    if rows < prepared.store.n:
+        config = config.model_copy(update={"rows": rows})
+    return config, min(left, _speed_of_config(speed, rows, config, pass_s))
+
+
+def choice_of(prepared: Prepared) -> dict[str, Any]:
+    """What was chosen for a fit, as its checkpoints note it: how many rows, which partitions, and all options."""
+    options = prepared.config.dcsvm
+    config = prepared.config.model_copy(update={"tol": 0.0})  # a run may continue to another one
+    own = {"rows": prepared.store.n, "early": options.early, "levels": options.levels}
+    return own | {"options": digest(config)}
+
+
+def as_before(prepared: Prepared, choice: Mapping[str, Any]) -> Prepared:
+    """The fit that was chosen in a run which is resumed, see `choice_of`, whatever time is left now."""
+    update = {name: choice[name] for name in ("early", "levels")}
+    config = prepared.config.model_copy(update={"dcsvm": prepared.config.dcsvm.model_copy(update=update)})
+    found = replace(prepared, config=config)
+    rows = int(choice["rows"])
+    return found if rows == prepared.store.n else replace(found.of_rows(rows), complete=prepared)
+
+
+def with_more_rows(prepared: Prepared, took_s: float | None, context: Context) -> Prepared | None:
+    """The fit that the time left allows after one on some rows has shown in how many seconds it ends; None if these
+    are about as many, or all. took_s None: it was resumed, and has shown nothing.
+
+    The steps of a search may have shared the cores with others, or a slow moment.
+    """
+    steps, complete, rows = prepared.learned.get("rungs"), prepared.complete, prepared.store.n
+    if complete is None or not steps:
+        return None
+    pass_s = context.phase.seconds.get("scale", 0.0)
+    expected_s = _speed_of_config(Speed.of(steps, prepared), rows, prepared.config, pass_s)
+    took_s = expected_s if took_s is None else took_s
+    if context.left() < MORE * took_s + END_S:
+        return None
+    found = in_time(complete, steps, context, took_s / expected_s)
+    return found if found.complete is None or found.store.n >= MORE * rows else None
+
+
+def _least_s(prepared: Prepared, speed: Speed, pass_s: float) -> float:
+    """Of a fit as long as the last trial, or of the fewest rows, if that is soon done."""
+    hurry_s = min(speed.least_fit_s(_fewest(prepared, speed), prepared.config, pass_s), HURRY_S)
+    return max((1 + prepared.config.n_folds) * speed.last_s + END_S, hurry_s)
+
+
+def _fewest(prepared: Prepared, speed: Speed) -> int:
+    """Rows that a fit learns from in any hurry."""
+    return min(prepared.store.n, max(FEWEST, speed.steps[-1]["rows"]))
+
+
+def _decided(prepared: Prepared, speed: Speed, left: float, pass_s: float) -> tuple[FitConfig, int]:
+    """The configuration of a fit for which so many seconds are left, and its rows."""
+    config, rows = prepared.config, prepared.store.n
+
+    def needed_s(rows: int) -> float:
+        return speed.least_fit_s(max(1, rows), config, pass_s)
+
+    if needed_s(rows) > left:
+        most = bisect_right(range(rows), ROOM * left, key=needed_s) - 1
+        rows = max(_fewest(prepared, speed), most)
+    if "early" not in config.search.chosen:
+        return config, rows
+    took_s, most_s = partial(speed.fit_s, rows), EXACT_SHARE * left
+    is_long = took_s(rows) > (EXACT_S if math.isinf(left) else most_s)
+    early = _coarsest(_early(config), took_s, rows, most_s)
+    has_parts = fit_class(config.solver).growth.part_rows(rows, early) < rows
+    return (early if is_long and has_parts else _early(config, early=False)), rows
+
+
+def _speed_of_config(speed: Speed, rows: int, config: FitConfig, pass_s: float) -> float:
+    """Seconds of so many rows, early or not as the configuration says."""
+    options = tuple(name for name in config.search.chosen if name != "early")
+    search = config.search.model_copy(update={"options": options})
+    return speed.least_fit_s(rows, config.model_copy(update={"search": search}), pass_s)
+
+
+def _coarsest(config: FitConfig, took_s: Callable[[int], float], n: int, most_s: float) -> FitConfig:
+    """The configuration with partitions as large as a time budget allows: larger ones decide a little better.
+
+    took_s: seconds of a fit by the rows of its partitions.
+    """
+    options, growth = config.dcsvm, fit_class(config.solver).growth
+    if math.isinf(most_s) or options.levels or options.early_level or options.part_rows:
+        return config
+    usual = growth.part_rows(n, config)
+    for levels in range(1, MOST_LEVELS):
+        own = config.model_copy(update={"dcsvm": options.model_copy(update={"levels": levels})})
+        part_rows = growth.part_rows(n, own)
+        if part_rows <= usual:
+            break
+        if took_s(part_rows) < most_s:
+            return own
+    return config
+
+
+def _early(config: FitConfig, *, early: bool = True) -> FitConfig:
+    """The configuration with early prediction, or without."""
+    return config.model_copy(update={"dcsvm": config.dcsvm.model_copy(update={"early": early})})

@@ -1,0 +1,375 @@
+"""ADMM on a compressed kernel matrix: compress and factorise once, then solve every class and every C together."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples
+from streamsvm.errors import ConfigError, StorageError
+from streamsvm.events import Compressed, Events, Step, Warned
+from streamsvm.fits.advice import unreached
+from streamsvm.fits.base import Context, PathFit, Solution
+from streamsvm.fits.factorisations import keep, kept
+from streamsvm.fits.hss_columns import columns_of, duals
+from streamsvm.fits.hss_growth import HSSGrowth
+from streamsvm.fits.polish import Solved, polished
+from streamsvm.fits.prepare import Prepared
+from streamsvm.hss.budget import HSSOptions, least_bytes
+from streamsvm.hss.compress import Tolerances
+from streamsvm.hss.files import Factorisation
+from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, approximate, estimated_errors, facts_of
+from streamsvm.hss.spread import require_workers
+from streamsvm.hss.tree import ClusterTree
+from streamsvm.kernels.base import Kernel
+from streamsvm.models import ExpansionModel
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import free_bytes, require_memory
+from streamsvm.runs.checkpoints import without_tol
+from streamsvm.solvers.admm import (
+    ADMM,
+    ADMMState,
+    Columns,
+    balanced,
+    certificate,
+    draw_margin,
+    intercept,
+    paper_beta,
+    without_negligible,
+)
+from streamsvm.solvers.catalogue import made_for
+from streamsvm.solvers.loop import run
+
+BALANCE_EVERY = 10  # steps between looks at beta
+BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
+# gap over objective: where ADMM has ended in time it is 1e-4 to 1e-2, and compressing adds up to a few hundredths; else
+# it is from 0.1 to beyond 10
+CONVERGED = 5e-2
+VECTORS = 11  # of a column, and
+TARGET_VECTORS = 8  # of duals with several variables a row
+SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are reported node by node
+FEW_ROWS = 2048
+EXACT_VALUES = 1 << 22  # of the kernel, at most, to certify a solution by
+COMPRESS_SHARE, COMPRESS_POWER = 0.7, 1.1  # of the time left; of the rows, by which it grows
+INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
+
+
+@dataclass
+class _Problem:
+    """What ADMM sees: columns in tree order; factors are made when a beta is first asked for."""
+
+    columns: Columns
+    matrix: AnyKernel
+    engine: Engine
+    inverse: AnyInverse
+    events: Events = field(repr=False)
+
+    def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
+        if beta != self.inverse.beta:
+            self.inverse = self.matrix.shifted(beta, self.engine, self.events)
+        return self.inverse.solve(V, self.engine.threads)
+
+
+class ADMMHSSFit(PathFit):
+    """One factorisation for all columns: one for each value of C, and for more than two classes each against the
+    rest."""
+
+    growth = HSSGrowth(1.5, ("compress", "factorise", "admm"), chooses_rows=True)
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
+        options = config.admm_hss
+        self.options = HSSOptions(
+            Tolerances(options.rtol, options.atol, options.max_rank, options.definite),
+            options.leaf,
+            options.neighbours,
+            options.landmarks,
+            config.seed,
+            options.storage == "float32",
+        )
+        self.columns = self.task.columns(len(self.classes))
+        self.samples = StoreSamples(store, self.scaling)
+        self.limit_bytes = config.memory_limit or free_bytes()
+        n, tree = store.n, ClusterTree.of(store.n, options.leaf)
+        self.is_spread = tree.cut > 0 and not self.engine.is_local
+        self.bytes = {
+            # in store order and in the tree's, and sent to the workers
+            "rows_bytes": int((3 if self.is_spread else 2) * self.samples.nbytes),
+            "vector_bytes": n * 8 * (VECTORS * self.columns + TARGET_VECTORS * (self.task.variables - 1)),
+        }
+        least = least_bytes(n, self.options)
+        if self.is_spread:
+            self.bytes["neighbour_bytes"] = n * 8 * options.neighbours
+            require_workers(tree, self.samples.nbytes / n, self.options, self.engine)
+        else:
+            self.bytes["least_hss_bytes"] = least
+        self.on_workers = {"least_hss_bytes_of_workers": least} if self.is_spread else {}
+        require_memory(self.limit_bytes, sum(self.bytes.values()), "the compressed kernel matrix")
+
+    def plan(self) -> dict[str, Any]:
+        """Memory whatever the ranks will be."""
+        return (
+            self.bytes
+            | self.on_workers
+            | {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
+        )
+
+    def path(self, Cs: Sequence[float]) -> list[Solution]:
+        """A solution for each C; shared work is among the facts of each."""
+        self._require_columns(Cs, 1)
+        with self.phase("read"):
+            rows = self.samples.load().rows
+        factorisation = self._factorised(rows)
+        order, matrix = factorisation.order, factorisation.matrix
+        rows = rows.take(order)
+        targets, weights = self.targets.take(order), (self.upper / self.config.C)[order]
+        bounds = weights[:, None] * np.asarray(Cs)
+        columns = columns_of(self.task, targets, bounds)
+        problem = _Problem(columns, matrix, self.engine, factorisation.inverse, self.events)
+        state, z, coef, dropped, bias = self._columns_solved(rows, problem)
+        with self.phase("bias"), self.engine.serial_blas():
+            f = self._products(rows, matrix, z)
+        facts, late = self._facts(rows, problem, state), not self._is_done(state)
+        solutions = []
+        for number, C in enumerate(Cs):
+            own = slice(number * self.columns, (number + 1) * self.columns)
+            found = certificate(columns.take(own), z[:, own], f[:, own], bias[own])
+            solved = Solved(coef[:, own], bias[own], *found, late=late)
+            own_facts: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[own].max())}
+            if (most_rounds := self.config.admm_hss.polish) and not late:
+                parts = duals(self.task, targets)
+                solved, more = polished(self, rows, parts, bounds[:, number], z[:, own], most_rounds)
+                own_facts |= more
+            solutions.append(self._solution(rows, order, solved, facts | own_facts))
+        return solutions
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        return not config.admm_hss.polish
+
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `Fit.folds`. All folds and values of C share one factorisation: a fold has bounds of 0 on its held-out
+        rows."""
+        self._require_columns(Cs, count)
+        rows = self.samples.load().rows
+        made = self._factorised(rows)
+        rows, held_in = rows.take(made.order), fold_of[made.order]
+        targets, weights = self.targets.take(made.order), (self.upper / self.config.C)[made.order]
+        trained = weights[:, None] * (held_in[:, None] != np.arange(count))
+        bounds = (trained[:, :, None] * np.asarray(Cs)).reshape(len(rows), -1)
+        columns = columns_of(self.task, targets, bounds)
+        problem = _Problem(columns, made.matrix, self.engine, made.inverse, self.events)
+        _, z, coef, _, bias = self._columns_solved(rows, problem)
+        converged = self._converged(columns, z, made.matrix.product(z, self.engine.threads), bias)
+        coef, bias = (array.reshape(*array.shape[:-1], count, -1) for array in (coef, bias))
+        out = np.empty((len(rows), coef.shape[-1]))
+        for fold in range(count):
+            here, support = np.flatnonzero(held_in == fold), np.flatnonzero(coef[:, fold].any(axis=1))
+            own = coef[support, fold]
+            out[made.order[here]] = bias[fold] + self.kernel.apply(
+                rows.take(here), rows.take(support), own, self.engine.threads
+            )
+        decisions = targets.units.labels(out).reshape(len(rows), len(Cs), self.columns)
+        return decisions, converged.reshape(count, len(Cs)).T
+
+    def _converged(self, columns: Columns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """(fits,) whether the gap of each fit, all of its columns together, is small; f = Kz."""
+        found = []
+        for first in range(0, z.shape[1], self.columns):
+            own = slice(first, first + self.columns)
+            objective, gap = certificate(columns.take(own), z[:, own], f[:, own], bias[own])
+            found.append(_relative(objective, gap) <= CONVERGED)
+        return np.array(found)
+
+    def _require_columns(self, Cs: Sequence[float], folds: int) -> None:
+        """Raises MemoryLimitError if vectors of so many columns do not fit."""
+        vectors = self.bytes["vector_bytes"] * (len(Cs) * folds - 1)
+        require_memory(self.limit_bytes, sum(self.bytes.values()) + vectors, f"{len(Cs)} values of C")
+
+    def _columns_solved(
+        self, rows: Rows, problem: _Problem
+    ) -> tuple[ADMMState, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """ADMM's state, then of each column: feasible z (n, c), coefficients (n, c), what was dropped, bias (c,)."""
+        with self.phase("admm"):
+            state = self._solve(problem)
+        with self.phase("bias"), self.engine.serial_blas():
+            self.events.progress("bias", 0, self.columns)
+            z = balanced(state.z)
+            coef, dropped = without_negligible(z, self.kernel.diag(rows))
+            bias = self._bias(rows, problem, z, coef)
+            self.events.progress("bias", self.columns, self.columns)
+            return state, z, coef, dropped, bias
+
+    def _factorised(self, rows: Rows) -> Factorisation:
+        """From the run directory if it exists there, else made, and saved there if it has room, as checkpoints are."""
+        path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
+        key = json.dumps(without_tol(self.checkpoints.identity))
+        if path and self.checkpoints.resume and (found := kept(path, key, self.engine)):
+            return found
+        ids = self._in_time(rows)
+        order, matrix, inverse = self._made(rows.take(ids) if len(ids) < len(rows) else rows, self.options)
+        self._warn_of_ranks(matrix)
+        made = Factorisation(ids[order], matrix, inverse, key)
+        if path:
+            with self.phase("keep"):
+                try:
+                    keep(made, path, self.engine)
+                except (StorageError, ConfigError) as error:
+                    self.events(Warned(f"{error}: --resume would compress again"))
+        return made
+
+    def _in_time(self, rows: Rows) -> np.ndarray:
+        """The rows that there is time to compress, estimated from a few: compression cannot be stopped once begun."""
+        n, few = len(rows), max(FEW_ROWS, len(rows) // 32)
+        if self.until is None or n < 4 * few:
+            return np.arange(n)
+        drawn, began = np.random.default_rng([self.config.seed, 6]).permutation(n), time.time()
+        self._made(rows.take(np.sort(drawn[:few])), self.options)
+        left_s, took_s = COMPRESS_SHARE * (self.until - time.time()), time.time() - began
+        count = min(n, int(few * max(1.0, left_s / took_s) ** (1 / COMPRESS_POWER)))
+        if count < n:
+            self.events(Warned(f"the time left is enough to learn from {count:,} of {n:,} rows"))
+        return np.sort(drawn[:count])
+
+    def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
+        """Order, matrix and factor; again with definite bases if others were tried and are not enough."""
+        with self.phase("compress"):
+            order, matrix = approximate(
+                self.kernel, rows, options, self.engine, self.limit_bytes, self.events
+            )
+        try:
+            with self.phase("factorise"):
+                return order, matrix, matrix.shifted(self._beta(rows), self.engine, self.events)
+        except ConfigError as error:
+            if options.tolerances.definite is not None:
+                raise
+            self.events(Warned(f"{error}; compressed again, with admm_hss.definite"))
+        definite = replace(options, tolerances=replace(options.tolerances, definite=True))
+        return self._made(rows, definite)
+
+    def _beta(self, rows: Rows) -> float:
+        """The given one, or the paper's, which is for kernels with a diagonal of 1."""
+        beta = self.config.admm_hss.beta
+        return (
+            beta if isinstance(beta, float) else paper_beta(len(rows)) * float(self.kernel.diag(rows).mean())
+        )
+
+    def _warn_of_ranks(self, matrix: AnyKernel) -> None:
+        if matrix.tree.depth < 3:  # too few blocks to judge by, and nothing to save
+            return
+        share = matrix.fullness(self.config.admm_hss.max_rank)
+        if share > INCOMPRESSIBLE:
+            linear = made_for("linear", self.task.name) if self.store.is_sparse else None
+            other = f"{linear} with a linear kernel, or dcsvm" if linear else "dcsvm"
+            self.events(
+                Warned(
+                    f"the kernel matrix compresses badly: ranks are {share:.0%} of the maximum; "
+                    f"use solver {other} instead"
+                )
+            )
+
+    def _solve(self, problem: _Problem) -> ADMMState:
+        options = self.config.admm_hss
+        solver = ADMM(problem.inverse.beta, BALANCE_EVERY if options.beta == "balance" else 0)
+        saved = self.checkpoints.load()
+        state = ADMMState.from_arrays(saved) if saved is not None else None
+
+        def stop(state: ADMMState) -> bool:
+            return self._is_done(state)
+
+        def on_step(state: ADMMState) -> None:
+            primal, dual = float(state.primal.max()), float(state.dual.max())
+            self.events(Step(state.steps, primal=primal, dual=dual, beta=state.beta))
+            done = options.iterations if stop(state) else state.steps
+            self.events.progress("admm", done, options.iterations, primal=primal, dual=dual, beta=state.beta)
+            self.checkpoints.offer(state.to_arrays, last=stop(state))
+
+        self.events.progress("admm", state.steps if state else 0, options.iterations)
+        with self.engine.serial_blas():
+            return run(solver, problem, state, stop=stop, on_step=on_step, until=self.until)
+
+    def _is_done(self, state: ADMMState) -> bool:
+        options = self.config.admm_hss
+        return state.steps >= options.iterations or state.residual <= options.residual
+
+    def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """(c,) equation (7) with the exact kernel: that of the compressed one is off by its smooth error."""
+        seed, of = (
+            [self.config.seed, 5],
+            problem.columns,
+        )  # of each column, so that it does not depend on the others
+        columns = zip(z.T, np.maximum(of.upper, -of.lower).T, strict=True)
+        drawn = [draw_margin(a, most, BIAS_ROWS, np.random.default_rng(seed)) for a, most in columns]
+        chosen, places = np.unique(np.stack(drawn), return_inverse=True)
+        support = np.flatnonzero(coef.any(axis=1))
+        f = self.kernel.apply(rows.take(chosen), rows.take(support), coef[support], self.engine.threads)
+        found = []
+        for c, (ids, place) in enumerate(zip(drawn, places.reshape(len(drawn), -1), strict=True)):
+            target, own, *bounds = (array[ids, c] for array in (of.target, z, of.lower, of.upper))
+            found.append(intercept(target - f[place, c], own, (bounds[0], bounds[1]), of.epsilon))
+        return np.array(found)
+
+    def _products(self, rows: Rows, matrix: AnyKernel, z: np.ndarray) -> np.ndarray:
+        """Kz (n, c) for the certificate: of the kernel itself in float64 where that is cheap, else of the compressed
+        one."""
+        support = np.flatnonzero(z.any(axis=1))
+        if len(rows) * len(support) > EXACT_VALUES:
+            return matrix.product(z, self.engine.threads)
+        return self.kernel.in_float64().apply(rows, rows.take(support), z[support], self.engine.threads)
+
+    def _facts(self, rows: Rows, problem: _Problem, state: ADMMState) -> dict[str, Any]:
+        with self.phase("errors"), self.engine.serial_blas():
+            errors = estimated_errors(
+                self.kernel, rows, problem.matrix, problem.inverse, self.config.seed, self.engine.threads
+            )
+        residuals = {"primal_residual": float(state.primal.max()), "dual_residual": float(state.dual.max())}
+        facts = {"beta": state.beta, "steps": state.steps} | residuals | errors | facts_of(problem.matrix)
+        facts["factor_bytes"] = problem.inverse.nbytes
+        tree = problem.matrix.tree
+        ranks = [level.tolist() for level in problem.matrix.ranks()[:SHOWN_LEVELS]]
+        more = {name: value for name, value in facts.items() if name != "hss_ranks"}
+        self.events(Compressed(tree.n, tree.depth, ranks, facts["hss_ranks"], more))
+        return facts
+
+    def _solution(self, rows: Rows, order: np.ndarray, solved: Solved, facts: dict[str, Any]) -> Solution:
+        kept = np.flatnonzero(solved.coef.any(axis=1))
+        relative = _relative(solved.objective, solved.gap)
+        converged = relative <= CONVERGED if solved.converged is None else solved.converged
+        config = self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json")
+        header = replace(self.prepared.header(), config=config)
+        units = self.prepared.no_targets.units
+        support, coef, bias = rows.take(kept), units.scale * solved.coef[kept], units.labels(solved.bias)
+        if isinstance(self.kernel.for_sums(support, coef), Kernel):
+            coef = coef.astype(np.float32)
+        ids = self.prepared.original_ids(order[kept])
+        model = ExpansionModel(header, support, coef, bias, ids, self.task.name)
+        advice = (
+            f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; take a "
+            "smaller C or more iterations, or let the exact solver finish (polish, 1000 say)"
+        )
+        if solved.is_rounded and solved.violation is not None:
+            advice = unreached(solved.violation, self.config.tol)
+        return Solution(
+            model,
+            solved.objective,
+            solved.gap,
+            len(kept),
+            exact=solved.converged is not None,
+            converged=converged,
+            advice=advice,
+            facts=facts,
+            late=solved.late and not converged,
+            violation=solved.violation,
+        )
+
+
+def _relative(objective: float, gap: float) -> float:
+    return gap / max(abs(objective), np.finfo(float).tiny)

@@ -1,0 +1,452 @@
+"""The base of all fits: a plan and a certified solution, from prepared data, in a context to work in."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ClusterError, ConfigError
+from streamsvm.events import Events, HeldOut, Warned
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.growth import Growth
+from streamsvm.fits.prepare import Prepared
+from streamsvm.judging.expected import Expected, losses_of, of_model, of_threshold
+from streamsvm.judging.label_thresholds import chosen_of
+from streamsvm.judging.thresholds import Decided, Told, unmet, with_costs, with_threshold
+from streamsvm.metrics import shown
+from streamsvm.models import files
+from streamsvm.models.base import Header
+from streamsvm.models.calibration import Calibration, are_odds
+from streamsvm.models.expansion import ExpansionModel
+from streamsvm.models.intervals import Intervals
+from streamsvm.models.kernel import KernelModel
+from streamsvm.options.wish import Wish
+from streamsvm.parallel.engine import Engine, several
+from streamsvm.runs.checkpoints import ROWS, SCRATCH, Checkpoints
+from streamsvm.runs.phases import Phases
+from streamsvm.solvers.catalogue import section_of
+from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.paths import Place, URLPath, remove_tree
+from streamsvm.tasks.base import Targets, Units
+from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.weights import class_factors
+
+REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
+END_S = 1.0  # to write a model, and to end
+LATE = "the time budget ended the fit, so the model may score less than expected; give more time"
+Report = dict[str, Any]  # what `fit --json` prints
+
+
+class Learned(files.Model, Protocol):
+    """A model that a fit makes."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def header(self) -> Header: ...
+
+    def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
+
+    def answers_from(self, binary: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
+
+    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
+
+
+@dataclass
+class Context:
+    """What a fit works with: who computes, what is saved to resume from, who receives events, and the time spent.
+
+    until: time.time() at which it must end; None: no limit.
+    """
+
+    engine: Engine
+    checkpoints: Checkpoints
+    events: Events
+    phase: Phases
+    until: float | None = None
+    _is_again: bool = False
+
+    @cached_property
+    def scratch(self) -> Place:
+        """A folder for files that the fit needs while it runs, in the run directory if there is one.
+
+        If this process computes by itself, they are on a disk of this machine, not far away.
+        """
+        run_dir = self.checkpoints.run_dir
+        if isinstance(run_dir, URLPath) and not self.engine.is_local:
+            return run_dir / f"{SCRATCH}{secrets.token_hex(8)}"
+        return Path(tempfile.mkdtemp(prefix=SCRATCH, dir=run_dir if isinstance(run_dir, Path) else None))
+
+    @property
+    def folder(self) -> Place:
+        """For the data of each row, until the model exists: in the run directory, if there is one."""
+        run_dir = self.checkpoints.run_dir
+        if run_dir is None:
+            return self.scratch
+        with storage_errors(str(run_dir)):
+            (run_dir / ROWS).mkdir(exist_ok=True)
+        return run_dir / ROWS
+
+    def left(self) -> float:
+        """Seconds until it must end; infinite without a limit."""
+        return math.inf if self.until is None else self.until - time.time()
+
+    def allow(self, seconds: float) -> None:
+        """Leaves it at least so long from here on."""
+        if self.until is not None:
+            self.until = max(self.until, time.time() + seconds)
+
+    def begin_again(self, name: str) -> None:
+        """Checkpoints and files for another fit of the same run; those of the last one are wanted no more."""
+        if self.checkpoints.run_dir is not None:
+            remove_tree(self.folder)
+        self.checkpoints = self.checkpoints.inside(name)
+        self._is_again = True
+
+    def clear(self) -> None:
+        """Has tasks remove the fit's files, which are many and large for many rows."""
+        run_dir = self.checkpoints.run_dir
+        own = [self.scratch] if "scratch" in self.__dict__ else []
+        own += [run_dir / ROWS] if run_dir is not None else []
+        for far in (folder for folder in own if isinstance(folder, URLPath)):
+            remove_tree(far)  # a thousand objects by a request
+        found = (place for folder in own if isinstance(folder, Path) for place in os.walk(folder))
+        files = [(where, some) for where, _, names in found for some in several(names, REMOVED_TOGETHER)]
+        with suppress(ClusterError):  # what is left goes with its folder
+            for _ in self.engine.map(_remove, files):
+                pass
+
+    def close(self) -> None:
+        """Stops the engine, and removes scratch files."""
+        self.engine.close()
+        if self._is_again and self.checkpoints.run_dir is not None:
+            remove_tree(self.folder)
+        if "scratch" in self.__dict__:
+            remove_tree(self.scratch)
+
+
+def _remove(files: tuple[str, Sequence[str]]) -> None:
+    folder, names = files
+    for name in names:
+        Path(folder, name).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The result of a solver: a model without its certificate, and what is known of it.
+
+    exact: the problem was neither divided nor approximated. converged: None for a solver that makes passes; if False,
+    advice says what to do. violation: of the optimality conditions, for a solver whose tol bounds it. facts: of this
+    solver, for its report. decided (h, pairs): decision values of the held-out rows, if the model cannot compute them
+    because its arrays are in a file; promised (p, pairs): those of the rows of a search. late: time was up before it
+    was done.
+    """
+
+    model: Learned
+    objective: float
+    gap: float | None
+    n_support: int
+    exact: bool
+    converged: bool | None
+    advice: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    decided: np.ndarray | None = None
+    promised: np.ndarray | None = None
+    late: bool = False
+    violation: float | None = None
+
+
+class Fit(ABC):
+    """One fit of prepared data. Creating one plans its memory and reads nothing. Raises MemoryLimitError."""
+
+    growth: ClassVar[Growth] = Growth()
+    has_budget: ClassVar[bool] = (
+        False  # of support vectors or features: it describes dense rows no better than sparse ones
+    )
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether its duals keep y'a = 0."""
+        return False
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        self.prepared, self.context = prepared, context
+        self.store, self.config, self.task = prepared.store, prepared.config, prepared.task
+        self.scaling, self.kernel, self.classes = prepared.scaling, prepared.kernel, prepared.classes
+        self.engine, self.checkpoints = context.engine, context.checkpoints
+        self.events, self.phase = context.events, context.phase
+
+    @property
+    def targets(self) -> Targets:
+        """Of all rows, in memory, as are `codes` and `upper`: `prepared.answers` reads those of some."""
+        return self.prepared.targets
+
+    @property
+    def codes(self) -> np.ndarray:
+        return self.prepared.targets.codes
+
+    @property
+    def upper(self) -> np.ndarray:
+        return self.prepared.upper
+
+    @property
+    def scratch(self) -> Place:
+        return self.context.scratch
+
+    @property
+    def until(self) -> float | None:
+        """time.time() from which on problems end as they are, so that the model is ready in time."""
+        return None if self.context.until is None else self.context.until - END_S
+
+    def require_no_choice_of_nu(self) -> None:
+        """Raises ConfigError for nu of a classification or regression, if the solver supports one class only."""
+        if self.config.nu is not None and self.task.has_choice_of_nu:
+            raise ConfigError(
+                f"nu is {self.config.nu:g}, which solver {self.config.solver} supports for one class only; leave it out"
+            )
+
+    def odds(self, loss: str) -> Calibration | None:
+        """Probabilities of decisions that are logarithms of odds, as with a logistic loss; None for another loss.
+
+        Raises ConfigError if the task has none.
+        """
+        if not are_odds(loss):
+            return None
+        if not self.task.has_probabilities:
+            raise ConfigError(
+                f"{section_of(self.config.solver)}.loss is {loss!r}, which is for classes; "
+                f"found task {self.task.name!r}"
+            )
+        weight = None
+        if (class_weight := self.config.class_weight) is not None:
+            in_sets = self.task.in_sets
+            weight = (
+                self.prepared.no_targets.factors
+                if in_sets
+                else class_factors(self.prepared.class_rows, self.classes, class_weight)
+            )
+        return Calibration.logistic(self.task.columns(len(self.classes)), weight)
+
+    @abstractmethod
+    def plan(self) -> dict[str, Any]:
+        """What the fit would do; nothing is trained."""
+
+    @abstractmethod
+    def solve(self, draft: Draft) -> Solution:
+        """Trains. draft: takes those arrays of a large model that come partition by partition."""
+
+    def ended(self) -> None:  # noqa: B027  most keep nothing
+        """Called once the model is in its place: deletes what an interrupted run would have resumed from."""
+
+    def certified(self, solution: Solution, by_folds: Decided | None = None) -> tuple[Learned, Report]:
+        """The model with what is known of it, and the report. Warns if the solver ended before it converged, and of
+        a threshold that is not what was asked for.
+
+        by_folds: what the rows of folds gave.
+        """
+        if solution.late or solution.converged is False:
+            advice = LATE if solution.late else solution.advice
+            self.events(Warned(f"not converged: {advice}", about="convergence"))
+        if self.prepared.complete is not None:
+            rows, n = self.store.n, self.prepared.complete.store.n
+            self.events(Warned(f"the time left was enough to learn from {rows:,} of {n:,} rows"))
+        solution = _asked(self.prepared, solution)
+        model = with_certificate(self.prepared, solution, by_folds)
+        certificate = model.header.certificate or {}
+        if (message := unmet(certificate.get("threshold"))) is not None:
+            self.events(Warned(message))
+        if (event := _of_held_out(self.prepared, solution, model.header.intervals)) is not None:
+            self.events(event)
+        return model, self._report(solution, model.header)
+
+    def _report(self, solution: Solution, header: Header) -> Report:
+        """What every solver reports, and the facts specific to one solver."""
+        units, certificate = self.prepared.no_targets.units, header.certificate or {}
+        return {
+            "solver": self.config.solver,
+            "n": self.store.n,
+            "d": self.store.d,
+            "n_support": solution.n_support,
+            "objective": solution.objective,
+            "gap": solution.gap,
+            "exact": solution.exact,
+            "converged": solution.converged,
+            **_violation(solution),
+            **({"target_units": asdict(units)} if units != Units() else {}),
+            "gamma": self.kernel.to_attrs().get("gamma"),
+            **({"metric": dict(self.prepared.learned)} if self.prepared.learned else {}),
+            **{name: certificate[name] for name in ("threshold", "expected") if name in certificate},
+            **({"interval": header.intervals.facts()} if header.intervals is not None else {}),
+            **solution.facts,
+            **self.engine.facts(),
+        }
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """Whether a search may decide n rows, each without its fold, as one problem: by `folds`, or for pairs of
+        classes with the duals of all folds in parallel, if solving them is all that a fit does."""
+        return False
+
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`; and
+        which of these solutions converged, (len(Cs), count)."""
+        raise ConfigError(f"solver {self.config.solver} does not share its work among folds")
+
+    def judge(self) -> Judge:
+        """A model without support vectors: it interprets the decision values of `folds`, or of pairs."""
+        none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
+        header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
+        if self.task.in_pairs:
+            return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+        return ExpansionModel(header, no_rows, none, none, none, self.task.name)
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether equal votes of pairs are decided by confidence, see KernelModel."""
+        return True
+
+
+def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided | None = None) -> Learned:
+    """The model with what is known of it, and of its decisions on held-out rows, or else of folds."""
+    solution = _asked(prepared, solution)
+    certificate: dict[str, Any] = {
+        "objective": solution.objective,
+        "gap": solution.gap,
+        "tol": prepared.config.tol,
+        "exact": solution.exact,
+        "converged": solution.converged,
+        **_violation(solution),
+    }
+    if prepared.asked is not None:
+        certificate["asked"] = prepared.asked
+    by_folds = by_folds or Decided()
+    header = solution.model.header
+    header = replace(
+        header,
+        certificate=certificate,
+        calibration=by_folds.calibration or header.calibration,
+        intervals=_intervals(prepared, solution),
+    )
+    header = with_costs(header, prepared.config.probability.costs, prepared.task)
+    model = replace(solution.model, header=header)
+    f, proba = _answers(prepared, model, solution.decided)
+    threshold = by_folds.threshold if f is None else _threshold(prepared, f)
+    if threshold is not None:
+        header = with_threshold(header, threshold)
+        model = replace(model, header=header)
+    codes = None if f is None else model.codes_of(f, proba)
+    expected = _expected(prepared, model, codes, solution.decided, by_folds)
+    if expected is not None:
+        told = (header.certificate or {}) | {"expected": expected.facts()}
+        model = replace(model, header=replace(header, certificate=told))
+    return model
+
+
+def _violation(solution: Solution) -> dict[str, float]:
+    return {} if solution.violation is None else {"violation": solution.violation}
+
+
+def _answers(
+    prepared: Prepared, model: Learned, decided: np.ndarray | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The model's answers to the held-out rows of a classification; None if there are none."""
+    kept = prepared.kept_out
+    if kept is None or not prepared.task.has_classes:
+        return None, None
+    return model.answers(kept.rows) if decided is None else model.answers_from(decided, kept.rows)
+
+
+def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
+    """The threshold chosen on the held-out rows, if one is requested; f: their decision values."""
+    wish, kept = prepared.config.probability.threshold, prepared.kept_out
+    if wish is None or kept is None:
+        return None
+    weight = (prepared.whole or prepared.store).weights_at(kept.ids)
+    return chosen_of(Wish.of(wish), kept.codes, f.reshape(len(f), -1), weight, prepared.config.seed)
+
+
+def _asked(prepared: Prepared, solution: Solution) -> Solution:
+    """The solution with a regression's answers to the held-out rows, unless the solver has given them already."""
+    kept = prepared.kept_out
+    if kept is None or not prepared.task.has_intervals or solution.decided is not None:
+        return solution
+    return replace(solution, decided=solution.model.answers(kept.rows)[0][:, None])
+
+
+def _intervals(prepared: Prepared, solution: Solution) -> Intervals | None:
+    level, kept = prepared.config.interval, prepared.kept_out
+    if level is None:
+        return None
+    assert kept is not None  # an interval asks for such rows, and for what is decided of them
+    assert solution.decided is not None
+    return Intervals.of(level, kept.y, solution.decided[:, 0])
+
+
+def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | None) -> HeldOut | None:
+    """Points for a report: some of a regression's held-out rows."""
+    kept, decided = prepared.kept_out, solution.decided
+    if kept is None or decided is None or not prepared.task.has_intervals:
+        return None
+    own = (None, None) if intervals is None else (intervals.level, intervals.half_width())
+    return HeldOut(len(kept.y), shown(kept.y, decided[:, 0]), *own)
+
+
+def _expected(
+    prepared: Prepared,
+    model: Learned,
+    codes: np.ndarray | None,
+    decided: np.ndarray | None,
+    by_folds: Decided,
+) -> Expected | None:
+    """The score to expect of the model on new rows, at its threshold or by its costs: from the held-out rows (codes:
+    their predicted classes), else from folds that decide as the model, else from a search.
+
+    decided: see `_asked`.
+    """
+    kept, scoring = prepared.kept_out, prepared.scoring
+    if kept is None and prepared.expected is None:
+        return None
+    told = (model.header.certificate or {}).get("threshold")
+    if told is not None and (own := of_threshold(scoring, told, folds=kept is None)) is not None:
+        return own  # which its choice on these rows has made no better
+    if kept is None and told is None and model.header.costs is None:
+        return prepared.expected
+    if kept is None:
+        codes = by_folds.codes_by(model)
+        if codes is None:
+            return None  # a search knows neither threshold nor costs
+        assert by_folds.by is not None
+        return of_model(
+            scoring, losses_of(scoring, codes, by_folds.by["codes"], prepared.classes), folds=True
+        )
+    if codes is not None:
+        return of_model(scoring, losses_of(scoring, codes, kept.codes, prepared.classes))
+    t = kept.y.astype(np.float64)
+    assert decided is not None  # what has no classes is a regression here
+    errors = (decided[:, 0] - t) ** 2
+    return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
+
+
+class PathFit(Fit):
+    """A fit that shares its work among several values of C."""
+
+    @abstractmethod
+    def path(self, Cs: Sequence[float]) -> list[Solution]:
+        """A solution for each C; shared work is among the facts of each."""
+
+    def solve(self, draft: Draft) -> Solution:
+        return self.path([self.config.C])[0]

@@ -1,0 +1,405 @@
+"""Budgeted SGD over a store: epochs of shuffled windows of rows, the next one is read while this one is learned.
+
+Windows do not follow the store's chunks, so the model does not depend on them: they are several chunks long, and
+rows are shuffled inside. Rows sorted by class over more than a window need `ingest --shuffle`.
+
+With several regions, each has its own learner, which sees no other rows: a turn is a window of each, in parallel.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.finite import require_finite
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.data.store import Store
+from streamsvm.events import Epoch, Window
+from streamsvm.fits.answers import Answers
+from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.bsgd_regions import Regions, regions, sample_rows, shares_of_time
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.growth import Growth, Seen
+from streamsvm.fits.prepare import Prepared, first_rows
+from streamsvm.models import BudgetModel, LocalBudgetModel
+from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
+from streamsvm.models.calibration import are_odds
+from streamsvm.models.learner import BudgetLearner
+from streamsvm.parallel.memory import MiB, free_bytes, process_bytes, require_memory
+from streamsvm.parallel.prefetch import ahead
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.solvers.budget.losses import right, values
+from streamsvm.solvers.in_turn import prefixed, unprefixed
+from streamsvm.solvers.loop import is_late
+from streamsvm.tasks.base import Task, Units
+from streamsvm.tasks.weights import class_factors
+
+SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
+WINDOW_BYTES = 32 * MiB
+VECTOR_BYTES = 100  # of labels, codes, weights and their order, of a row of the windows in flight
+CODED_BYTES = 12  # of the code and the weight of a row in scratch files
+BLOCKS = 8  # of a learner, between looks at the clock
+
+
+class _Growth(Growth):
+    """Workers share the regions, and read rows and labels themselves."""
+
+    def is_spread(self, config: FitConfig, problems: int) -> bool:
+        return config.bsgd.partitions > 1
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        return 0.0
+
+    def scratch_bytes(self, n: int, seen: Seen, *, on_workers: bool) -> int:
+        """Of regions, whose files small fits have, too: rows, their codes and weights."""
+        return int((seen.spooled_row_bytes + CODED_BYTES) * n) if seen.is_spread else 0
+
+    def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
+        return config.bsgd.epochs * (pass_s + n * config.bsgd.budget * value_s)
+
+
+class BSGDFit(Fit):
+    """One learner over all epochs, or one for each region."""
+
+    growth = _Growth(1.2, ("cluster", "learn"))
+    has_budget = True
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
+        self.require_no_choice_of_nu()
+        self.calibration = self.odds(config.bsgd.loss)
+        self.units, is_scaled = self._units()
+        # C and epsilon are in units of the labels, or of scaled ones already
+        self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
+        if are_odds(self.options.loss):
+            self.options = self.options.for_odds(typical_weight(prepared))
+        row = (
+            store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
+        )  # as float32, all columns
+        rows = int(max(1024, WINDOW_BYTES // row))
+        self.source = _Source(
+            store, self.scaling, prepared.answers, config.C if self.task.reads_labels else 1.0
+        )
+        self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
+        self.bytes = self._planned(rows, row)
+        columns = self.task.columns(len(self.classes))
+        self._learner = partial(
+            BudgetLearner,
+            self.kernel,
+            self.scaling.width,
+            columns,
+            units=(self.units.offset, self.units.scale),
+        )
+        self.learners = [self._learner(self.options)]
+        self.regions: Regions | None = None  # where there are several, once they are known
+        self.n_turns = len(self.windows)  # of an epoch
+        self.epochs, self.late = 0.0, False  # so far; whether time was up before the last row
+        self.loss = 0.0  # mean loss of the last epoch's rows, each before its step
+
+    def _units(self) -> tuple[Units, bool]:
+        """Of what is learned, numbers scaled in any case; and whether the targets are so already."""
+        units = self.prepared.no_targets.units
+        if units != Units() or self.task.has_classes or not self.task.reads_labels:
+            return units, True
+        return Units.of(self.task.learnable(self.prepared.targets)), False
+
+    def plan(self) -> dict[str, Any]:
+        """Memory, and the numbers of rows and kernel values to compute."""
+        rows = self.store.n * self.config.bsgd.epochs
+        facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
+        return self.bytes | facts | {"steps": rows, "kernel_values": rows * self.config.bsgd.budget}
+
+    def solve(self, draft: Draft) -> Solution:
+        if self.config.bsgd.partitions > 1:
+            with self.engine.serial_blas(), self.phase("cluster"):
+                self._divide()
+        with self.engine.serial_blas(), self.phase("learn"):
+            accuracy = self._learn()
+        model = self._model()
+        epochs = self.epochs if self.late else self.config.bsgd.epochs
+        facts = asdict(self._stats()) | self._facts() | {"epochs": epochs}
+        facts |= {"online_accuracy": accuracy} if self.task.has_classes else {}
+        numbers = self._objective(), None, model.n_support
+        return Solution(model, *numbers, exact=False, converged=None, facts=facts, late=self.late)
+
+    def _divide(self) -> None:
+        """Makes the regions and a learner for each, whose lambda counts its own rows."""
+        partitions, n = self.config.bsgd.partitions, self.store.n
+        self.regions = regions(self, self.windows[0][1], partitions, self.source.C)
+        self.spans = self.regions.turns(self.windows[0][1])
+        self.n_turns = len(self.spans)
+        lams = self.options.lam * n / self.regions.sizes
+        self.learners = [self._learner(replace(self.options, lam=lam)) for lam in lams.tolist()]
+
+    def _model(self) -> BudgetModel | LocalBudgetModel:
+        header = self.prepared.header(calibration=self.calibration)
+        if self.regions is None:
+            return BudgetModel.of(header, self.learners[0], task=self.task.name)
+        return LocalBudgetModel.of(header, self.regions.partition, self.learners, self.task.name)
+
+    def _stats(self) -> BudgetStats:
+        return together([learner.stats() for learner in self.learners])
+
+    def _facts(self) -> dict[str, Any]:
+        """Of regions: how many, rows of the largest, and the supports that decide about a row, on average."""
+        if self.regions is None:
+            return {}
+        sizes = self.regions.sizes
+        supports = np.array([learner.n_support for learner in self.learners])
+        asked = float(sizes @ supports / sizes.sum())
+        return {"regions": len(sizes), "max_region_rows": int(sizes.max()), "supports_a_decision": asked}
+
+    def _learn(self) -> float:
+        """All epochs, or those that remain after a checkpoint; accuracy in the last one, of each row before its
+        step."""
+        first_epoch, first_block, counted = self._resumed()
+        for epoch in range(first_epoch, self.config.bsgd.epochs):
+            order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(self.n_turns)
+            counted = counted if epoch == first_epoch else np.zeros(3)
+            start = first_block if epoch == first_epoch else 0
+            self._learn_epoch(epoch, order, start, counted)
+            if epoch + 1 < self.config.bsgd.epochs and self._is_over():
+                break
+        right, loss, rows = counted
+        self.loss = loss / max(rows, 1)
+        return right / max(rows, 1)
+
+    def _learn_epoch(self, epoch: int, order: np.ndarray, start: int, counted: np.ndarray) -> None:
+        """counted: rows predicted right, their losses, and rows of this epoch so far; counting continues."""
+        began = time.perf_counter()
+        before = int(counted[2])
+        number = start
+        learnt = self._alone if self.regions is None else self._together
+        for score in learnt(epoch, order[start:]):
+            number += 1
+            counted += score
+            seconds = time.perf_counter() - began
+            stats = asdict(self._stats())
+            self.events(Window(accuracy=self._accuracy(score), loss=score[1] / score[2], **stats))
+            self.events.progress(
+                f"epoch {epoch + 1}",
+                int(counted[2]),
+                self.store.n,
+                **self._shown(counted),
+                supports=stats["supports"],
+                rows_s=(counted[2] - before) / seconds,
+            )
+            place = {"epoch": epoch, "block": number, "counted": counted}
+            self.checkpoints.offer(partial(self._state, place), last=number == len(order))
+            if number < len(order) and self._is_over():
+                break
+        self.epochs = epoch + float(counted[2]) / self.store.n
+        own = {"accuracy": self._accuracy(counted), "loss": counted[1] / counted[2]}
+        self.events(Epoch(epoch=epoch + 1, **own, **asdict(self._stats())))
+
+    def _shown(self, counted: np.ndarray) -> dict[str, float]:
+        """What a progress bar shows next to the rows."""
+        n_right, loss, rows = counted.tolist()
+        return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
+
+    def _accuracy(self, counted: np.ndarray) -> float | None:
+        """Of the rows counted; None if there are no classes."""
+        return float(counted[0] / counted[2]) if self.task.has_classes else None
+
+    def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
+        """The score of each window; they are learned one after the other."""
+        for window in ahead(lambda number: self.source.read(*self._place(epoch, number)), order):
+            yield self._learnt(*window)
+
+    def _learnt(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The score of a window's rows, as far as there is time."""
+        [learner] = self.learners
+        score, step = np.zeros(3), BLOCKS * learner.block_rows
+        for start in range(0, len(rows), step):
+            if start and self._is_over():
+                break
+            here = slice(start, start + step)
+            found = learner.learn(rows.take(here), Y[here], weight[here], self.engine.threads)
+            score += _score(self.task, learner, found, Y[here], weight[here])
+        return score
+
+    def _is_over(self) -> bool:
+        """Whether time is up; asked while rows remain."""
+        self.late = self.late or is_late(self.until)
+        return self.late
+
+    def _together(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
+        """The score of each turn: one window of every region, learned in parallel."""
+        assert self.regions is not None
+        shared = (self.engine.share(self.regions),)
+        learn = partial(_take_turn, self._threads())
+        for number in order:
+            spans = self.spans[number].tolist()
+            seed = [self.config.seed, SHUFFLE, epoch, int(number)]
+            ends = shares_of_time(self.until, len(spans), self.engine.slots)
+            turns = [_Turn(*turn, seed) for turn in zip(range(len(spans)), spans, ends, strict=True)]
+            makers = (partial(self._learner, learner.options) for learner in self.learners)
+            before = (learner.to_state() for learner in self.learners)
+            states, scores = zip(*self.engine.map(learn, turns, makers, before, shared=shared), strict=True)
+            for learner, state in zip(self.learners, states, strict=True):
+                learner.restore(state)
+            score = sum(scores)
+            self.late = self.late or score[2] < sum(stop - start for start, stop in spans)
+            yield score
+
+    def _threads(self) -> int:
+        """Of a turn, where there are more than learners."""
+        return max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
+
+    def _place(self, epoch: int, number: int) -> tuple[tuple[int, int], list[int]]:
+        """A window's rows, and the seed of their order."""
+        return self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)]
+
+    def _state(self, place: dict[str, Any]) -> dict[str, Any]:
+        states = (prefixed(_prefix(number), own.to_state()) for number, own in enumerate(self.learners))
+        return place | {name: array for state in states for name, array in state.items()}
+
+    def _resumed(self) -> tuple[int, int, np.ndarray]:
+        """Epoch and block to resume at, and what was counted in that epoch."""
+        saved = self.checkpoints.load()
+        if saved is None:
+            return 0, 0, np.zeros(3)
+        for number, learner in enumerate(self.learners):
+            learner.restore(unprefixed(_prefix(number), saved))
+        epoch, block = int(saved["epoch"]), int(saved["block"])
+        if block == self.n_turns and epoch + 1 < self.config.bsgd.epochs:
+            return epoch + 1, 0, np.zeros(3)
+        return epoch, block, saved["counted"]
+
+    def _objective(self) -> float:
+        """lambda/2 |w|^2 + mean loss, summed over columns and regions. w includes the bias, losses are those of rows
+        before their steps. For one class, nu rho is subtracted."""
+        sizes = np.array([self.store.n]) if self.regions is None else self.regions.sizes
+        rho = -np.array([float(learner.coefficients()[1].sum()) for learner in self.learners])
+        outside = self.options.nu * float(sizes @ rho / sizes.sum()) if self.options.nu else 0.0
+        lam = self.options.lam / self.units.scale
+        return 0.5 * lam * sum(map(self._squared_norm, self.learners)) + self.loss - outside
+
+    def _squared_norm(self, learner: BudgetLearner) -> float:
+        supports, (A, bias) = learner.supports(), learner.coefficients()
+        squared = float(np.sum((bias - self.units.offset) ** 2)) if self.options.bias else 0.0
+        return squared + float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else squared
+
+    def _planned(self, rows: int, row_bytes: float) -> dict[str, int]:
+        """What the fit holds; of regions with as many threads as there is memory for. Raises MemoryLimitError."""
+        o, limit = self.config.bsgd, self.config.memory_limit
+        what = f"a budget of {o.budget}" + (f" in each of {o.partitions} regions" if o.partitions > 1 else "")
+        tasks = self.engine.threads if o.partitions > 1 and self.engine.is_local else 1
+        room = (limit or free_bytes()) - process_bytes()
+        while tasks > 1 and sum(self._bytes(rows, row_bytes, tasks).values()) > room:
+            tasks -= 1
+            self.engine = self.engine.on(tasks)
+        held = self._bytes(rows, row_bytes, tasks)
+        require_memory(limit, sum(held.values()), what)
+        return held
+
+    def _bytes(self, rows: int, row_bytes: float, tasks: int) -> dict[str, int]:
+        """Supports and their values, labels and weights, windows of rows. With regions: every learner and the state of
+        each in transit, a window and a learner for each task, and the rows that regions are computed from."""
+        partitions, slots, columns = (
+            self.config.bsgd.partitions,
+            self.config.bsgd.budget + 1,
+            max(1, len(self.classes)),
+        )
+        supports = 4 * slots * (self.scaling.width + slots + 5 * columns)
+        held = {
+            "supports_bytes": supports,
+            "vector_bytes": self.prepared.answers.nbytes,
+            "window_bytes": int(tasks * rows * (4 * row_bytes + VECTOR_BYTES)) + 32 * MiB,
+        }
+        if partitions == 1:
+            return held
+        sample = sample_rows(self.store.n, partitions, rows)
+        own = {
+            "supports_bytes": (3 * partitions + tasks) * supports,
+            "sample_bytes": int(3 * sample * row_bytes),
+        }
+        return held | own
+
+
+def typical_weight(prepared: Prepared) -> float:
+    """The mean weight of a row by its class, times K(x, x) of some rows."""
+    diagonal = prepared.kernel.diag(prepared.scaling.apply(first_rows(prepared.store))).mean()
+    counts = prepared.class_rows
+    factors = np.ones(len(counts))
+    if not prepared.task.in_sets and prepared.task.has_classes:
+        factors = class_factors(counts, prepared.classes, prepared.config.class_weight)
+    return float(diagonal * (counts @ factors) / max(counts.sum(), 1))
+
+
+@dataclass(frozen=True)
+class _Source(Weighed):
+    """Reads windows: rows, and the targets that they are learned by."""
+
+    store: Store
+    scaling: Scaling
+    answers: Answers
+    C: float
+
+    def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
+        """Scaled rows in a random order, the target of each, and their weights."""
+        rows = self.store.read(*window)
+        require_finite(self.store, rows, window[0], gaps=self.scaling.fill is not None)
+        shuffled = np.random.default_rng(seed).permutation(len(rows))
+        rows = rows.take(shuffled)  # as stored, which often is narrower
+        rows = rows if self.scaling.is_none else self.scaling.apply(rows)
+        asked = self.answers.read(*window)
+        Y = asked.task.learnable(asked.targets)
+        return rows, Y[shuffled], (asked.upper / self.C)[shuffled]
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Rows start..stop of a region, for its learner to learn until then, in an order of this seed and the region."""
+
+    region: int
+    span: tuple[int, int]
+    until: float | None
+    seed: list[int]
+
+
+def _take_turn(
+    threads: int,
+    regions: Regions,
+    turn: _Turn,
+    learner: Callable[[], BudgetLearner],
+    state: Mapping[str, np.ndarray],
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """A learner's state after a turn, and its score there; of the rows that there is time for."""
+    own = learner()
+    own.restore(state)
+    rows, Y, weight = regions.read(turn.region, *turn.span)
+    order = np.random.default_rng([*turn.seed, turn.region]).permutation(len(rows))
+    score, step = np.zeros(3), BLOCKS * own.block_rows
+    for start in range(0, len(rows), step):
+        if start and is_late(turn.until):
+            break
+        here = order[start : start + step]
+        found = own.learn(rows.take(here), Y[here], weight[here], threads)
+        score += _score(regions.task, own, found, Y[here], weight[here])
+    return own.to_state(), score
+
+
+def _prefix(number: int) -> str:
+    """Of the names of a learner's arrays in a state."""
+    return f"learner{number or ''}_"
+
+
+def _score(
+    task: Task, learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """(3,): rows predicted right, sum of their losses over all columns, rows."""
+    o, (origin, unit) = learner.options, learner.units
+    Y, f = (Y - origin) / unit, (decisions - origin) / unit
+    losses = values(o.loss, Y, f, o.epsilon)
+    loss = float(unit * (weight @ losses.sum(axis=1)))
+    is_right = right(o.loss, Y, f, losses, in_sets=task.in_sets)
+    return np.array([np.count_nonzero(is_right), loss, len(Y)], np.float64)

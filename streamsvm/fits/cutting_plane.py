@@ -1,0 +1,307 @@
+"""Cutting planes over a store: classes against the rest, numbers, ranks, or pairs within queries; each pass reads a row
+once."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.gather import gather
+from streamsvm.data.pass_cache import PASS_BYTES, Columns, HeldSamples
+from streamsvm.data.samples import Samples, StoreSamples
+from streamsvm.errors import DataError
+from streamsvm.events import Step
+from streamsvm.fits.answers import Answers
+from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.growth import Growth, Seen
+from streamsvm.fits.prepare import Prepared
+from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
+from streamsvm.models import Header, LinearModel
+from streamsvm.parallel.memory import free_bytes, process_bytes, require_memory
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.logistic_risk import LogisticRisk
+from streamsvm.problems.pair_risk import PairRisk
+from streamsvm.problems.passes import LinearRisk, Passes
+from streamsvm.problems.row_risk import Above, AgainstRest, InSets, Pieces, RowRisk, Tube
+from streamsvm.problems.support_risk import RHO, SupportRisk
+from streamsvm.progress.approach import Approach
+from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
+from streamsvm.solvers.loop import run
+
+LANDMARKS = 3  # of the seed's streams: which rows are landmarks
+TYPICAL_PASSES = 60
+TINY = float(np.finfo(np.float64).tiny)
+LEAST_STEPS = 2  # the first one takes the plane at 0, where it stays
+AROUND_0 = (
+    "the rows lie all around 0: no linear function describes them, and every row counts as inside; use a kernel with "
+    "cutting_plane.landmarks, or a scale that does not centre"
+)
+LEAST_IDLE = 10  # see CuttingPlane: where memory is short
+MOST_MORE = 300  # planes of a column besides those that were idle for a while, if there is memory
+
+
+@dataclass(frozen=True)
+class _Beside(Weighed):
+    """What losses need with each row: their pieces, and its upper bound."""
+
+    answers: Answers
+    pieces: Pieces
+
+    @property
+    def row_bytes(self) -> int:
+        return self.pieces.row_bytes + 8
+
+    def read(self, start: int, stop: int) -> Columns:
+        asked = self.answers.read(start, stop)
+        return *self.pieces.known(asked.targets), asked.upper
+
+
+class _Growth(Growth):
+    """Workers send nothing per row, except for pairs: scores back from each pass, and slopes there every other time."""
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        return seen.grown(n, "rows_read") * 8 if seen.compares_rows else 0.0
+
+    def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
+        features = config.cutting_plane.landmarks or 0
+        return min(TYPICAL_PASSES, config.cutting_plane.passes) * (pass_s + n * features * value_s)
+
+
+class CuttingPlaneFit(Fit):
+    """One bundle of planes for each column, all fed by the same passes."""
+
+    growth = _Growth(1.5, ("planes",))
+    has_budget = True
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
+        self.options = config.cutting_plane
+        self.require_no_choice_of_nu()
+        self.calibration = self.odds(self.options.loss)
+        self.columns = self.task.columns(len(self.classes))
+        self.samples = StoreSamples(store, self.scaling)
+        self.limit_bytes = config.memory_limit or free_bytes()
+        plane_bytes = 4 * (1 + self._length) * self.columns
+        self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
+        self.bytes = self._bytes(plane_bytes)
+        left = self.limit_bytes - process_bytes() - sum(self.bytes.values())
+        more = int(np.clip(left // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
+        self.most_planes = self.most_idle + 3 + more
+        self.bytes["plane_bytes"] += 2 * more * plane_bytes
+        require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
+
+    def plan(self) -> dict[str, Any]:
+        """Memory, and what a pass reads."""
+        facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
+        rows = {"held_bytes": self._held_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
+        return self.bytes | rows | facts
+
+    def solve(self, draft: Draft) -> Solution:
+        features = self._features()
+        passes = self._passes(features)
+        risk = self._risk(passes)
+        with self.phase("planes"):
+            state = self._solve(risk, passes)
+            n_passes, late = passes.count, not self._stop(state, passes)
+            if isinstance(risk, SupportRisk):
+                return self._of_one_class(state, risk, features, passes, late=late)
+            W, known = state.points
+            n_support = risk.support(W, known)
+        return Solution(
+            self._linear_model(
+                state, features, passes.bias, self.prepared.header(calibration=self.calibration)
+            ),
+            state.objective,
+            state.objective - state.bound,
+            n_support,
+            exact=features is None,
+            converged=self._solver.done(state),
+            advice=self._advice(state, n_passes),
+            facts=self._facts(state, n_passes),
+            late=late,
+        )
+
+    def _of_one_class(
+        self, state: BundleState, risk: SupportRisk, features: Nystroem | None, passes: Passes, *, late: bool
+    ) -> Solution:
+        """With the best threshold for its w. The objective is that of the dual, as LIBSVM reports it: the common part
+        of the planes is a feasible point of the dual."""
+        [bundle], n_passes = state.columns, passes.count
+        is_flat = abs(bundle.objective) <= bundle.least
+        w = np.zeros(risk.d)
+        if not is_flat:
+            w = np.append(bundle.w[:-1], risk.threshold(bundle.w[:-1]))
+        [view] = risk.at(np.arange(1), w[:, None], w[:, None], [risk.start()])
+        bundle.w, bundle.objective = w, bundle.cost(w) + view.value
+        return Solution(
+            self._linear_model(state, features, passes.bias, self.prepared.header()),
+            max(0.0, -bundle.bound),
+            max(0.0, state.objective - state.bound),
+            risk.support(w[:, None], []),
+            exact=features is None,
+            converged=self._solver.done(state) and not is_flat,
+            advice=AROUND_0 if is_flat else self._advice(state, n_passes),
+            facts=self._facts(state, n_passes),
+            late=late,
+        )
+
+    def _linear_model(
+        self, state: BundleState, features: Nystroem | None, bias: float, header: Header
+    ) -> LinearModel:
+        W, known = state.points
+        coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
+        units = self.prepared.no_targets.units
+        coef, intercept = units.scale * coef, units.labels(intercept)
+        task = self.task.name
+        thresholds = np.empty(0)
+        if self.task.compares_rows:
+            thresholds = self.task.thresholds(known[0], self.targets, self.upper)
+        if features is None:
+            return LinearModel(header, coef, intercept, task, thresholds)
+        coef = features.coefficients(coef)
+        return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
+
+    def _advice(self, state: BundleState, passes: int) -> str:
+        if self._solver.has_ended(state):
+            return (
+                f"float32 planes no longer improved the gap after {passes} passes, and it is above tol "
+                f"({self.config.tol:g}); scale the features, or take a smaller C or a larger tol"
+            )
+        return (
+            f"stopped after {passes} passes, before the gap was below tol ({self.config.tol:g}); allow more passes, or "
+            "scale the features"
+        )
+
+    def _facts(self, state: BundleState, passes: int) -> dict[str, Any]:
+        facts = {"task": self.config.task, "steps": state.steps, "passes": passes, "planes": state.planes}
+        return facts | (self.task.facts(self.targets) if self.task.compares_rows else {})
+
+    @property
+    def _solver(self) -> CuttingPlane:
+        return CuttingPlane(self.config.tol, self.options.method, self.most_idle, self.most_planes)
+
+    def _solve(self, risk: LinearRisk, passes: Passes) -> BundleState:
+        saved = self.checkpoints.load()
+        state, solver = None, self._solver
+        if saved is not None:
+            state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
+        last = time.perf_counter()
+        approach = Approach(self.config.tol)
+
+        def on_step(state: BundleState) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            gap = (state.objective - state.bound) / max(abs(state.objective), TINY)
+            facts = {"gap": gap, "rows_s": self.store.n / (now - last)}
+            passes.note, last = facts, now
+            self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, **facts))
+            done = approach(gap) if not self._stop(state, passes) else 1.0
+            self.events.progress("planes", done, 1, step=state.steps, gap=gap)
+            self.checkpoints.offer(
+                lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
+            )
+
+        def stop(state: BundleState) -> bool:
+            return self._stop(state, passes)
+
+        return run(solver, risk, state, stop=stop, on_step=on_step, until=self.until, least=LEAST_STEPS)
+
+    def _stop(self, state: BundleState, passes: Passes) -> bool:
+        return self._solver.has_ended(state) or passes.count >= self.options.passes
+
+    def _risk(self, passes: Passes) -> LinearRisk:
+        if not self.task.compares_rows:
+            nu = self.prepared.no_targets.nu
+            return SupportRisk(passes, nu) if nu is not None else self._row_risk(passes, self._pieces)
+        groups = self.targets.groups
+        assert groups is not None
+        risk = PairRisk(passes, self.codes, groups, self.upper / self.config.C, self.config.C)
+        if risk.total == 0:
+            raise DataError(
+                f"{self.store.url or 'the data'}: no query has rows of two grades; there are no pairs"
+            )
+        return risk
+
+    @property
+    def _row_risk(self) -> type[RowRisk]:
+        return HingeRisk if self.calibration is None else LogisticRisk
+
+    @property
+    def _pieces(self) -> Pieces:
+        """Of the losses of single rows."""
+        return PIECES[self.task.loss](self)
+
+    @property
+    def _against_rest(self) -> Pieces:
+        common = self.prepared.no_targets
+        return AgainstRest(len(self.classes)) if common.sets is None else InSets(common.sets, common.factors)
+
+    def _features(self) -> Nystroem | None:
+        if self.options.landmarks is None:
+            return None
+        with self.phase("landmarks"):
+            rng = np.random.default_rng([self.config.seed, LANDMARKS])
+            ids = rng.choice(self.store.n, min(self.options.landmarks, self.store.n), replace=False)
+            return Nystroem.of(self.kernel, gather(self.samples, np.sort(ids), self.engine))
+
+    def _passes(self, features: Nystroem | None) -> Passes:
+        samples: Samples = self.samples
+        if features is not None:
+            blocks = self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
+            samples = NystroemSamples(samples, features, blocks)
+        held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
+        if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
+            return Passes(HeldSamples(samples, held_bytes, self._here), self.engine, events=self.events)
+        held = HeldSamples(samples, held_bytes, self._here, _Beside(self.prepared.answers, self._pieces))
+        is_one_class = self.prepared.no_targets.nu is not None
+        return Passes(held, self.engine, RHO if is_one_class else self.options.bias, self.events)
+
+    def _here(self) -> Path:
+        """For rows that this process reads repeatedly."""
+        assert isinstance(self.scratch, Path)  # as it computes by itself
+        return self.scratch
+
+    @property
+    def _length(self) -> int:
+        """Features of a row as passes read it."""
+        landmarks = self.options.landmarks
+        return self.scaling.width if landmarks is None else min(landmarks, self.store.n)
+
+    @property
+    def _row_bytes(self) -> float:
+        return self.samples.nbytes / self.store.n if self.options.landmarks is None else 4.0 * self._length
+
+    def _bytes(self, plane_bytes: int) -> dict[str, int]:
+        """What the fit holds besides rows: planes, what a pass adds up, what tasks are reading; of pairs, vectors of
+        all rows."""
+        chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
+        sums_bytes = 8 * self.columns * (self._length + math.prod(self._row_risk.line_shape))
+        return {
+            "vector_bytes": self.store.n * 134 if self.task.compares_rows else self.prepared.answers.nbytes,
+            "plane_bytes": plane_bytes * (2 * self.most_idle + 6)
+            + sums_bytes * (4 * self.engine.threads + 3),
+            "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
+        }
+
+    def _held_bytes(self) -> int:
+        """Of rows that stay in memory."""
+        used = process_bytes() + sum(self.bytes.values())
+        return max(0, int(0.9 * self.limit_bytes) - used)
+
+
+PIECES: dict[str, Callable[[CuttingPlaneFit], Pieces]] = {  # by the loss of a task
+    "hinge": lambda fit: fit._against_rest,
+    "support": lambda _: Above(),
+    "epsilon": lambda fit: Tube(fit.config.epsilon),
+}

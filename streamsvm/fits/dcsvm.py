@@ -1,0 +1,327 @@
+"""DC-SVM over a store: the memory plan, the solver's stages one after the other, and the model, exact or early."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.gather import gather
+from streamsvm.data.samples import StoreSamples
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, Warned
+from streamsvm.fits.advice import unreached
+from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.divided import DividedProblem, cuts_of
+from streamsvm.fits.divided_growth import DividedGrowth, parts_levels
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.duals import model_of_duals
+from streamsvm.fits.early import EarlyParts, part_facts
+from streamsvm.fits.memory_plan import COPIES, MemoryPlan, plan_memory
+from streamsvm.fits.part_map import in_plane
+from streamsvm.fits.parts import has_bias
+from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.spans import spans_of
+from streamsvm.models import ExpansionModel, KernelModel, LocalModel
+from streamsvm.problems.subproblems import over_margins
+from streamsvm.progress.approach import Rounds
+from streamsvm.runs.part_log import PartFiles, PartLog
+from streamsvm.solvers.catalogue import fit_class
+from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, support_of
+from streamsvm.solvers.loop import is_late, run
+
+Decisions = tuple[np.ndarray | None, np.ndarray | None]  # see `Solution`
+ASIDE = "aside"  # the thread of what is wanted in the end alone
+
+
+class DCSVMFit(Fit):
+    """DC-SVM, exact or with early prediction."""
+
+    growth = DividedGrowth(spread=("cluster", "levels", "solve", "top"))
+
+    @property
+    def has_bias(self) -> bool:
+        return has_bias(self.prepared)
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """Whether this is an exact fit without division into partitions."""
+        options = config.dcsvm
+        has_own_duals = options.is_squared or config.nu is not None
+        return not options.early and not has_own_duals and parts_levels(n, config) == 0
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config, options = prepared.store, prepared.config, prepared.config.dcsvm
+        if self.has_bias and options.early and options.combine != "nearest":
+            raise ConfigError(
+                f"dcsvm.combine is {options.combine!r}, which adds up partitions and would add up their constants, "
+                "too; expected nearest, or a classification without a bias"
+            )
+        if options.part_metric and not self.task.has_metric:
+            raise ConfigError(
+                f"dcsvm.part_metric is {options.part_metric}, and task {self.task.name} learns no metric; "
+                "leave it out"
+            )
+        if options.part_metric and store.group is not None:
+            raise ConfigError(
+                f"dcsvm.part_metric is {options.part_metric}, and the rows that partitions hold out do not follow "
+                "the store's groups; leave it out"
+            )
+        self._require_nu()
+        levels, early = levels_of(config, store.n)
+        self.memory = self._plan_memory(parts_alone=early is not None and early >= levels)
+        if self.engine.is_local:
+            self.engine = self.engine.on(self.memory.threads)
+        shares_bias = self.has_bias and early is None and self.task.nu(config) is None
+        own = config.tol, max(levels, early or 0), early, options.refine, self.until
+        self.solver = DCSVM(*own, self.has_bias, shares_bias)
+        if options.early and early is None:
+            self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
+
+    def _require_nu(self) -> None:
+        """Raises DataError if the classes do not allow it."""
+        nu = self.task.nu(self.config)
+        if nu is None or not self.task.has_classes:
+            return
+        answers = self.prepared.answers
+        weights = (answers.read(*block).weights for block in self.store.blocks())
+        most = self.task.most_nu(np.sum(list(weights), axis=0))
+        if nu > most * (1 + 1e-9):
+            raise DataError(
+                f"nu is {nu:g}, and the classes allow at most {most:.4g}, twice the share of the smaller side of "
+                "a problem; give less, or weigh the classes"
+            )
+
+    def _plan_memory(self, *, parts_alone: bool) -> MemoryPlan:
+        """Of this process, or of each worker of a cluster."""
+        limit, threads = self.config.memory_limit, self.engine.threads
+        if not self.engine.is_local:
+            limit, threads = self.engine.worker_memory()
+        return plan_memory(
+            StoreSamples(self.store, self.scaling),
+            self.task.coefficients(len(self.classes)),
+            limit,
+            threads,
+            cache_bytes=self.config.cache_size,
+            on_worker=not self.engine.is_local,
+            parts_alone=parts_alone,
+        )
+
+    def solve(self, draft: Draft) -> Solution:
+        """An early model's partitions go into the draft as they are solved."""
+        with self.engine.serial_blas():
+            model: KernelModel | ExpansionModel | LocalModel
+            model, state, decided = self._exact() if self.solver.early is None else self._early(draft)
+        facts: dict[str, Any] = {"levels": self.solver.levels}
+        if (division := state.division) is not None:
+            facts |= {
+                "partition_bound": division.bound,
+                "n_parts": division.n_parts,
+                "max_part_rows": int(division.sizes.max()),
+            }
+            if isinstance(model, LocalModel):
+                facts |= part_facts(model, division.sizes) | self._tasks(model, division.level)
+        if state.margin is not None and self.task.nu(self.config) is not None:
+            facts |= self.task.margin_facts(state.margin)
+        numbers = (state.objective, state.gap, model.n_support)
+        exact = self.solver.early is None
+        ended: dict[str, Any] = {
+            "converged": not state.late,
+            "violation": state.violation,
+            "late": state.late and is_late(self.until),
+            "advice": unreached(state.violation, self.config.tol),
+        }
+        kept, of_search = decided
+        return Solution(model, *numbers, exact, facts=facts, decided=kept, promised=of_search, **ended)
+
+    def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
+        """How many tasks of each kind a graph of this fit needs; of one level of partitions."""
+        if level < self.solver.levels:
+            return {}
+        cuts = cuts_of(self.prepared, level, self.part_rows(level))
+        own = StoreSamples(self.store, self.scaling), cuts
+        spans = spans_of(*own, in_memory=self.memory.in_memory)
+        found = {"rounds": model.partition.depth, "blocks": len(spans.blocks), "files": len(spans.files)}
+        return {"graph": found | {"parts": len(model.present)}}
+
+    def plan(self) -> dict[str, Any]:
+        """Levels, partitions and memory."""
+        store, levels = self.store, self.solver.levels
+        rows = self.part_rows(levels) if levels else store.n
+        return self.memory.as_dict() | {
+            "n": store.n,
+            "d": store.d,
+            "classes": self.classes.tolist(),
+            "levels": levels,
+            "early": self.config.dcsvm.early,
+            "max_part_rows": min(rows, store.n),
+        }
+
+    def part_rows(self, level: int) -> int:
+        """The bound on a partition's rows at a level: from memory, and twice an even share at the bottom."""
+        options = self.config.dcsvm
+        weighed = bool(options.part_metric) and level == self.solver.early  # one more copy of the rows
+        most = self.memory.part_rows(COPIES + weighed)
+        if options.part_rows is not None:
+            return min(options.part_rows, most)
+        share = 2 * self.store.n // options.children**level
+        return min(max(share, 1024), most)
+
+    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, Decisions]:
+        """The partitions of a level, and their decision values for the held-out rows, and for those of a search, each
+        row by its own partition."""
+        in_memory, keeps = self.memory.in_memory, self.checkpoints.run_dir is not None
+        files = PartFiles(self.context.folder / "solved") if keeps or not in_memory else None
+        log = PartLog(files, self.events)
+        parts = EarlyParts(draft, self.prepared, log, None if in_memory else files)
+        problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts)
+        aside = ThreadPoolExecutor(1, ASIDE)
+        known = aside.submit(self.prepared.fingerprint)  # the one look at all labels that is left here
+        aside.shutdown(wait=False)
+        state = self._solved(problem)
+        assert state.division is not None  # of the early level
+        if not in_memory:
+            with self.phase("save"):
+                parts.join(state.division, self.context.folder / "joined", self.engine)
+        known.result()
+        model = parts.model(self.prepared.header(), state.division)
+        return model, state, parts.decided(model)
+
+    def ended(self) -> None:
+        if not self.memory.in_memory:
+            self.context.clear()
+
+    def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState, Decisions]:
+        """The whole problem, from all levels."""
+        problem = DividedProblem(self, self.memory, self.part_rows)
+        state = self._solved(problem)
+        assert state.start is not None  # the solution
+        self._compare(state, support_of(state.start))
+        take = partial(gather, problem.samples, engine=self.engine)
+        assert state.bias is not None
+        assert state.margin is not None  # as the biases
+        if self.config.nu is not None and self.task.has_classes and state.margin.min() <= 0:
+            self.events(
+                Warned(
+                    f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there"
+                )
+            )
+        told = over_margins(self.prepared.all_asked, state.start, state.bias, state.margin)
+        return model_of_duals(self, *told, take), state, (None, None)
+
+    def _compare(self, state: DCSVMState, support: np.ndarray) -> None:
+        """Records how well each level knew the support vectors (figure 2 of the paper)."""
+        for number, bits in state.found.items():
+            found = np.unpackbits(bits, count=self.store.n)
+            hits = int(np.count_nonzero(found[support]))
+            precision, recall = hits / max(int(found.sum()), 1), hits / max(len(support), 1)
+            self.events(SupportCompared(number, round(precision, 5), round(recall, 5)))
+
+    def _solved(self, problem: DividedProblem) -> DCSVMState:
+        """The solver's last state, resumed from a checkpoint if there is one."""
+        saved = self.checkpoints.load()
+        with closing(problem):
+            state = self.solver.init(problem)
+            if saved:
+                state = DCSVMState.from_arrays(saved)
+                if self.checkpoints.has_other_tol:
+                    state = self.solver.again(state)
+                if self.solver.early is not None or not self.solver.is_solved(state):
+                    state = problem.resumed(state, saved)  # else partitions are gone, and wanted no more
+            while not self.solver.is_solved(state):
+                with self.phase(self._phase(state)):
+                    state = self._phase_solved(problem, state, self._phase(state))
+        return state
+
+    def _phase(self, state: DCSVMState) -> Phase:
+        """The name in reports of the stage that a state is at."""
+        if state.stage is Stage.PARTS:
+            return Phase("solve" if state.level == self.solver.early else "levels")
+        return Phase.named(state.stage.value)
+
+    def _phase_solved(self, problem: DividedProblem, state: DCSVMState, phase: Phase) -> DCSVMState:
+        """The first state beyond a phase; states on the way are reported and saved."""
+        rounds = Rounds(self.events, phase, problem.count, self.config.tol)
+        before = state
+
+        def on_step(state: DCSVMState) -> None:
+            nonlocal before
+            if state.turns is not None and state.turns.running is not None:
+                rounds(state.turns.done, problem.facts(state.turns))
+            is_rough = state.thresholds is not None and not state.thresholds.are_known
+            if state.stage is Stage.PARTS and state.is_level_solved and not is_rough:
+                self._tell_level(problem, state)
+            is_new = (state.stage, state.level) != (before.stage, before.level)
+            is_useless = self.solver.is_solved(state) and self.solver.early is not None  # its files go
+            before = state
+            self.checkpoints.offer(
+                lambda: state.to_arrays() | problem.to_arrays(),
+                last=is_new and not is_useless,
+            )
+
+        state = run(self.solver, problem, state, stop=lambda s: self._phase(s) != phase, on_step=on_step)
+        if phase in (Phase.REFINE, Phase.TOP):
+            rounds.end()
+        return state
+
+    def _tell_level(self, problem: DividedProblem, state: DCSVMState) -> None:
+        """Records a level at its end."""
+        assert state.division is not None
+        self.events(
+            LevelSolved(
+                level=state.level,
+                parts=state.division.n_parts,
+                max_rows=int(state.division.sizes.max()),
+                seconds_clustering=round(problem.clustering_s, 3),
+                seconds_training=round(time.perf_counter() - problem.solving_since, 3),
+                objective=state.totals()[0],
+                n_support=sum(part.n_support for part in state.solutions),
+            )
+        )
+        self._tell_parts(state)
+
+    def _tell_parts(self, state: DCSVMState) -> None:
+        """Records the partitions of a level, one by one."""
+        assert state.division is not None
+        seconds = [getattr(part, "seconds", None) for part in state.solutions]
+        centres = [getattr(part, "centre", None) for part in state.solutions]
+        known = [centre for centre in centres if centre is not None]
+        self.events(
+            PartsSolved(
+                level=state.level,
+                rows=state.division.sizes.tolist(),
+                n_support=[part.n_support for part in state.solutions],
+                seconds=seconds,
+                places=in_plane(known) if len(known) == len(centres) else None,
+            )
+        )
+
+
+def levels_of(config: FitConfig, n: int) -> tuple[int, int | None]:
+    """Levels of partitions of a fit of n rows, 0 for a single partition, and the level that an early model uses."""
+    options = config.dcsvm
+    levels = parts_levels(n, config)
+    return levels, (options.early_level or levels) if options.early and levels else None
+
+
+def require_graph(config: FitConfig, n: int) -> None:
+    """Raises ConfigError unless a fit of n rows is one graph: early, with one level of partitions."""
+    levels, early = levels_of(config, min(n, config.rows or n))
+    if fit_class(config.solver) is not DCSVMFit or not config.dcsvm.early:
+        raise ConfigError(
+            "a graph needs an early fit (dcsvm.early): others decide at run time what comes next"
+        )
+    if early is None:
+        raise ConfigError(
+            f"a graph needs rows in partitions, and {n} rows are one partition; dcsvm.levels makes more of them"
+        )
+    if early < levels:
+        raise ConfigError(
+            f"a graph has one level of partitions, found dcsvm.early_level {early} of {levels} levels"
+        )

@@ -1,0 +1,337 @@
+"""What DC-SVM divides: the rows of a store, by kernel k-means, into partitions that are solved as tasks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.gather import Table, gather
+from streamsvm.data.latest import Latest
+from streamsvm.data.regroup import Groups, MemoryGroups, SpooledGroups
+from streamsvm.data.samples import MemorySamples, StoreSamples
+from streamsvm.data.vectors import HeldVector, StoredVector, Vector, Vectors
+from streamsvm.errors import CorruptDataError
+from streamsvm.events import Warned
+from streamsvm.fits.answers import Answers, HeldAnswers
+from streamsvm.fits.base import Fit
+from streamsvm.fits.early import EarlyParts
+from streamsvm.fits.memory_plan import MemoryPlan
+from streamsvm.fits.parts import Carried, Parts, PartSolver, SeveralParts, SolvedPart, has_bias
+from streamsvm.fits.prepare import Prepared
+from streamsvm.kernels.division import Cuts, partition, random_rows
+from streamsvm.kernels.inner import Linear
+from streamsvm.kernels.kmeans import Partition, partition_state
+from streamsvm.parallel.engine import several
+from streamsvm.problems.dual import DualQP, dual_of
+from streamsvm.problems.streamed import StreamedDual
+from streamsvm.problems.subproblems import Asked, MakeDual, TaskDuals, in_memory, with_loss
+from streamsvm.solvers import blockws
+from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
+from streamsvm.solvers.in_turn import InTurnState
+from streamsvm.solvers.threshold import Thresholds
+from streamsvm.storage.paths import Place, remove_tree
+from streamsvm.tasks.base import Subproblem
+
+BOUND_ROWS = 1000  # sampled to estimate how much of the kernel is between partitions
+BOUND_TASKS = 16  # that read their partitions
+
+
+class DividedProblem:
+    """All rows of a fit's store; partitions are solved ahead of the solver's requests.
+
+    early: the level that a model is made of; keep takes its partitions, in order. The data of each row is held in
+    memory if the rows are, else in files that tasks write and read.
+    """
+
+    def __init__(
+        self,
+        fit: Fit,
+        memory: MemoryPlan,
+        part_rows: Callable[[int], int],
+        early: int | None = None,
+        keep: EarlyParts | None = None,
+    ) -> None:
+        self._fit, self._memory, self._part_rows = fit, memory, part_rows
+        self._early, self._keep = early, keep
+        self._engine, self._events, self._kernel = fit.engine, fit.events, fit.kernel
+        self.shape = fit.store.n, fit.task.coefficients(len(fit.classes))
+        self.count = fit.task.n_subproblems(len(fit.classes))
+        self._parts: tuple[int, Vector] | None = None  # of the level that was divided last
+        self._bottom: tuple[int, Vector] | None = None  # of the lowest one
+        self._told_capped = False
+        self._groups: tuple[int, Groups] | None = None
+        self._duals: TaskDuals | None = None  # of the refinement or the whole
+        self._among: Latest[TaskDuals] = Latest()
+        self._whole: TaskDuals | None = None
+        self._coming: Iterator[list[SolvedPart]] = iter(())
+        self._due: tuple[int, int] | None = None  # level and number of the next of it
+        self.clustering_s, self.solving_since = 0.0, 0.0
+
+    def close(self) -> None:
+        """Stops what is being solved ahead."""
+        self._coming, self._due = iter(()), None
+
+    @cached_property
+    def samples(self) -> MemorySamples | StoreSamples:
+        samples = StoreSamples(self._fit.store, self._fit.scaling)
+        if not self._memory.in_memory:
+            return samples
+        with self._fit.phase("read"):
+            return samples.load()
+
+    @cached_property
+    def _answers(self) -> Answers:
+        prepared = self._fit.prepared
+        return HeldAnswers(prepared.all_asked) if self._memory.in_memory else prepared.answers
+
+    def _asked(self) -> Asked:
+        """The targets and bounds of all rows."""
+        asked = self._fit.prepared.all_asked
+        return asked if self._bottom is None else replace(asked, close=self._bottom[1].all())
+
+    def _vectors(self, level: int) -> Vectors:
+        if self._memory.in_memory:
+            return Vectors(self.samples.blocks(), None)
+        self._engine.require_folder(self._fit.context.folder)
+        return Vectors(self.samples.blocks(), self._folder(level))
+
+    def _folder(self, level: int) -> Place:
+        """For the data of each row, in the run directory if there is one."""
+        return self._fit.context.folder / f"level-{level}"
+
+    def divide(self, level: int, start: np.ndarray | None) -> Division:
+        began, self._groups = time.perf_counter(), None
+        with self._fit.phase("cluster"):
+            division = self._division(Table(self.samples, self._engine), level, start)
+        self._groups_of(division, start)
+        self.clustering_s = time.perf_counter() - began
+        return division
+
+    def _division(self, table: Table, level: int, start: np.ndarray | None) -> Division:
+        options, prepared = self._fit.config.dcsvm, self._fit.prepared
+        adaptive = options.adaptive and start is not None and start.any()  # section 4, adaptive clustering
+        candidates = support_of(start) if adaptive and start is not None else None
+        own = cuts_of(prepared, level, self._part_rows(level)), rng_of(prepared, level), self._vectors(level)
+        tree, parts, sizes = partition(table, self._engine, *own, candidates, self._events)
+        self._divided(level, parts)
+        return division_of(level, tree, sizes, self._bound(table, parts))
+
+    def _divided(self, level: int, parts: Vector) -> None:
+        self._parts = level, parts
+        self._bottom = self._bottom or self._parts
+
+    def _bound(self, table: Table, parts: Vector) -> float:
+        """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between partitions."""
+        rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
+        ids = random_rows(table, BOUND_ROWS, rng)
+        pieces = np.array_split(ids, min(BOUND_TASKS, len(ids)))
+        own = np.concatenate(list(self._engine.map(_taken, pieces, shared=(self._engine.share(parts),))))
+        rows = table.take(ids)
+        K = np.abs(self._kernel.block(rows, rows))
+        np.fill_diagonal(K, 0)
+        apart = own[:, None] != own
+        return float(K[apart].sum()) / max(float(K.sum()), 1e-300)  # rows may be too far apart for float32
+
+    def _groups_of(self, division: Division, start: np.ndarray | None) -> Groups:
+        """The rows by partition, with what partitions are solved from."""
+        if self._groups is None or self._groups[0] != division.level:
+            self._groups = None  # let the old ones go before making new ones
+            with self._fit.phase("cluster"):
+                assert self._parts is not None  # divided before
+                self._groups = division.level, self._regrouped(self._parts[1], division, start)
+        return self._groups[1]
+
+    def _regrouped(self, parts: Vector, division: Division, start: np.ndarray | None) -> Groups:
+        samples, vectors = self.samples, self._vectors(division.level)
+        is_lowest = self._bottom is None or self._bottom[0] == division.level
+        close = None if is_lowest or self._bottom is None else self._bottom[1]
+        began = None if start is None else vectors.copy("start", start)
+        carried = Carried(self._answers, close, began)
+        if isinstance(samples, MemorySamples):
+            return MemoryGroups(samples, parts.all(), division.n_parts, carried)
+        folder = self._fit.scratch / "parts"
+        remove_tree(folder)
+        own = parts, division.n_parts, folder, self._engine, carried, self._events
+        return SpooledGroups(samples, *own)
+
+    def parts(
+        self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
+    ) -> list[PartSolution]:
+        """The solutions of a task's partitions; later ones are being solved already."""
+        if self._due != (division.level, first):
+            self._coming = self._solutions(first, division, start, thresholds)
+            self.solving_since = time.perf_counter()
+        found = next(self._coming)
+        self._due = division.level, first + len(found)
+        if first + len(found) == division.n_parts:
+            self.close()
+        for part in found:
+            if part.kept is not None and self._keep is not None:
+                self._keep.add(division, part.kept)
+        if not self._told_capped and any(part.is_capped for part in found):
+            self._told_capped = True
+            self._events(
+                Warned(
+                    f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there"
+                )
+            )
+        return [replace(part, kept=None) for part in found]
+
+    def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = np.zeros((2, self.count))
+        for part in self._fit.task.subproblems(self._fit.prepared.all_asked.targets, single=True):
+            own = alpha[part.places]
+            found[:, part.number] = part.y @ own, np.count_nonzero(own)
+        return found[0], found[1]
+
+    def _solutions(
+        self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
+    ) -> Iterator[list[SolvedPart]]:
+        fit, engine, groups = self._fit, self._engine, self._groups_of(division, start)
+        threads, window = engine.wide(groups.n_parts)
+        cache_bytes = self._memory.cache_bytes * threads // engine.worker_memory()[1]
+        is_last = division.level == self._early
+        solver = part_solver(fit.prepared, threads, cache_bytes, is_last=is_last, until=fit.until)
+        if thresholds is not None:
+            solver = solver.at(thresholds)
+        files = self._keep.files if self._keep and division.level == self._early else None
+        todo, together = range(first, groups.n_parts), engine.together(groups.n_parts)
+        yield from engine.map(
+            SeveralParts(solver, files),
+            several(todo, together),
+            shared=(engine.share(Parts(groups.reader, fit.task, fit.prepared.no_targets)),),
+            phase=f"level {division.level}",
+            events=self._events,
+            window=window,  # partitions come largest first: few cores wait at a window's end
+        )
+
+    def to_arrays(self) -> dict[str, Any]:
+        """What a checkpoint keeps with the solver's state: levels with known partitions, and these if held in
+        memory."""
+        known = dict(own for own in (self._bottom, self._parts) if own is not None)
+        held = known if self._memory.in_memory else {}
+        own = {f"parts{level}": parts.all() for level, parts in held.items()}
+        return {"known_levels": np.array(list(known), np.int64)} | own
+
+    def resumed(self, state: DCSVMState, arrays: Mapping[str, Any]) -> DCSVMState:
+        """The state to resume from, of an earlier run that saved these arrays: as much of it as exists."""
+        stage = state.stage if self._early is None else Stage.PARTS  # at its end, too, if files are deleted
+        try:
+            known = {level: self._known(level, arrays) for level in arrays["known_levels"].tolist()}
+        except CorruptDataError as error:
+            self._events(Warned(f"{error}; rows are divided again"))
+            return replace(state, stage=stage, division=None, solutions=())
+        for level, parts in known.items():
+            self._divided(level, parts)
+        if self._keep is None or state.divided is None or state.level != self._early:
+            return state
+        with self._fit.phase("solve"):
+            count = self._keep.known(state.divided, len(state.solutions), self._engine)
+        if count == len(state.solutions):
+            return state
+        return replace(state, stage=stage, solutions=state.solutions[:count])
+
+    def _known(self, level: int, arrays: Mapping[str, Any]) -> Vector:
+        """The partitions of a level of an earlier run. Raises CorruptDataError if they are gone or damaged."""
+        if f"parts{level}" in arrays:
+            return HeldVector(arrays[f"parts{level}"])
+        parts = StoredVector(self._folder(level) / "parts")
+        parts.require_whole()
+        return parts
+
+    def facts(self, turns: InTurnState) -> dict[str, float]:
+        """What an event reports of a round."""
+        assert self._duals is not None
+        assert turns.running is not None
+        return blockws.facts(self._duals.dual(turns.done), turns.running)
+
+    def among(self, ids: np.ndarray) -> TaskDuals | None:
+        """The subproblems over these rows in memory; None if they do not fit."""
+        memory = self._memory
+        row = memory.rows_bytes / self._fit.store.n
+        if len(ids) * row * 3 > 0.5 * (memory.limit_bytes - memory.process_bytes):
+            return None
+        self._duals = self._among.of(ids, self._gathered)
+        return self._duals
+
+    def _gathered(self, ids: np.ndarray) -> TaskDuals:
+        rows = gather(self.samples, ids, self._engine)
+        make = in_memory(self._kernel, rows, self._engine.threads, self._memory.cache_bytes)
+        return TaskDuals(self._asked().among(ids), self._with_loss(make))
+
+    def _with_loss(self, make: MakeDual) -> MakeDual:
+        return with_loss(make, squared=self._fit.config.dcsvm.is_squared)
+
+    def whole(self, division: Division | None) -> TaskDuals:
+        """All subproblems, in memory or streamed."""
+        self._among = Latest()  # rows that are wanted no more
+        if self._whole is None:
+            make = self._held() or self._streamed(division)
+            self._whole = TaskDuals(self._asked(), self._with_loss(make))
+        self._duals = self._whole
+        return self._whole
+
+    def _held(self) -> MakeDual | None:
+        if not isinstance(self.samples, MemorySamples):
+            return None
+        return in_memory(self._kernel, self.samples.rows, self._engine.threads, self._memory.cache_bytes)
+
+    def _streamed(self, division: Division | None) -> MakeDual:
+        kernel, engine = self._kernel, self._engine
+        groups = self._by_position() if division is None else self._groups_of(division, None)
+
+        def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
+            return dual_of(part, lambda y: StreamedDual(kernel, groups, part.ids, y, upper, engine, parts))
+
+        return dual
+
+    def _by_position(self) -> Groups:
+        """Neighbours in the store, where nothing divided the rows."""
+        n = self._fit.store.n
+        share = max(1024, n // (4 * self._engine.slots))
+        parts = np.arange(n, dtype=np.int32) // min(share, self._memory.max_part_rows)
+        return self._regrouped(HeldVector(parts), Division(0, np.bincount(parts)), None)
+
+
+def _taken(parts: Vector, ids: np.ndarray) -> np.ndarray:
+    return parts.take(ids)
+
+
+def cuts_of(prepared: Prepared, level: int, max_rows: int) -> Cuts:
+    """The required partitions of a level."""
+    options = prepared.config.dcsvm
+    kernel = prepared.kernel if options.clustering == "kernel" else Linear()
+    return Cuts(options.children**level, max_rows, options.sample, kernel)
+
+
+def rng_of(prepared: Prepared, level: int) -> np.random.Generator:
+    """What draws the samples of a level."""
+    return np.random.default_rng([prepared.config.seed, level])
+
+
+def division_of(level: int, tree: Partition, sizes: np.ndarray, bound: float = 0.0) -> Division:
+    """The partitions of a level, with what assigns new rows to them."""
+    arrays, attrs = partition_state(tree)
+    return Division(level, sizes, bound, arrays | {"nodes": json.dumps(attrs)})
+
+
+def part_solver(
+    prepared: Prepared, threads: int, cache_bytes: int, *, is_last: bool, until: float | None = None
+) -> PartSolver:
+    """Solves the partitions of a level; is_last: the level that a model is made of."""
+    config, options = prepared.config, prepared.config.dcsvm
+    is_split = prepared.task.in_pairs and len(prepared.classes) > 2
+    single = not is_last or (options.combine != "nearest" and not is_split)
+    if prepared.task.has_classes:  # with y'a = 0, rows of one class need no solving
+        single = single and not has_bias(prepared)
+    else:
+        single = True
+    refits = options.part_metric if is_last else None
+    own = prepared.kernel, config.tol, threads, cache_bytes, single, refits, until, has_bias(prepared)
+    return PartSolver(*own, options.is_squared)

@@ -1,0 +1,215 @@
+"""The model of early prediction, made of partitions: these come as they are solved, or are in files that tasks
+wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import CorruptDataError
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.joined import INDPTR, indptr_after, joined
+from streamsvm.fits.parts import FiledPart, ModelPart, has_bias
+from streamsvm.fits.prepare import Prepared
+from streamsvm.kernels.kmeans import Partition, partition_from_state
+from streamsvm.models import Header, LocalModel
+from streamsvm.parallel.engine import Engine, several
+from streamsvm.runs.part_log import PartFiles, PartLog
+from streamsvm.solvers.dcsvm import Division
+from streamsvm.storage.paths import Place
+
+MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
+TOGETHER = 16  # partitions in files that one task decides with
+
+
+class EarlyParts:
+    """Takes one partition after another, saves it in the run directory, and lets each decide for the held-out rows that
+    fall into it. Memory keeps only what assigns rows to partitions.
+
+    files: in which tasks have written the partitions, which come as `FiledPart`; folder: for their joined arrays.
+    """
+
+    def __init__(
+        self, draft: Draft, prepared: Prepared, log: PartLog, files: PartFiles | None = None
+    ) -> None:
+        self._draft, self._prepared, self._log, self.files = draft, prepared, log, files
+        self._options = prepared.config.dcsvm
+        header = Header(prepared.kernel, prepared.scaling, prepared.classes)
+        none = np.zeros(1, np.int64), np.zeros((1, len(prepared.classes)), bool)
+        self._like = LocalModel(  # of a partition, which nobody loads
+            header,
+            Partition((), ()),
+            *none,
+            {},
+            self._options.combine,
+            task=prepared.task.name,
+            multiclass=prepared.config.multiclass,
+        )
+        self._partition: Partition | None = None  # of the one division whose partitions come
+        self._sizes: list[int] = []
+        self._entries: list[int] = []
+        self._present: list[np.ndarray] = []
+        self._weights: list[np.ndarray] = []
+        self._bias: list[np.ndarray] = []
+        rows = prepared.scored_rows
+        self._kept = None if rows is None else prepared.scaling.apply(rows)
+        self._asked: np.ndarray | None = None  # (h, partitions that decide for a held-out row)
+        columns = prepared.task.n_subproblems(len(prepared.classes))
+        self._decided = np.zeros((0 if rows is None else len(rows), columns))
+
+    def add(self, division: Division, part: ModelPart | FiledPart) -> None:
+        """The next partition."""
+        if isinstance(part, ModelPart):
+            self._log.add(len(self._present), part.to_arrays())
+        self._take(division, part)
+
+    def known(self, division: Division, count: int, engine: Engine) -> int:
+        """Takes the first partitions that an earlier run has saved; returns how many of `count` there were."""
+        files = self.files or self._log.files
+        if files is None:
+            return 0
+        found = engine.map(_known, range(count), shared=(files, self.files is not None))
+        for number, part in enumerate(found):
+            if not isinstance(part, ModelPart | FiledPart):
+                if part is not None:
+                    self._log.warn(part)
+                return number
+            self._take(division, part)
+        return count
+
+    def _take(self, division: Division, part: ModelPart | FiledPart) -> None:
+        number = len(self._present)
+        self._sizes.append(part.n_support)
+        self._entries.append(part.n_entries)
+        self._present.append(part.present)
+        self._bias.append(part.bias)
+        if part.weights is not None:
+            self._weights.append(part.weights)
+        if isinstance(part, FiledPart):
+            return
+        if self._kept is not None:
+            here = self._asking(division, number)
+            self._decided[here] += _says(self._like, part, self._kept.take(here))
+        for name, array in part.support.items():
+            own = indptr_after(array, number, sum(self._entries[:-1])) if name == INDPTR else array
+            self._draft.append(name, own)
+
+    def _asking(self, division: Division, number: int) -> np.ndarray:
+        """Numbers of the held-out rows that fall into a partition."""
+        assert self._kept is not None
+        if self._asked is None and self._options.combine == "nearest":
+            self._asked = self._partition_of(division).nearest(self._kept, self._options.neighbours)
+        if self._asked is None:
+            return np.arange(len(self._kept))
+        return np.flatnonzero((self._asked == number).any(axis=1))
+
+    def _partition_of(self, division: Division) -> Partition:
+        """Which partition a row falls into."""
+        if self._partition is None:
+            nodes, width = json.loads(str(division.routes["nodes"])), self._prepared.scaling.width
+            self._partition = partition_from_state(division.routes, nodes, width)
+        return self._partition
+
+    def join(self, division: Division, folder: Place, engine: Engine) -> None:
+        """For partitions in files: puts their arrays into the draft, and keeps what they decide for the held-out
+        rows."""
+        if self.files is None:
+            return
+        self._draft.join(joined(self.files, np.array(self._sizes), np.array(self._entries)), folder, engine)
+        if self._kept is None:
+            return
+        asking = [(number, self._asking(division, number)) for number in range(len(self._sizes))]
+        asked = [own for own in asking if len(own[1])]
+        own = (self.files, self._like, self._kept)
+        said = engine.map(_files_say, several(asked, TOGETHER), shared=(engine.share(own),))
+        for number, values in chain.from_iterable(said):
+            self._decided[asking[number][1]] += values
+
+    def model(self, header: Header, division: Division) -> LocalModel:
+        """The model of all partitions of a division; in a file, its arrays exist already."""
+        return LocalModel(
+            header,
+            self._partition_of(division),
+            np.cumsum([0, *self._sizes], dtype=np.int64),
+            np.stack(self._present),
+            self._draft.arrays,
+            self._options.combine,
+            self._options.neighbours,
+            np.stack(self._weights) if self._weights else None,
+            np.stack(self._bias) if has_bias(self._prepared) else None,
+            self._prepared.task.name,
+            self._prepared.config.multiclass,
+        )
+
+    def decided(self, model: LocalModel) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """(h, columns) what the model decides of the held-out rows, and of those of a search; None if there are
+        none."""
+        kept = self._prepared.kept_out
+        if self._kept is None:
+            return None, None
+        found = self._decided
+        if self._asked is not None:
+            found = found / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
+        if kept is None:
+            return None, found
+        return found[: len(kept.y)], (None if self._prepared.promised is None else found[len(kept.y) :])
+
+
+def _says(like: LocalModel, part: ModelPart, rows: Rows) -> np.ndarray:
+    """(m, subproblems) what a partition of such a model decides for scaled rows."""
+    weights = None if part.weights is None else part.weights[None]
+    bounds = np.array([0, part.n_support])
+    return replace(like, bounds=bounds, arrays=part.support, weights=weights).says(0, rows)
+
+
+def _files_say(
+    own: tuple[PartFiles, LocalModel, Rows], asking: Sequence[tuple[int, np.ndarray]]
+) -> list[tuple[int, np.ndarray]]:
+    """What partitions in files decide for the rows that they are asked about."""
+    files, like, rows = own
+    found = []
+    for number, here in asking:
+        arrays = files.read(number)
+        if arrays is None:
+            raise CorruptDataError(f"{files.folder}: part {number} is missing; --resume solves it again")
+        found.append((number, _says(like, ModelPart.from_arrays(arrays), rows.take(here))))
+    return found
+
+
+def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPart | FiledPart | CorruptDataError | None:
+    """A partition that an earlier run has saved, or why it is damaged, or None if it is missing."""
+    try:
+        arrays = files.read(number)
+    except CorruptDataError as error:
+        return error
+    if arrays is None:
+        return None
+    part = ModelPart.from_arrays(arrays)
+    return FiledPart.of(part) if is_filed else part
+
+
+def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:
+    """What the partitions of a model with metrics per partition look at, for its report; rows (partitions,): how many.
+
+    columns: those that count most, over all rows. shares: of them in each of the largest partitions, of 1 in all
+    columns: the diagonal of its metric, the global one's included. own: partitions that kept a separate metric.
+    """
+    if model.weights is None:
+        return {}
+    scaling, names = model.header.scaling, model.header.feature_names
+    shares = np.array([scaling.times(weights).importances for weights in model.weights])
+    columns = np.argsort(-(rows @ shares), kind="stable")[:MOST_COLUMNS]
+    largest = np.argsort(-rows, kind="stable")[:MOST_PARTS]
+    parts = {
+        "columns": [names[f] if names else str(f) for f in columns],
+        "shares": shares[np.ix_(largest, columns)].round(5).tolist(),
+        "rows": rows[largest].tolist(),
+        "own": int(np.count_nonzero((model.weights != 1.0).any(axis=1))),
+    }
+    return {"parts": parts}

@@ -1,0 +1,319 @@
+"""An early fit as one lazy dask graph, whose keys are named after their phase.
+
+    plan -> (sample -> centres -> assign a block) a round -> number -> regroup a file -> partitions -> solve -> model
+
+The data of each row is in files of a folder that all tasks see. Tasks pass on receipts, samples of rows, centres and
+the support rows of partitions. A task that runs again writes the same. The data decides how many rounds and partitions
+there will be; a graph has as many as there can be, and those that are not needed do nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from streamsvm.data.regroup import Spool, SpoolFile, write_file
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples
+from streamsvm.data.vectors import Vector, Vectors
+from streamsvm.events import ignore
+from streamsvm.fits.base import Fit, Solution, with_certificate
+from streamsvm.fits.dcsvm import DCSVMFit, require_graph
+from streamsvm.fits.divided import cuts_of, division_of, part_solver, rng_of
+from streamsvm.fits.drafts import InMemory
+from streamsvm.fits.early import EarlyParts
+from streamsvm.fits.parts import Carried, Parts, PartSolver, SolvedPart
+from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.spans import Spans, spans_of
+from streamsvm.kernels.division import (
+    Cuts,
+    Growth,
+    Numbers,
+    Routes,
+    leaves_of,
+    most_rounds,
+    receipt,
+    relabelled,
+)
+from streamsvm.kernels.kmeans import Partition
+from streamsvm.models import LocalModel
+from streamsvm.parallel.engine import Later, Serial
+from streamsvm.parallel.imports import uncollected
+from streamsvm.parallel.sizes import Weighed, aligned
+from streamsvm.runs.part_log import PartLog
+from streamsvm.storage.paths import Place, URLPath, remove_tree
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+SERIAL = Serial()
+Task = TypeVar("Task", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Plan(Weighed):
+    """The arguments of every task. cuts: the required partitions; folder: for the data of each row."""
+
+    prepared: Prepared
+    level: int
+    cuts: Cuts
+    solver: PartSolver
+    spans: Spans
+    folder: Place
+
+    @property
+    def samples(self) -> StoreSamples:
+        return StoreSamples(self.prepared.store, self.prepared.scaling)
+
+    @property
+    def rounds(self) -> int:
+        return most_rounds(self.prepared.store.n, self.cuts)
+
+
+@dataclass(frozen=True)
+class Sampled(Weighed):
+    """What a round fits centres on: rows of the leaves to split; leaves: of all rows so far."""
+
+    growth: Growth
+    leaves: Vector | None
+    rows: list[Rows]
+
+
+@dataclass(frozen=True)
+class Round(Weighed):
+    """The leaves of rows in a round: by routes, from old leaves to new ones; the same vector if none is split."""
+
+    growth: Growth
+    old: Vector | None
+    leaves: Vector | None
+    routes: Routes
+
+
+@dataclass(frozen=True)
+class Numbered(Weighed):
+    """The partitions: what assigns new rows and training rows to them."""
+
+    partition: Partition
+    numbers: Numbers
+
+
+def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
+    """The model of an early fit, lazily. folder: that all tasks see; None: a temporary one. Raises ConfigError."""
+    require_graph(fit.config, fit.store.n)
+    assert isinstance(fit, DCSVMFit)
+    assert fit.solver.early is not None
+    token = uuid4().hex
+    place: Place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
+    return _delayed(_plan(fit, fit.solver.early, place / f"streamsvm-graph-{token}"), token)
+
+
+def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
+    prepared, memory = (
+        replace(fit.prepared, promised=None, complete=None),
+        fit.memory,
+    )  # nobody would hear of it
+    cuts = cuts_of(prepared, level, fit.part_rows(level))
+    spans = spans_of(StoreSamples(fit.store, fit.scaling), cuts, in_memory=memory.in_memory)
+    solver = part_solver(prepared, 1, memory.cache_bytes // memory.threads, is_last=True)
+    return Plan(prepared, level, cuts, solver, spans, folder)
+
+
+def _delayed(plan: Plan, token: str) -> Delayed:
+    """The graph, a layer a phase and round; keys are (phase, number) where a phase has several tasks."""
+    with uncollected():
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
+    layers: dict[str, dict[Any, Any]] = {}
+    needed: dict[str, set[str]] = {}
+
+    def layer(phase: str, task: Callable[..., Any], *needs: Any, count: int | None = None) -> Any:
+        """The key of a task of these needs, keys or lists of keys; count: the keys of so many, by number."""
+        name = f"{phase}-{token}"
+        needed[name] = {
+            _layer_of(key) for need in needs for key in (need if isinstance(need, list) else [need])
+        }
+        if count is None:
+            layers[name] = {name: (task, *needs)}
+            return name
+        layers[name] = {(name, i): (task, *needs, i) for i in range(count)}
+        return list(layers[name])
+
+    given = f"plan-{token}"
+    layers[given], needed[given] = {given: plan}, set()
+    last, found = layer("sample-0", _begun, given), list[Any]()
+    for number in range(plan.rounds):
+        if number:
+            last = layer(f"sample-{number}", _sampled, given, last, found)
+        last = layer(f"centres-{number}", _centred, given, last)
+        found = layer(f"assign-{number}", _assigned, given, last, count=len(plan.spans.blocks))
+    numbered = layer("number", _numbered, given, last, found)
+    files = layer("regroup", _regrouped, given, numbered, count=len(plan.spans.files))
+    parts = layer("parts", _parts, given, files)
+    solved = layer("solve", _solved, given, parts, count=plan.spans.slots)
+    model = layer("model", _model, given, numbered, solved)
+    return Delayed(model, HighLevelGraph(layers, needed))
+
+
+def _layer_of(key: str | tuple[str, int]) -> str:
+    return key if isinstance(key, str) else key[0]
+
+
+class _SerialBlas:
+    """BLAS on one thread, for as long as a task of this process is at work: a limit of each would end another's."""
+
+    def __init__(self) -> None:
+        self._lock, self._tasks = Lock(), 0
+        self._limit: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            self._tasks += 1
+            self._limit = self._limit or SERIAL.serial_blas().__enter__()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._tasks -= 1
+                if not self._tasks:
+                    self._limit.__exit__(None, None, None)
+                    self._limit = None
+
+
+_serial_blas = _SerialBlas()
+
+
+def _task(fn: Task) -> Task:
+    """A task that multiplies as `fit` does, on one thread and by arrays that begin where those of `fit` do."""
+
+    @wraps(fn)
+    def alone(*args: Any) -> Any:
+        with _serial_blas():
+            return fn(*map(aligned, args))
+
+    return alone  # type: ignore[return-value]
+
+
+class _Spans:
+    """Rows by span, as `Growth.samples` asks for them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.blocks, self.take, read = plan.spans.whole, plan.samples.take, plan.samples.read
+        self.rows, self.in_memory = [Later(read, *span) for span in self.blocks], plan.spans.in_memory
+
+
+@_task
+def _begun(plan: Plan) -> Sampled:
+    """What the first round fits centres on."""
+    rng = rng_of(plan.prepared, plan.level)
+    return _drawn(plan, Growth(plan.prepared.store.n, plan.cuts, rng), None)
+
+
+@_task
+def _sampled(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Sampled:
+    """What a round fits centres on. receipts: of the blocks of the round before."""
+    return _drawn(plan, _noted(last, receipts), last.leaves)
+
+
+def _noted(last: Round, receipts: list[np.ndarray | None]) -> Growth:
+    growth = deepcopy(last.growth)  # what another task, or this one again, is given stays as it is
+    if last.routes:
+        growth.note(found for found in receipts if found is not None)
+    return growth
+
+
+def _drawn(plan: Plan, growth: Growth, leaves: Vector | None) -> Sampled:
+    if not growth.todo:
+        return Sampled(growth, leaves, [])
+    return Sampled(growth, leaves, growth.samples(leaves, _Spans(plan), SERIAL))
+
+
+@_task
+def _centred(plan: Plan, sampled: Sampled) -> Round:
+    """The centres of a round, and room for the leaves of all rows."""
+    if not sampled.rows:
+        return Round(sampled.growth, sampled.leaves, sampled.leaves, {})
+    growth = deepcopy(sampled.growth)
+    routes = growth.split(growth.fit(sampled.rows))
+    leaves = Vectors(plan.spans.whole, plan.folder).new(growth.name, np.int32, keeps=True)
+    return Round(growth, sampled.leaves, leaves, routes)
+
+
+@_task
+def _assigned(plan: Plan, last: Round, number: int) -> np.ndarray | None:
+    """Writes the leaves of a span, and counts them."""
+    if not last.routes or last.leaves is None:
+        return None
+    start, stop = plan.spans.whole[number]
+    rows, before = plan.samples.read(start, stop), leaves_of(last.old, (start, stop))
+    cuts = [slice(lo - start, hi - start) for lo, hi in plan.spans.blocks[number]]
+    leaves = np.concatenate([relabelled(last.routes, before[cut], rows.take(cut)) for cut in cuts])
+    last.leaves.write(start, leaves)
+    return receipt(leaves)
+
+
+@_task
+def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Numbered:
+    return Numbered(*_noted(last, receipts).finish(last.leaves, plan.spans.whole, SERIAL))
+
+
+@_task
+def _regrouped(plan: Plan, numbered: Numbered, number: int) -> tuple[SpoolFile, np.ndarray]:
+    """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
+    folder, numbers = plan.folder / "parts", numbered.numbers
+    given = plan.samples, numbers, Carried(plan.prepared.answers)
+    if isinstance(folder, URLPath):  # objects are there when they are whole
+        return write_file(folder, len(numbers.sizes), given, plan.spans.files[number])
+    own = folder / uuid4().hex
+    own.mkdir(parents=True)
+    file, bounds = write_file(own, len(numbers.sizes), given, plan.spans.files[number])
+    path = (own / file.path.name).replace(folder / file.path.name)
+    own.rmdir()
+    return replace(file, path=path), bounds
+
+
+@_task
+def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> Parts:
+    """Places of the rows of each partition."""
+    places, bounds = zip(*files, strict=True)
+    return Parts(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets)
+
+
+@_task
+def _solved(plan: Plan, parts: Parts, number: int) -> list[SolvedPart]:
+    """The solutions of this partition and of those that come so many slots after it: mostly one, or none."""
+    assert isinstance(parts.reader, Spool)
+    mine = range(number, len(parts.reader.sizes), plan.spans.slots)
+    return [plan.solver(parts, part) for part in mine]
+
+
+@_task
+def _model(plan: Plan, numbered: Numbered, solved: Sequence[list[SolvedPart]]) -> LocalModel:
+    """The model of all partitions, with its certificate; the files are no longer needed."""
+    prepared, sizes = plan.prepared, numbered.numbers.sizes
+    parts = [solved[number % plan.spans.slots][number // plan.spans.slots] for number in range(len(sizes))]
+    keep = EarlyParts(InMemory(), prepared, PartLog(None, ignore))
+    division = division_of(plan.level, numbered.partition, sizes)
+    for part in parts:
+        assert part.kept is not None  # of the last level
+        keep.add(division, part.kept)
+    model = keep.model(prepared.header(), division)
+    objective, gap = sum(part.objective for part in parts), sum(part.gap for part in parts)
+    late, worst = any(part.late for part in parts), max(part.violation for part in parts)
+    ended: dict[str, Any] = {"converged": not late, "violation": worst, "late": late}
+    decided, _ = keep.decided(model)
+    solution = Solution(model, objective, gap, model.n_support, False, decided=decided, **ended)
+    found = with_certificate(prepared, solution)
+    assert isinstance(found, LocalModel)
+    remove_tree(plan.folder)
+    return found

@@ -1,0 +1,286 @@
+"""A partition of the rows, solved as a task, and the data that goes with the rows into their partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.regroup import Arrays, PartReader
+from streamsvm.data.rows import Rows, rows_from_state, rows_state
+from streamsvm.data.vectors import Vector
+from streamsvm.fits.answers import Answers
+from streamsvm.fits.part_map import sketch
+from streamsvm.fits.part_metric import PartMetric
+from streamsvm.fits.prepare import Prepared
+from streamsvm.kernels.base import Kernel
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.strips import evenly
+from streamsvm.problems.subproblems import (
+    Asked,
+    TaskDuals,
+    coefficients_of,
+    in_memory,
+    over_margins,
+    with_loss,
+)
+from streamsvm.progress import advance, share_of
+from streamsvm.progress.approach import Approaches
+from streamsvm.runs.part_log import PartFiles
+from streamsvm.solvers.dcsvm import PartSolution, support_of
+from streamsvm.solvers.in_turn import InTurn, InTurnState
+from streamsvm.solvers.loop import is_late, run
+from streamsvm.solvers.threshold import Thresholds
+from streamsvm.tasks.base import Targets, Task
+
+HASTY_ROWS, HASTY_TOL = 500, 0.1  # of a partition that is begun when time is up
+ROUGH_TOL = 0.03  # of partitions that are solved to estimate a bias
+
+
+@dataclass(frozen=True)
+class Carried(Weighed):
+    """The data that goes with rows into their partitions: ids, targets and bounds, and the start of their solution.
+
+    close: partitions of the lowest level. start: coefficients (n, columns). Both are None at the lowest level itself.
+    """
+
+    answers: Answers
+    close: Vector | None = None
+    start: Vector | None = None
+
+    def read(self, start: int, stop: int) -> Arrays:
+        close, alpha = (v if v is None else v.read(start, stop) for v in (self.close, self.start))
+        return _arrays(np.arange(start, stop), self.answers.read(start, stop), close, alpha)
+
+    def take(self, ids: np.ndarray) -> Arrays:
+        close, alpha = (v if v is None else v.take(ids) for v in (self.close, self.start))
+        return _arrays(ids, self.answers.take(ids), close, alpha)
+
+
+def _arrays(ids: np.ndarray, asked: Asked, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
+    own = asked.targets
+    given = {"linear": own.linear, "groups": own.groups, "close": close, "alpha": alpha}
+    return {"ids": ids, "codes": own.codes, "upper": asked.upper} | {
+        name: array for name, array in given.items() if array is not None
+    }
+
+
+@dataclass(frozen=True)
+class Parts(Weighed):
+    """Partitions as tasks read them, with what `Carried` sent along. targets: of none of their rows."""
+
+    reader: PartReader
+    task: Task
+    targets: Targets
+
+    def read(self, part: int) -> tuple[Rows, np.ndarray, Asked, np.ndarray]:
+        """Rows of a partition, their ids, targets and bounds, and coefficients to begin with."""
+        rows, of = self.reader.rows(part), self.reader.beside(part)
+        close = of.get("close", np.zeros(len(rows), np.int8))
+        asked = Asked(self.task, self.targets.of(of), of["upper"], close)
+        return rows, of["ids"], asked, of.get("alpha", np.zeros(asked.shape))
+
+
+@dataclass(frozen=True)
+class ModelPart(Weighed):
+    """What a model keeps of a partition: support rows (s, d), as the store's scaling leaves them, their coefficients
+    alpha (s, columns), compact of pairs of classes, and codes (s,); present (k,): classes that it learned. weights
+    (d,): of the columns, specific to the partition; None if there are none. bias (subproblems,).
+    """
+
+    rows: Rows
+    alpha: np.ndarray
+    codes: np.ndarray
+    present: np.ndarray
+    weights: np.ndarray | None
+    bias: np.ndarray
+
+    @property
+    def support(self) -> dict[str, np.ndarray]:
+        """Its arrays, among those that a model has for all partitions together."""
+        return rows_state("support", self.rows) | {"alpha": self.alpha, "codes": self.codes}
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        weights = {} if self.weights is None else {"weights": self.weights}
+        own = {"present": self.present, "bias": self.bias, "d": np.array(self.rows.d)}
+        return self.support | weights | own
+
+    @property
+    def n_support(self) -> int:
+        return len(self.codes)
+
+    @property
+    def n_entries(self) -> int:
+        return int(self.rows.X.nnz) if self.rows.is_sparse else 0  # type: ignore[union-attr]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> ModelPart:
+        rows = rows_from_state("support", arrays, int(arrays["d"]), 0, len(arrays["codes"]))
+        alpha, codes, present = (arrays[name] for name in ("alpha", "codes", "present"))
+        return cls(rows, alpha, codes, present, arrays.get("weights"), arrays["bias"])
+
+
+@dataclass(frozen=True)
+class FiledPart(Weighed):
+    """The description of a `ModelPart` that its task has written to a file; n_entries: nonzeros of its support rows, if
+    they are sparse."""
+
+    n_support: int
+    n_entries: int
+    present: np.ndarray
+    weights: np.ndarray | None
+    bias: np.ndarray
+
+    @classmethod
+    def of(cls, part: ModelPart) -> FiledPart:
+        return cls(part.n_support, part.n_entries, part.present, part.weights, part.bias)
+
+
+@dataclass(frozen=True)
+class SolvedPart(PartSolution):
+    """A partition's solution; kept: of one in a model, which has its coefficients.
+
+    seconds: to read its rows and solve. centre: see `part_map.sketch`.
+    """
+
+    kept: ModelPart | FiledPart | None = None
+    seconds: float | None = None
+    centre: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class PartSolver:
+    """What all partitions are solved with. single: subproblems of one class, too.
+
+    refits: of the metric of each partition of an early model; None for other partitions. until: time.time() from which
+    on problems end as they are. has_bias: each with the constraint y'a = 0. squared: of squared losses. thresholds:
+    biases that are given, instead of that constraint.
+    """
+
+    kernel: Kernel
+    tol: float
+    threads: int
+    cache_bytes: int
+    single: bool
+    refits: int | None = None
+    until: float | None = None
+    has_bias: bool = False
+    squared: bool = False
+    thresholds: Thresholds | None = None
+
+    def at(self, thresholds: Thresholds) -> PartSolver:
+        """For partitions that share these biases, solved roughly if nothing is known of them; rows of one class have a
+        problem, too."""
+        tol = self.tol if thresholds.are_known else max(self.tol, ROUGH_TOL)
+        return replace(self, thresholds=thresholds, tol=tol, has_bias=False, single=True)
+
+    def __call__(self, parts: Parts, part: int) -> SolvedPart:
+        """The solution of a partition, from what its rows begin with."""
+        began = time.perf_counter()
+        rows, ids, asked, alpha = parts.read(part)
+        found = self._of_rows(rows, ids, asked, alpha)
+        return replace(found, seconds=round(time.perf_counter() - began, 4), centre=sketch(rows))
+
+    def _of_rows(self, rows: Rows, ids: np.ndarray, asked: Asked, alpha: np.ndarray) -> SolvedPart:
+        present = None if self.refits is None else asked.present
+        if is_late(self.until):
+            return self._hasty(rows, ids, asked, present)
+        weights = None
+        if self.refits:
+            metric = PartMetric(self.kernel, self.refits, self.threads, self._trial)
+            weights, alpha = metric(rows, asked, alpha)
+        own = rows if weights is None else rows.times(weights)
+        state = self._solved(own, asked, alpha, self.tol)
+        return self._solution(rows, ids, asked, state, present, weights)
+
+    def _hasty(self, rows: Rows, ids: np.ndarray, asked: Asked, present: np.ndarray | None) -> SolvedPart:
+        """The solution of a partition once time is up: from few of its rows, so that they decide at all."""
+        few = evenly(len(ids), HASTY_ROWS)
+        solver = replace(self, until=None, tol=max(self.tol, HASTY_TOL))
+        rows, ids, asked = rows.take(few), ids[few], asked.take(few)
+        state = solver._solved(rows, asked, np.zeros(asked.shape), solver.tol)
+        weights = np.ones(rows.d) if self.refits else None
+        return replace(self._solution(rows, ids, asked, state, present, weights), late=True)
+
+    def _solution(
+        self,
+        rows: Rows,
+        ids: np.ndarray,
+        asked: Asked,
+        state: InTurnState,
+        present: np.ndarray | None,
+        weights: np.ndarray | None,
+    ) -> SolvedPart:
+        alpha, bias, task = state.solved, state.bias, asked.task
+        if present is not None:
+            alpha, bias = over_margins(asked, alpha, bias, state.margin)
+        if present is not None and not task.in_pairs:
+            alpha = coefficients_of(task, asked.targets, alpha)
+            bias = asked.targets.units.labels(bias)
+        support = support_of(alpha)
+        is_capped = present is not None and (asked.targets.nu or 0.0) > asked.most_nu
+        numbers = len(support), state.objective, state.gap, state.late, is_capped, state.violation
+        if present is None:
+            return SolvedPart(ids[support], alpha[support], *numbers)
+        codes = asked.targets.codes[support].astype(np.int32)
+        kept = ModelPart(rows.take(support), alpha[support], codes, present, weights, bias)
+        return SolvedPart(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, kept)
+
+    def _trial(self, number: int, rows: Rows, asked: Asked, alpha: np.ndarray, tol: float) -> np.ndarray:
+        """Coefficients of one of the fits before the last one."""
+        share = 1.0 / ((self.refits or 0) + 2)
+        return self._solved(rows, asked, alpha, max(tol, self.tol), (number * share, share)).solved
+
+    def _solved(
+        self,
+        rows: Rows,
+        asked: Asked,
+        alpha: np.ndarray,
+        tol: float,
+        shares: tuple[float, float] | None = None,
+    ) -> InTurnState:
+        """shares: of the task that are done before, and that this is."""
+        make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
+        duals = TaskDuals(asked, with_loss(make, squared=self.squared), single=self.single)
+        solver = InTurn(tol, self.until, self.has_bias)
+        total, done = asked.count, Approaches(tol)
+        before, own = shares or (0.0, 1.0)
+
+        def on_step(state: InTurnState) -> None:
+            if state.running is not None:
+                advance(before + own * done(state.done, state.running.violation) / total)
+
+        begun = solver.init(duals, alpha, self.thresholds)
+        return run(solver, duals, begun, stop=solver.is_solved, on_step=on_step)
+
+
+@dataclass(frozen=True)
+class SeveralParts:
+    """Solves partitions one after the other, in one task; files: for what a model keeps of them."""
+
+    solver: PartSolver
+    files: PartFiles | None = None
+
+    def __call__(self, parts: Parts, numbers: Sequence[int]) -> list[SolvedPart]:
+        found = []
+        for done, number in enumerate(numbers):
+            with share_of(done, len(numbers)):
+                found.append(self._solved(parts, number))
+        return found
+
+    def _solved(self, parts: Parts, number: int) -> SolvedPart:
+        found = self.solver(parts, number)
+        if self.files is None or not isinstance(found.kept, ModelPart):
+            return found
+        self.files.write(number, found.kept.to_arrays())
+        return replace(found, kept=FiledPart.of(found.kept))
+
+
+def has_bias(prepared: Prepared) -> bool:
+    """Whether the duals of a fit have y'a = 0."""
+    keeps_sums = prepared.task.nu(prepared.config) is not None
+    options, zero_at_origin = prepared.config.dcsvm, prepared.kernel.is_zero_at_origin
+    return options.has_bias(zero_at_origin=zero_at_origin) or prepared.task.has_bias or keeps_sums

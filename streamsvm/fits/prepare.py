@@ -1,0 +1,393 @@
+"""From a store and a configuration to the input of every solver: targets, weights, scaling, the kernel. Data only.
+
+All entry points call it: `train`, plans, folds, and the first batch of a `partial_fit`. It makes one pass over the rows
+if the scaling or gamma must be measured; else it reads only the first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.finite import require_finite, require_squares
+from streamsvm.data.labels import Classes, like_ids
+from streamsvm.data.metric import Metric
+from streamsvm.data.moments import Moments, merge, moments_of, variance
+from streamsvm.data.rows import Rows, concat
+from streamsvm.data.scaling import Scaling, from_moments, from_quantiles, from_quartiles, require_zeros_kept
+from streamsvm.data.sketch import FIRST_ROWS, Sketch
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.events import Events, ignore
+from streamsvm.fits.advice import advice, rounded_columns
+from streamsvm.fits.answers import Answers, HeldAnswers, answers_of
+from streamsvm.fits.gaps import are_filled, filled
+from streamsvm.fits.target import encoded
+from streamsvm.judging.expected import Expected
+from streamsvm.judging.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
+from streamsvm.judging.promised import Promised
+from streamsvm.kernels.base import Kernel, Stationary
+from streamsvm.kernels.options import kernel_of, needs_variance
+from streamsvm.models import Header
+from streamsvm.models.calibration import Calibration
+from streamsvm.options.search import BALANCED
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.problems.subproblems import Asked
+from streamsvm.runs.phases import Phases
+from streamsvm.tasks import task_for
+from streamsvm.tasks.base import Targets, Task
+
+BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows to compute them from
+CENTRED = {"none": "centre", "maxabs": "maxabs"}  # kinds of scaling that leave rows where they are, and then
+
+
+@dataclass(frozen=True)
+class Prepared(Weighed):
+    """A store as solvers see it. answers: targets and bounds of its rows. kernel: its gamma is a number.
+
+    class_rows (k,): the number of rows of each class in the whole store, also if this is a sample. moments: of all rows
+    as stored, if scaling, gamma or a search needed them. learned: report entries on the choice. kept_out: held-out
+    rows. whole: the store, if this is a sample of its rows. expected: the score that a search expects on new rows, if
+    it held none out. asked: the digest of the options before the choice. promised: what a search expects of the model.
+    complete: that of all rows, if the time left is enough for these alone.
+    """
+
+    store: Store
+    config: FitConfig
+    task: Task
+    answers: Answers
+    class_rows: np.ndarray
+    scaling: Scaling
+    kernel: Kernel
+    moments: Moments | None = None
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    kept_out: KeptOut | None = None
+    whole: Store | None = None
+    expected: Expected | None = None
+    asked: str | None = None
+    promised: Promised | None = None
+    complete: Prepared | None = None
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.answers.classes
+
+    @cached_property
+    def all_asked(self) -> Asked:
+        """The targets and bounds of all rows, in memory, for solvers that need them there."""
+        return self.answers.all()
+
+    @property
+    def targets(self) -> Targets:
+        """Those of all rows, in memory."""
+        return self.all_asked.targets
+
+    @property
+    def no_targets(self) -> Targets:
+        """Those of no row: what all rows have in common."""
+        return self.answers.take(np.empty(0, np.int64)).targets
+
+    @property
+    def upper(self) -> np.ndarray:
+        """(n,) C times class and sample weights, in memory."""
+        return self.all_asked.upper
+
+    @property
+    def scored_rows(self) -> Rows | None:
+        """As stored, those that a score of the model is computed from: the held-out ones, then those of a search."""
+        own = [rows.rows for rows in (self.kept_out, self.promised) if rows is not None]
+        return concat(own) if own else None
+
+    @property
+    def scoring(self) -> str:
+        """The score of held-out rows."""
+        search = self.config.search
+        if search.scoring == BALANCED:
+            return BALANCED
+        return (search.chosen and self.task.searched_by) or self.task.scoring
+
+    def without(self, rows: int) -> Prepared:
+        """So many held-out rows, which the seed chooses. Raises ConfigError, DataError."""
+        store = self.store
+        ids = by_chance(store, rows, self.config.seed)
+        if not self.task.reads_labels:
+            raise ConfigError(
+                f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out"
+            )
+        config = self.config.model_copy(update={"holdout": rows})
+        kept = kept_out(store, ids, self.task.truth(self.answers.take(ids).targets))
+        return replace(self, config=config, answers=self.answers.without(ids), kept_out=kept)
+
+    def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:
+        """Rising ids of so many random rows, without the held-out ones."""
+        kept = np.empty(0, np.int64) if self.kept_out is None else self.kept_out.ids
+        ranks = np.sort(rng.choice(self.store.n - len(kept), rows, replace=False))
+        return ranks + np.searchsorted(kept - np.arange(len(kept)), ranks, side="right")
+
+    @property
+    def n_free(self) -> int:
+        """Rows that are not held out."""
+        return self.store.n - (0 if self.kept_out is None else len(self.kept_out.ids))
+
+    def of_rows(self, rows: int) -> Prepared:
+        """So many random rows, which the seed chooses, without the held-out ones."""
+        store, rng = self.store, np.random.default_rng([self.config.seed, 27])
+        ids = self.drawn(min(rows, self.n_free), rng)
+        config, answers = (
+            self.config.model_copy(update={"rows": len(ids)}),
+            HeldAnswers(self.answers.take(ids)),
+        )
+        kept = self.kept_out and replace(
+            self.kept_out, ids=np.empty(0, np.int64)
+        )  # of the store that is left
+        whole, store = self.whole or store, store.subset(ids)
+        return replace(self, store=store, whole=whole, config=config, answers=answers, kept_out=kept)
+
+    def original_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Ids in the whole store of rows (m,) of this one, if it is a sample."""
+        return ids if self.whole is None else self.store.ids_in(self.whole, ids)
+
+    def fingerprint(self) -> str:
+        """Of the store, all labels of which are read for it, once."""
+        return (self.whole or self.store).fingerprint()
+
+    def header(
+        self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
+    ) -> Header:
+        """The header of a model of this data."""
+        return Header(
+            self.kernel,
+            self.scaling,
+            self.classes,
+            self.config.positive,
+            self.config.model_dump(mode="json"),
+            self.fingerprint(),
+            dict(certificate or {}),
+            calibration,
+            self.store.feature_names,
+            layout=(self.whole or self.store).layout,
+        )
+
+
+def prepare(
+    store: Store,
+    config: FitConfig,
+    engine: Engine,
+    events: Events = ignore,
+    *,
+    phase: Phases | None = None,
+    targets: Targets | None = None,
+) -> Prepared:
+    """Targets, scaling, kernel and weights of a store, with warnings as events if they promise little.
+
+    targets: from a caller that knows classes which these rows may lack; default: those of the task. Raises
+    ConfigError, DataError.
+    """
+    task = task_for(config)
+    whole, kept = None, None
+    store = encoded(store, config, task, engine, events)
+    if config.interval is not None:
+        whole, (store, kept) = store, _parted(store, config, task)
+    answers, class_rows = answers_of(store, config, task, targets)
+    is_of_classes = task.has_classes and task.reads_labels and not task.compares_rows  # ranks may be many
+    if is_of_classes and not (config.positive or task.in_sets):
+        if ids := like_ids(Classes(answers.classes, class_rows)):
+            events.advise(
+                f"the labels are {ids}: name the column of the labels, or predict numbers (task regress)"
+            )
+    with (phase or Phases())("scale"):
+        first, moments = _looked_at(store, config, engine, events)
+        scaling = scaled(store, config, config.scale, moments, engine)
+        scaling, kernel = measured(store, config, scaling, first, moments, events)
+    found = Prepared(
+        store, config, task, answers, class_rows, scaling, kernel, moments, kept_out=kept, whole=whole
+    )
+    if config.holdout and kept is None:
+        found = found.without(config.holdout)
+    return found.of_rows(config.rows) if config.rows is not None and config.rows < store.n else found
+
+
+def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut]:
+    """The rows that are learned from, and those that intervals are computed from.
+
+    Nothing that a model is made of, such as scaling, units, gamma and partitions, knows of the latter, as split
+    conformal prediction requires: so they are not even in the store of the fit. Raises ConfigError, DataError.
+    """
+    if not task.has_intervals:
+        raise ConfigError(
+            f"interval is {config.interval:g}, which needs task regress; found task {task.name}: leave it out"
+        )
+    rows = rows_of_intervals(store, config)
+    ids = by_chance(store, rows, config.seed)
+    kept = kept_out(store, ids, np.zeros(len(ids), np.int32))
+    rest = np.delete(np.arange(store.n), ids)
+    return store.subset(rest), replace(kept, ids=np.empty(0, np.int64))
+
+
+def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
+    """The scaling of a kind. moments: of all rows, if the kind needs them. Raises ConfigError, DataError."""
+    if moments is None:
+        assert kind == "none"  # of another a pass was made for them
+        return Scaling.none(store.d)
+    if kind not in BY_QUANTILES:
+        return from_moments(kind, moments)
+    if isinstance(store, Sketch):
+        some = store.typical
+    else:
+        rng = np.random.default_rng([config.seed, 24])
+        some = store.take(np.sort(rng.choice(store.n, min(store.n, QUANTILE_ROWS), replace=False)))
+    if kind == "quantile":
+        return from_quantiles(some, moments)
+    return from_quartiles(some, from_moments("standard", moments))
+
+
+def measured(
+    store: Store,
+    config: FitConfig,
+    scaling: Scaling,
+    first: Rows,
+    moments: Moments | None,
+    events: Events,
+) -> tuple[Scaling, Kernel]:
+    """What a configuration makes of a scaling of its kind: the scaling under its metric, moved to where float32 suits
+    the kernel, and the kernel with its gamma as a number.
+
+    All fits get both from here, with options that were given or chosen. Raises ConfigError.
+    """
+    factor = None if config.metric.kind == "none" else config.metric.factor
+    scaling = replace(scaling, metric=None)
+    total = None
+    if moments is not None:
+        own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments.n)
+        total = scaling.width * variance(own, scaling.offset, scaling.scale)
+    if factor is not None:
+        scaling, total = scaling.under(_given(factor, scaling.width, config)), None
+    kernel = kernel_of(config.kernel, len(scaling.offset), total)
+    scaling = _centred(scaling, kernel, first, moments, config)
+    is_final = not config.search.chosen
+    if is_final or not isinstance(kernel, Stationary):  # a search tries other scales
+        require_range(scaling, kernel, first)
+    if is_final:
+        names = store.shown_names
+        for message in (rounded_columns(first, names), advice(kernel, scaling, first, names)):
+            if message:
+                events.advise(message)
+    return scaling, kernel
+
+
+def _given(factor: Any, d: int, config: FitConfig) -> Metric:
+    """The metric of a configuration, of d columns. Raises ConfigError."""
+    if len(factor) != d:
+        raise ConfigError(
+            f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each"
+        )
+    if config.kernel.gamma == "scale" and needs_variance(config.kernel):
+        raise ConfigError("metric.factor needs a number as gamma; found 'scale'")
+    return Metric(np.array(factor, np.float64))
+
+
+def first_rows(store: Store) -> Rows:
+    """Those that the features' ranges are taken from."""
+    return store.first if isinstance(store, Sketch) else store.read(0, min(store.n, FIRST_ROWS))
+
+
+def _looked_at(
+    store: Store, config: FitConfig, engine: Engine, events: Events
+) -> tuple[Rows, Moments | None]:
+    """The first rows, and the moments of all rows from the same pass, if something needs them."""
+    asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
+    if not (asks or are_filled(store, config)):
+        first = first_rows(store)
+        require_finite(store, first, 0)
+        return first, None
+    if store.is_sparse:
+        require_zeros_kept(config.scale)
+    if isinstance(store, Sketch):
+        return first_rows(store), filled(store.moments, store, config, events)
+    shared = engine.share(store), are_filled(store, config)
+    firsts, moments = engine.map_reduce(
+        _moments, merge, store.blocks(), shared=shared, phase="scale", events=events
+    )
+    first = concat([rows for rows in firsts if rows is not None])
+    return first, filled(moments, store, config, events)
+
+
+def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
+    """Of a block; and its rows that are among the first ones, copied, as a slice would keep the whole block."""
+    rows = store.read(*block)
+    require_finite(store, rows, block[0], gaps=gaps)
+    own = min(len(rows), FIRST_ROWS - block[0])
+    with np.errstate(over="ignore"):
+        moments = moments_of(rows, store.weights(*block))
+    if moments.n > 0:  # else no row of this block counts
+        require_squares(store, moments.low, moments.high)
+    return (rows.take(np.arange(own)) if own > 0 else None), moments
+
+
+def _centred(
+    scaling: Scaling, kernel: Kernel, first: Rows, moments: Moments | None, config: FitConfig
+) -> Scaling:
+    """A shift of dense rows to the origin, if float32 values would cancel and the problem is the same everywhere."""
+    if scaling.kind not in CENTRED or first.is_sparse or not _is_same_anywhere(kernel, config):
+        return scaling
+    rows = scaling.completed(first)
+    if scaling.kind == "none":
+        offset = origin(kernel, rows, moments)
+    else:  # in its units
+        scaled = origin(kernel, Rows(rows.dense() * scaling.scale))
+        offset = None if scaled is None else _over(scaled, scaling.scale)
+    return scaling if offset is None else replace(scaling, kind=CENTRED[scaling.kind], offset=offset)
+
+
+def _over(scaled: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return np.divide(scaled, scale, out=np.zeros_like(scaled), where=scale != 0)
+
+
+def _is_same_anywhere(kernel: Kernel, config: FitConfig) -> bool:
+    """Whether rows that are all shifted have the same solution: differences are all that counts, or a constant of f
+    that nothing penalises makes up for the shift of linear functions."""
+    if isinstance(kernel, Stationary):
+        return True
+    task = task_for(config)
+    has_bias = config.own.has_bias(zero_at_origin=kernel.is_zero_at_origin) and not task.from_origin
+    return kernel.is_linear and not kernel.row.whole and (has_bias or task.compares_rows)
+
+
+def origin(kernel: Kernel, rows: Rows, moments: Moments | None = None) -> np.ndarray | None:
+    """The point (d,) that dense rows are to be moved to for float32 values of the kernel; None if they may stay.
+
+    The mean of the rows, or the median, where a few broken ones are so far away that they hide how far the others are,
+    or the mean of all rows, where these first ones are unlike them. moments: of all rows, if they are known.
+    """
+    if kernel.is_coarse(float(rows.sq_norms.max()), 0.0):
+        X = rows.dense().astype(np.float64)
+        for centre, typical in ((X.mean(axis=0), np.max), (np.median(X, axis=0), np.median)):
+            if _cancels(kernel, typical(Rows(X).sq_norms), typical(Rows(X - centre).sq_norms)):
+                return np.asarray(centre)
+    if moments is None:
+        return None
+    spread = float(np.sum(moments.m2 / moments.n))
+    return moments.mean if _cancels(kernel, spread + float(moments.mean @ moments.mean), spread) else None
+
+
+def _cancels(kernel: Kernel, before: float, after: float) -> bool:
+    """Whether a shift spares rows with these squared norms before and after it a loss of digits."""
+    return kernel.is_coarse(before, after) and after < before / 4
+
+
+def require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
+    """Kernel values must fit float32, as far as the first rows show. Raises ConfigError."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = kernel.largest(scaling.apply(first))
+    if not largest < kernel.most:
+        what, remedy = "values", "the features, or take a smaller gamma or degree"
+        if isinstance(kernel, Stationary):
+            what, remedy = "squared norms of rows", "the features (scale standard)"
+        found = f"{what} of the {kernel.name} kernel reach {largest:.0e}"
+        raise ConfigError(f"{found}, expected at most {kernel.most:.0e}: scale {remedy}")

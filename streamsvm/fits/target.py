@@ -1,0 +1,178 @@
+"""What a fit learns for target-encoded columns: the mean of the target for each text, shrunk towards that of all rows.
+
+As scikit-learn's TargetEncoder: rows that are learned from have values of the other folds, so that no row's own target
+is in its features; new and held-out rows have those of all folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.labels import label_texts
+from streamsvm.data.sketch import Sketch
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.events import Events
+from streamsvm.fits.answers import Answers, answers_of
+from streamsvm.judging.held_out import by_chance, rows_of_intervals
+from streamsvm.parallel.engine import Engine
+from streamsvm.tables.schema import Feature, column
+from streamsvm.tables.target import FOLDS, Dealt, Valued, uncoded, with_values
+from streamsvm.tasks.base import Task
+
+BLOCK, READ_BYTES = (
+    1 << 16,
+    16 << 20,
+)  # rows whose sums are made at once, however a store is chunked, and read at once
+MOST_VALUES = 1 << 21  # texts times classes of a column: each statistic of their folds takes 84 MB
+TASKS = ("classify", "regress")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The number of rows, and the mean and the sum of squared deviations of each output. The last axis is outputs."""
+
+    n: np.ndarray
+    mean: np.ndarray
+    m2: np.ndarray
+
+    def __getitem__(self, places: Any) -> Sums:
+        return Sums(self.n[places], self.mean[places], self.m2[places])
+
+    def pooled(self, axis: int) -> Sums:
+        """Those of all rows along an axis (Chan, Golub and LeVeque 1979)."""
+        n = self.n.sum(axis=axis, keepdims=True)
+        mean = np.sum(self.n * self.mean, axis=axis, keepdims=True) / np.maximum(n, 1)
+        m2 = np.sum(self.m2 + self.n * (self.mean - mean) ** 2, axis=axis, keepdims=True)
+        return Sums(n, mean, m2)
+
+
+def merge(a: Sums, b: Sums) -> Sums:
+    both = (np.stack([getattr(a, name), getattr(b, name)]) for name in ("n", "mean", "m2"))
+    return Sums(*both).pooled(0)[0]
+
+
+def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events: Events) -> Store:
+    """The store as a fit sees it: with values of other folds instead of codes. Unchanged without such columns.
+
+    Rows that the configuration holds out count in no value. Raises ConfigError, DataError.
+    """
+    texts = uncoded(store)
+    if not texts:
+        return store
+    if task.name not in TASKS:
+        raise ConfigError(
+            f"task {task.name} has no target-encoded columns, found {next(iter(texts.values())).name!r}: they are of "
+            f"tasks {' and '.join(TASKS)}; encode it in another way"
+        )
+    answers = answers_of(store, config, task)[0] if task.has_classes else None
+    labels = () if answers is None else tuple(label_texts(answers.classes).tolist())
+    classes = labels if len(labels) > 2 else ()
+    _require_few(texts, len(classes))
+    dealt = Dealt.of_store(store, config.seed, _held(store, config))
+    starts = range(0, BLOCK if isinstance(store, Sketch) else store.n, BLOCK)  # a plan reads some rows
+    blocks = [(start, min(start + BLOCK, store.n)) for start in starts]
+    sizes = {at: len(feature.categories) + 1 for at, feature in texts.items()}
+    shared = engine.share(store), answers, dealt, sizes, max(1, len(classes))
+    _, sums = engine.map_reduce(_sums, merge, blocks, shared=shared, phase="scale", events=events)
+    ends = np.cumsum([0, *sizes.values()])
+    tables = {
+        at: _values(sums[start:stop], feature.smooth)
+        for (at, feature), start, stop in zip(texts.items(), ends, ends[1:], strict=False)
+    }
+    attrs = with_values(store, {at: own[:, -1] for at, own in tables.items()}, classes)
+    found = store.in_columns(Valued(store, tables, dealt), attrs)
+    return store.of(found) if isinstance(store, Sketch) else found
+
+
+def _require_few(texts: dict[int, Feature], classes: int) -> None:
+    """Raises ConfigError for a model that would be mostly values."""
+    widest = max(texts.values(), key=lambda feature: len(feature.categories))
+    found = len(widest.categories) * classes
+    if found > MOST_VALUES:
+        raise ConfigError(
+            f"column {widest.name!r} has {len(widest.categories):,} texts, of which {classes:,} classes would make "
+            f"{found:,} values; expected at most {MOST_VALUES:,}: use ingest's --hash {widest.name}=1024 instead"
+        )
+
+
+def _held(store: Store, config: FitConfig) -> np.ndarray:
+    """The rows that `prepare` holds out."""
+    rows = config.holdout if config.interval is None else rows_of_intervals(store, config)
+    return by_chance(store, rows, config.seed) if rows else np.empty(0, np.int64)
+
+
+def _sums(
+    store: Store,
+    answers: Answers | None,
+    dealt: Dealt,
+    sizes: dict[int, int],
+    outputs: int,
+    block: tuple[int, int],
+) -> tuple[None, Sums]:
+    """(texts of all columns, folds) of the rows of a block that are learned from."""
+    fold = dealt.of(np.arange(*block))
+    own = fold < FOLDS
+    y = _targets(store, answers, outputs, block)[own]
+    first, total = np.cumsum([0, *sizes.values()])[:-1], sum(sizes.values())
+    codes = np.concatenate([*_codes(store, [*sizes], block)])[own]
+    found = [_counted((codes[:, j] + start) * FOLDS + fold[own], y, total) for j, start in enumerate(first)]
+    parts = zip(*((s.n, s.mean, s.m2) for s in found), strict=True)
+    return None, Sums(*(np.sum(part, axis=0) for part in parts))  # each text is in one column
+
+
+def _codes(store: Store, columns: list[int], block: tuple[int, int]) -> Iterator[np.ndarray]:
+    """(m, columns) of a block, from 0, in pieces that are read one by one."""
+    step = max(1, int(READ_BYTES / (store.nbytes / store.n)))
+    for start in range(*block, step):
+        X = store.read(start, min(start + step, block[1])).X
+        yield np.stack([column(X, at) - 1 for at in columns], axis=1)
+
+
+def _targets(store: Store, answers: Answers | None, outputs: int, block: tuple[int, int]) -> np.ndarray:
+    """(m, outputs): labels, or whether a row is of the second class, or of each class."""
+    if answers is None:
+        return store.labels(*block).astype(np.float64)[:, None]
+    codes = answers.read(*block).targets.codes[:, None]
+    return (codes == (np.arange(outputs) if outputs > 1 else 1)).astype(np.float64)
+
+
+def _counted(cells: np.ndarray, y: np.ndarray, texts: int) -> Sums:
+    """(texts, folds) sums of rows in these cells."""
+    size = texts * FOLDS
+    n = np.bincount(cells, minlength=size)[:, None]
+
+    def summed(values: np.ndarray) -> np.ndarray:
+        return np.stack([np.bincount(cells, own, size) for own in values.T], axis=1)
+
+    mean = summed(y) / np.maximum(n, 1)
+    m2 = summed((y - mean[cells]) ** 2)
+    return Sums(*(part.reshape(texts, FOLDS, -1) for part in (n, mean, m2)))
+
+
+def _values(sums: Sums, smooth: float | str | None) -> np.ndarray:
+    """(texts, folds + 1, outputs) of one column: without each fold, and of all of them."""
+    kept = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
+    return np.concatenate([_shrunk(sums[:, own], smooth) for own in [*kept, np.arange(FOLDS)]], axis=1)
+
+
+def _shrunk(sums: Sums, smooth: float | str | None) -> np.ndarray:
+    """(texts, 1, outputs) means of the texts, each with its weight, and the mean of all rows with the rest.
+
+    The weight is that of an empirical Bayes estimate, or n / (n + smooth).
+    """
+    own = sums.pooled(1)
+    whole = own.pooled(0)
+    if smooth == "auto":
+        spread = whole.m2 / np.maximum(whole.n, 1) * own.n
+        within = own.m2 / np.maximum(own.n, 1)
+        total = spread + within
+        weight = np.divide(spread, total, out=np.zeros_like(total), where=total > 0)
+    else:
+        weight = own.n / np.maximum(own.n + float(smooth or 0), np.finfo(float).tiny)
+    return weight * own.mean + (1 - weight) * whole.mean

@@ -1,0 +1,111 @@
+"""Blocks and readers: the interface between file formats and the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from streamsvm.data.finite import first_nonfinite
+from streamsvm.data.labels import label_texts
+from streamsvm.data.rows import Rows
+from streamsvm.errors import DataError
+from streamsvm.ingest.streams import Stream
+
+
+@dataclass(frozen=True)
+class Block:
+    """m samples as a reader found them; y (m,) int64, float64 or text, qid (m,) int64.
+
+    group (m,) int64: rows with the same number stay together. key (m,): a number or time to split rows by, which is not
+    stored.
+    """
+
+    rows: Rows
+    y: np.ndarray | None = None
+    qid: np.ndarray | None = None
+    group: np.ndarray | None = None
+    key: np.ndarray | None = None
+
+    @property
+    def beside(self) -> tuple[np.ndarray | None, ...]:
+        """The columns next to the rows, in the order of the fields."""
+        return self.y, self.qid, self.group, self.key
+
+    def take(self, ids: np.ndarray | slice) -> Block:
+        return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in self.beside))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns that a store keeps."""
+        given = {"y": self.y, "qid": self.qid, "group": self.group}
+        return {name: values for name, values in given.items() if values is not None}
+
+
+OpenStream = Callable[[str], Stream]
+
+
+class Reader(Protocol):
+    """Reads sources of one format, one after the other. After the last one it knows the layout."""
+
+    dense_below: float  # by default, a CSR store is made below this fraction of nonzeros
+    dtype: np.dtype  # of features in the store
+
+    def blocks(self, path: str) -> Iterator[Block]:
+        """The samples of a source, in blocks of bounded memory. Raises DataError naming file and row."""
+
+    def finish(self) -> None:
+        """Called after the last source. Raises DataError if the sources do not fit together."""
+
+    def settled(self) -> bool:
+        """Whether `width`, `encode` and `attrs` are final after the first block."""
+
+    def guess(self) -> bool:
+        """Assumes that later blocks have nothing new, so that `width` and the rest are final. Returns whether it can.
+        From then on, a block with something new raises Unsettled."""
+
+    def width(self) -> int:
+        """The number of features in a row of the store."""
+
+    def density(self) -> float:
+        """The fraction of nonzero features, 0 to 1."""
+
+    def encode(self, rows: Rows) -> Rows:
+        """The rows of the store for rows of a block."""
+
+    def remarks(self) -> list[str]:
+        """Warnings about the data that was read."""
+
+    def attrs(self) -> dict[str, Any]:
+        """Attributes that the store keeps, so that later data can be read in the same way."""
+
+
+def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bool = False) -> np.ndarray:
+    """X (m, d) as dtype. Raises DataError naming row and column if a value does not fit or is not finite. gaps: NaN is
+    allowed."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = X.astype(dtype, copy=False)
+    bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row, gaps=gaps)
+    if bad is not None:
+        row, column, _ = bad
+        found = X[row - first_row, column]
+        expected = (
+            f"{dtype} holds up to {np.finfo(dtype).max:.2g}" if np.isfinite(found) else "expected finite"
+        )
+        raise DataError(f"{where}: row {row + 1}, column {column + 1} is {found}; {expected}")
+    if dtype == np.uint8 and not np.array_equal(out, X):
+        row, column = np.argwhere(out != X)[0]
+        raise DataError(
+            f"{where}: row {first_row + row + 1}, column {column + 1} is {X[row, column]}; "
+            f"uint8 holds whole numbers from 0 to 255"
+        )
+    return out
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns of several blocks as one. If integers and text meet, they become text."""
+    kinds = {part.dtype.kind for part in parts}
+    return np.concatenate(
+        parts if len(kinds) == 1 or "U" not in kinds else [label_texts(part) for part in parts]
+    )

@@ -1,0 +1,202 @@
+"""SQLite and DuckDB databases: a table or the result of a query, read batch by batch and never written."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.ingest.options import IngestOptions
+from streamsvm.ingest.queries import SELECT, Database, driver
+from streamsvm.ingest.streams import open_raw
+from streamsvm.ingest.table import ARROW_ERRORS, Batches, OfSchema, require_different, rows_at_once, told
+from streamsvm.storage.paths import local_path
+from streamsvm.tables.arrow import MISSING, of_integers, of_numbers, of_texts, times
+
+WHOLE = "; expected a whole database that no other program is writing to"
+FIRST_ROWS = 1000  # give the kind of a column if its declaration does not
+EXACT = 2**53  # float64 holds whole numbers up to here
+PATIENCE_S = 2.0  # to wait for a program that is writing
+_TEXT, _NUMBER = re.compile("CHAR|CLOB|TEXT"), re.compile("INT|REAL|FLOA|DOUB|NUM|DEC")
+
+
+class Sqlite(Database):
+    """A SQLite table or query. SQLite has no times or booleans, and any column may hold any value. The kind of a column
+    is the declared one. For times and booleans, and without a declaration (of sums, for example), the first rows give
+    it."""
+
+    FIND = "SELECT name FROM sqlite_master WHERE type = '{0}' AND name NOT GLOB 'sqlite_*' ORDER BY name"
+    HINT = WHOLE
+    first_line, has_commas = 1, False
+
+    def _connect(self) -> None:
+        uri = _local(self._path).absolute().as_uri()
+        errors, hint = (sqlite3.Error, sqlite3.Warning), _hint(self._options)
+        self._told = partial(told, f"{self._path}: SQLite says", *errors, hint=hint)
+        with self._told(hint=WHOLE):
+            self._connection = sqlite3.connect(
+                f"{uri}?mode=ro", uri=True, timeout=PATIENCE_S, check_same_thread=False
+            )
+
+    def _ask(self) -> None:
+        self._sql = self._in_order()
+        self._kinds = self._kinds_of_rows()
+
+    def _in_order(self) -> str:
+        query, is_table = self._query()
+        if not is_table:
+            return query
+        in_order = f"{query} ORDER BY rowid"  # otherwise the order may be that of a covering index
+        try:
+            self._run(f"{in_order} LIMIT 0")
+        except sqlite3.OperationalError:  # a table WITHOUT ROWID is in the order of its key
+            return query
+        return in_order
+
+    def _kinds_of_rows(self) -> dict[str, str]:
+        with self._told():
+            # a view accepts only a single SELECT, and knows the declarations of its columns
+            self._run(f"CREATE TEMP VIEW streamsvm_rows AS {self._sql}")
+            declared = [row[2] for row in self._run("PRAGMA table_info(streamsvm_rows)")]
+            cursor = self._run(self._sql)
+            first = cursor.fetchmany(FIRST_ROWS)
+        names = [column[0] for column in cursor.description]
+        require_different(self._path, names)
+        return {
+            name: _kind(type_, [row[j] for row in first if row[j] is not None])
+            for j, (name, type_) in enumerate(zip(names, declared, strict=True))
+        }
+
+    def _run(self, sql: str) -> sqlite3.Cursor:
+        return self._connection.execute(sql)
+
+    def kinds(self) -> dict[str, str]:
+        return self._kinds
+
+    @property
+    def remarks(self) -> list[str]:
+        return []
+
+    def row_numbers(self) -> set[str]:
+        return set()
+
+    def written(self) -> dict[str, pa.DataType]:
+        return {}
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        size, row = rows_at_once(self._options, len(self._kinds)), 1
+        with self._told():
+            cursor = self._run(self._sql)
+            while rows := cursor.fetchmany(size):
+                columns = dict(zip(self._kinds, zip(*rows, strict=True), strict=True))
+                arrays = [self._array(name, columns[name], type_, row) for name, type_ in types.items()]
+                yield pa.RecordBatch.from_arrays(arrays, [*types])
+                row += len(rows)
+
+    def _array(self, name: str, values: Sequence[Any], type_: pa.DataType, row: int) -> pa.Array:
+        """A column as this type. Raises DataError naming the first row with another type."""
+        kind = self._kinds[name]
+        try:
+            return _converted(values, kind, type_)
+        except (ValueError, TypeError):
+            rows = range(len(values))
+            at = bisect_left(rows, True, key=lambda i: not _are_like(values[: i + 1], kind, type_))
+        wanted = "a time such as 2024-01-31 12:00:00" if pa.types.is_timestamp(type_) else "a number"
+        raise DataError(
+            f"{self._path}:{row + at}: column {name!r} is {str(values[at])[:80]!r}; expected {wanted}"
+        )
+
+
+class DuckDb(Database, OfSchema):
+    """A DuckDB table or query, which has types. One thread keeps the order of rows the same in every pass."""
+
+    FIND = "SELECT {0}_name FROM duckdb_{0}s() WHERE NOT internal AND schema_name = 'main' ORDER BY 1"
+    HINT = WHOLE
+
+    def _connect(self) -> None:
+        duckdb = driver(self._path, "DuckDB databases", "duckdb", "duckdb")
+        local, hint = _local(self._path), _hint(self._options)
+        self._told = partial(told, f"{self._path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=hint)
+        memory = f"{self._options.memory_limit // 4}B"
+        config: dict[str, Any] = {"threads": 1, "memory_limit": memory, "python_enable_replacements": False}
+        with self._told(hint=WHOLE):
+            self._connection = duckdb.connect(str(local), read_only=True, config=config)
+
+    def _ask(self) -> None:
+        query, _ = self._query()
+        with self._told():
+            found = self._connection.sql(query)
+            self._reader = found.to_arrow_reader(rows_at_once(self._options, len(found.columns)))
+        self._schema = self._reader.schema
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        with self._told():
+            yield from self._reader
+
+
+def _hint(options: IngestOptions) -> str:
+    """The expectation to add to errors of the query, once the database is open."""
+    return WHOLE if options.query is None else SELECT
+
+
+def _local(path: str) -> Path:
+    """Raises ConfigError, NotFoundError, DataError."""
+    local = local_path(path)
+    if local is None:
+        raise ConfigError(f"{path}: found a URL of a database, expected a local file; download it")
+    open_raw(path).close()  # raises an error if the file does not exist
+    return local
+
+
+def _kind(declared: str, values: list[Any]) -> str:
+    """The kind of a SQLite column, from its declaration and its values in the first rows."""
+    declared = declared.upper()
+    if "BOOL" in declared and all(value in (0, 1) for value in values):
+        return "bool"
+    if ("DATE" in declared or "TIME" in declared) and _are_like(values, "time", pa.timestamp("us")):
+        return "time"
+    if _TEXT.search(declared):
+        return "text"
+    if _NUMBER.search(declared) or all(isinstance(value, int | float) for value in values):
+        return "number"
+    return "blob" if any(isinstance(value, bytes) for value in values) else "text"
+
+
+def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array:
+    """SQLite values as an Arrow array. Raises ValueError, TypeError."""
+    if pa.types.is_string(type_):
+        own = {0: "false", 1: "true"} if kind == "bool" else {}
+        return of_texts([None if v is None else own.get(v, str(v)) for v in values])
+    if pa.types.is_timestamp(type_):
+        return times(of_texts(_with_gaps(values)))
+    try:
+        numbers = np.array(values, np.float64)  # None becomes NaN
+    except ValueError:
+        values = _with_gaps(values)
+        numbers = np.array(values, np.float64)
+    if np.nanmax(np.abs(numbers), initial=0) >= EXACT and all(
+        v is None or isinstance(v, int) for v in values
+    ):
+        return of_integers(values)
+    return of_numbers(numbers)
+
+
+def _with_gaps(values: Sequence[Any]) -> list[Any]:
+    """Values with None for texts that stand for a missing number or time."""
+    return [None if isinstance(v, str) and (not v.strip() or v.strip() in MISSING) else v for v in values]
+
+
+def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:
+    try:
+        _converted(values, kind, type_)
+    except (ValueError, TypeError):
+        return False
+    return True

@@ -1,0 +1,329 @@
+"""Reads files into a store: one after the other, split or shuffled, and written."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.layout import Layout
+from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.narrow import TooNarrow
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.data.writer import StoreWriter
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Events, Warned, ignore
+from streamsvm.ingest.block import Block, Reader
+from streamsvm.ingest.found import File, files_of
+from streamsvm.ingest.options import DIALECT, IngestOptions
+from streamsvm.ingest.split import Split, split_of
+from streamsvm.ingest.spool import Shuffler, Spool
+from streamsvm.ingest.streams import CSV, DATABASES, TABLES, Stream, detect_format, source_bytes
+from streamsvm.parallel.prefetch import on_thread
+from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.paths import local_path
+from streamsvm.storage.place import is_same, require_place
+from streamsvm.tables.schema import Retyped, Unsettled
+from streamsvm.texts.documented import described
+
+# options
+OF_TABLES = (
+    "qid",
+    "group",
+    "ignore",
+    "split_by",
+    "text",
+    "category",
+    "hash",
+    "target_encode",
+    "min_frequency",
+)
+SHUFFLE = 0x5F1E  # a separate random stream, independent of labels that a user drew with the plain seed
+
+
+@described
+def ingest(
+    sources: Sequence[str | os.PathLike[str]],
+    store_url: str | os.PathLike[str],
+    options: IngestOptions | None = None,
+    events: Events = ignore,
+    *,
+    like: Layout | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Reads data files, one after the other, into a new store (with `split`, two). Returns a summary.
+
+    If the first block determines the layout, rows are written as they are read. If it does not, or a later block has
+    something new, rows wait in an unnamed temporary file next to the store until all are read. After an error no store
+    is left behind.
+
+    Parameters
+    ----------
+    sources : sequence of str or Path
+        Files or URLs. A pattern, such as `data/*.csv`, or a folder stands for its files, in the order of their names.
+    store_url : str or Path
+        Folder or URL of the new store.
+    options : IngestOptions or None
+        Format, columns and blocks, as the options of `streamsvm ingest`. None: the defaults.
+    events : Events
+        Gets what happens, as `Record`. ignore: nothing is reported.
+    like : Layout or None
+        Layout of the rows, instead of that of the store that the options name. None: as the options say.
+    attrs : mapping or None
+        Further attributes of the store. None: none.
+
+    Returns
+    -------
+    dict
+        The summary that `ingest --json` prints: rows, columns, classes, bytes, and more.
+
+    Raises
+    ------
+    DataError, NotFoundError, ConfigError, StorageError
+    """
+    start = time.perf_counter()
+    files = files_of([os.fspath(s) for s in sources])
+    attrs = {"sources": [PurePath(s).name for s in sources], **(attrs or {})}
+    options, like = _with_like(options or IngestOptions(), like)
+    if options.test_store is not None and is_same(store_url, options.test_store):
+        raise ConfigError(
+            f"--test-store {options.test_store}: found the place of --store, expected another one"
+        )
+    for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
+        if url is not None:
+            require_place(option, url, "a store", force=options.force)
+    summary, guesses, whole, why = None, True, dict[str, str](), None
+    while summary is None:
+        try:
+            summary = _ingested(
+                files, os.fspath(store_url), options, events, like, attrs, guesses=guesses, whole=whole
+            )
+        except Unsettled:
+            guesses = False
+        except TooNarrow as error:
+            options, why = options.model_copy(update={"dtype": "float64"}), error
+        except Retyped as late:
+            events(Warned(f"{late}; all rows are read again to find its type"))
+            whole[late.column] = late.marker
+    if why is not None:
+        events(Warned(f"{files[0].path}: {why}"))
+    return summary | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _ingested(
+    files: list[File],
+    url: str,
+    options: IngestOptions,
+    events: Events,
+    like: Layout | None,
+    attrs: Mapping[str, Any],
+    *,
+    guesses: bool,
+    whole: Mapping[str, str],
+) -> dict[str, Any]:
+    """Reads and writes all files. guesses: relies on the first block, and raises Unsettled if a later one differs.
+    whole: columns whose type follows from all rows, with the value that showed it. A value unlike its column's type in
+    another raises Retyped."""
+    paths = [file.path for file in files]
+    format_ = format_of(paths, options)
+    open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
+    reader = _reader(format_, options, like, open_stream, files, whole)
+    with ExitStack() as stack:
+        if format_ == "svmlight":
+            from streamsvm.parallel.compiling import (
+                compiling_told,
+            )  # imports numba, which other formats do not need
+
+            stack.enter_context(compiling_told(events))
+        split = split_of(options)
+        blocks = _arrange(reader, paths, options, split, url, stack, guesses=guesses)
+        layout = _layout(reader, options, like)
+        cut = {} if split is None else split.settle()
+        about = {**reader.attrs(), "format": format_, **cut, **attrs}
+        writers = _writers(url, options, layout, about, stack)
+        _fill(reader, blocks, split, writers, layout)
+        reader.finish()
+        for writer in writers:  # target-encoded texts are known now
+            writer.attrs = {**writer.attrs, **reader.attrs()}
+    for remark in reader.remarks():
+        events(Warned(f"{paths[0]}: {remark}"))
+    summary = {"store": url, "rows": writers[0].n, "features": layout["d"]}
+    if options.test_store is not None:
+        summary |= {"test_store": options.test_store, "test_rows": writers[1].n}
+    layout_name = "csr" if layout["is_sparse"] else "dense"
+    return summary | cut | {"layout": layout_name, "dtype": str(layout["dtype"]), "format": format_}
+
+
+def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptions, Layout | None]:
+    if options.like is not None:
+        store = Store.open(options.like)
+        like = store.layout or Layout(store.d, store.dtype, store.is_sparse)
+    if like is None:
+        return options, None
+    return options.model_copy(update={"dtype": options.dtype or like.dtype.name}), like
+
+
+def format_of(paths: list[str], options: IngestOptions) -> str:
+    """The format of all files. Raises ConfigError if they have several, or if the options belong to another format."""
+    if not paths:
+        raise ConfigError("no source was given; expected at least one file")
+    formats = {options.format or detect_format(p) for p in paths}
+    if len(formats) > 1:
+        raise ConfigError(
+            f"the sources have different formats ({', '.join(sorted(formats))}); give those of one format at a time"
+        )
+    format_ = formats.pop()
+    table = format_ in TABLES
+    named = [name for name in OF_TABLES if getattr(options, name)]
+    named += ["label"] if options.label not in (None, "none") else []
+    if not table and named:
+        raise ConfigError(f"--{named[0].replace('_', '-')} names columns of a table; {format_} has none")
+    dialect = [name for name in DIALECT if getattr(options, name)]
+    if dialect and format_ not in CSV:
+        raise ConfigError(
+            f"--{dialect[0].replace('_', '-')} applies to CSV and TSV, found {format_}; leave it out"
+        )
+    if options.query is not None and format_ not in DATABASES:
+        raise ConfigError(f"--query applies to databases, found {format_}; leave it out")
+    if options.multilabel and not (table or format_ == "svmlight"):
+        raise ConfigError(
+            f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
+        )
+    if options.labels and format_ not in ("npy", "npz", "idx"):
+        raise ConfigError(f"--labels is for npy, npz and idx sources; {format_} has its labels inside")
+    return format_
+
+
+def stream_of(events: Events, total: int, phase: str, path: str) -> Stream:
+    """A source that reports its bytes as they are read, of a total for all sources."""
+    return Stream(path, lambda done: events.progress(phase, min(done, total), total, source=path))
+
+
+def _reader(
+    format_: str,
+    options: IngestOptions,
+    like: Layout | None,
+    open_stream: Any,
+    files: list[File],
+    whole: Mapping[str, str],
+) -> Reader:
+    if format_ == "svmlight":
+        from streamsvm.ingest.svmlight import SvmlightReader
+
+        return SvmlightReader(options, like, open_stream)
+    if format_ in TABLES:
+        from streamsvm.ingest.tables import TableReader
+
+        return TableReader(options, like, format_, open_stream, dict(files), whole)
+    from streamsvm.ingest.arrays import ArrayReader
+
+    return ArrayReader(options, like, format_, open_stream)
+
+
+def _arrange(
+    reader: Reader,
+    paths: list[str],
+    options: IngestOptions,
+    split: Split | None,
+    url: str,
+    stack: ExitStack,
+    *,
+    guesses: bool,
+) -> Iterator[Block]:
+    """The blocks in storage order, after the split has seen all of them."""
+    blocks = chain.from_iterable(reader.blocks(p) for p in paths)
+    first = next(blocks, None)
+    if first is None:
+        raise DataError(f"{paths[0]} has no samples; expected at least one")
+    blocks = chain([first], on_thread(blocks))
+    is_plain = split is None and not options.shuffle
+    if is_plain and (reader.settled() or (guesses and reader.guess())):
+        return blocks
+    path = local_path(url)
+    with storage_errors(url):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    folder = None if path is None else str(path.parent)
+    rng = np.random.default_rng([options.seed, SHUFFLE])
+    spool = Shuffler(folder, options.memory_limit // 8, rng) if options.reorders else Spool(folder)
+    stack.enter_context(closing(spool))
+    for block in blocks:
+        spool.append(block)
+        if split is not None:
+            split.see(block)
+    reader.finish()
+    return iter(spool)
+
+
+def _layout(reader: Reader, options: IngestOptions, like: Layout | None) -> dict[str, Any]:
+    """d, dtype and is_sparse of the store to write."""
+    if options.dense is not None:
+        is_sparse = not options.dense
+    elif like is not None:
+        is_sparse = like.is_sparse
+    else:
+        is_sparse = not reader.settled() and reader.density() < reader.dense_below
+    return {"d": reader.width(), "dtype": reader.dtype, "is_sparse": is_sparse}
+
+
+def _writers(
+    url: str, options: IngestOptions, layout: dict[str, Any], attrs: dict[str, Any], stack: ExitStack
+) -> list[StoreWriter]:
+    """The stores to fill: one, or those of a split."""
+    if options.split is not None:
+        attrs = {**attrs, "split": options.split}
+    if options.reorders:
+        attrs = {**attrs, "seed": options.seed}
+    attrs["created"] = datetime.now(UTC).isoformat(timespec="seconds")
+    writers = []
+    for part in filter(None, (url, options.test_store)):
+        writer = StoreWriter(
+            part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, overwrite=options.force
+        )
+        writer.integral_labels = True
+        writers.append(stack.enter_context(writer))
+    return writers
+
+
+def _fill(
+    reader: Reader,
+    blocks: Iterator[Block],
+    split: Split | None,
+    writers: list[StoreWriter],
+    layout: dict[str, Any],
+) -> None:
+    for block in blocks:
+        for writer, own in zip(writers, [block] if split is None else split.parts(block), strict=True):
+            step = _step(own, layout)
+            for start in range(0, len(own.rows), step):
+                piece = own.take(slice(start, start + step))
+                rows = as_layout(reader.encode(piece.rows), layout["is_sparse"])
+                writer.append(rows, **piece.columns())
+                with np.errstate(over="ignore"):  # squares of huge numbers
+                    found = moments_of(rows)
+                    writer.statistics = (
+                        found if writer.statistics is None else merge(writer.statistics, found)
+                    )
+
+
+def _step(block: Block, layout: dict[str, Any]) -> int:
+    """The number of rows to write at a time: 16 MiB of dense rows; sparse rows as they were read."""
+    dense_bytes = layout["d"] * layout["dtype"].itemsize
+    row_bytes = block.rows.nbytes / max(1, len(block.rows)) if layout["is_sparse"] else dense_bytes
+    return max(1, int((16 << 20) / row_bytes))
+
+
+def as_layout(rows: Rows, is_sparse: bool) -> Rows:
+    if is_sparse and not rows.is_sparse:
+        return Rows(sparse.csr_array(rows.X))
+    return rows if is_sparse else Rows(rows.dense())

@@ -1,0 +1,175 @@
+"""The files of sources: a file, a pattern or a folder with any number of files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from glob import glob, has_magic
+from pathlib import PurePath
+from typing import NamedTuple, NoReturn
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.ingest.servers import is_server, without_password
+from streamsvm.ingest.streams import is_data_name
+from streamsvm.ingest.table import Batches, Table
+from streamsvm.storage.paths import Place, URLPath, local_path, place_of
+from streamsvm.storage.place import found_at
+from streamsvm.tables.arrow import of_texts
+
+NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value in a folder name with which Hive and Spark write a gap
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+
+
+class Part(NamedTuple):
+    """The value that a folder name gives to all rows below it. text None: a gap. kind: `number` if it is a number in
+    all folders."""
+
+    text: str | None
+    kind: str
+
+
+Parts = dict[str, Part]
+
+
+class File(NamedTuple):
+    """A file. `parts`: columns from folder names, such as `region=EU`."""
+
+    path: str
+    parts: Parts
+
+
+def files_of(sources: Sequence[str]) -> list[File]:
+    """The files of all sources. Those of a pattern or folder are sorted by name. Raises NotFoundError, and ConfigError
+    for a file found twice."""
+    found = [(path, {} if path == source else _said_by_folders(path)) for source, path in paths_of(sources)]
+    values = [said for _, own in found for said in own.items()]
+    words = {name for name, text in values if text is not None and not _NUMBER.fullmatch(text)}
+    numbers = {name for name, text in values if text is not None} - words
+    return [
+        File(path, {n: Part(text, "number" if n in numbers else "text") for n, text in own.items()})
+        for path, own in found
+    ]
+
+
+def paths_of(sources: Sequence[str]) -> list[tuple[str, str]]:
+    """(source, path) of each file of `files_of`."""
+    found: dict[Place, tuple[str, str]] = {}
+    for source in map(without_password, sources):
+        for path in _files_below(source) or [source]:
+            file = place_of(path).resolve()
+            if file in found:
+                first, before = found[file]
+                name = path if path == before else f"{path}, which is {before},"
+                raise ConfigError(
+                    f"{name} is found twice, by {first!r} and by {source!r}; expected each file once, leave one out"
+                )
+            found[file] = source, path
+    return [*found.values()]
+
+
+def root_of(source: str) -> str:
+    """The folder of a source's files. For a pattern, the folder that it begins with."""
+    local = local_path(source)
+    if local is not None and local.is_dir():
+        return str(local)
+    return re.split(r"[^/\\]*[*?[]", source, maxsplit=1)[0] if is_pattern(source) else os.path.dirname(source)
+
+
+def is_pattern(source: str) -> bool:
+    """Whether the source is a pattern. In a URL only stars count, because other marks have a meaning there."""
+    local = local_path(source)
+    return "*" in source if local is None else has_magic(source) and not local.exists()
+
+
+def has_files(folder: str) -> bool:
+    """Whether a folder has files that ingest reads, at any depth."""
+    try:
+        return bool(_files_below(folder))
+    except NotFoundError:
+        return False
+
+
+def _files_below(source: str) -> list[str] | None:
+    """The files that match a pattern, or the data files below a folder. None if the source is neither."""
+    local, is_one = local_path(source), is_pattern(source)
+    if is_server(source):
+        return None
+    if local is None:
+        place = URLPath(source.rstrip("/"))
+        found = place.files() if is_one or place.is_dir() else None
+    elif local.is_dir():
+        if (kind := found_at(local)) in ("a store", "a model"):
+            raise ConfigError(f"{source}: found {kind}, expected files; give a store with --store")
+        found = [
+            os.path.join(folder, name) for folder, _, names in os.walk(local, onerror=_fail) for name in names
+        ]
+    else:
+        found = [p for p in glob(str(local), recursive=True) if os.path.isfile(p)] if is_one else None
+    if found is None:
+        return None
+    if not is_one:
+        found = [path for path in found if is_data_name(path) and not _is_hidden(path, source)]
+    if not found:
+        what = "matches" if is_one else "of a format that ingest reads is in this folder"
+        raise NotFoundError(f"{source}: no file {what}; expected at least one")
+    return sorted(set(found))  # recursive patterns may find a file in two ways
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise error
+
+
+def _is_hidden(path: str, folder: str) -> bool:
+    """Whether the name of a file, or of a folder above it, marks it as internal to a program."""
+    return any(name.startswith((".", "_")) for name in PurePath(path[len(folder) :]).parts)
+
+
+def _said_by_folders(path: str) -> dict[str, str | None]:
+    pairs = [name.partition("=") for name in re.split(r"[/\\]", path)[:-1]]
+    return {name: None if text == NOTHING else unquote(text) for name, mark, text in pairs if name and mark}
+
+
+class Parted:
+    """A table in folders whose names add columns, before its own. A column of the table itself takes precedence."""
+
+    def __init__(self, table: Table, parts: Parts) -> None:
+        own = table.kinds()
+        self._table, self._parts = table, {name: p for name, p in parts.items() if name not in own}
+
+    @property
+    def first_line(self) -> int:
+        return self._table.first_line
+
+    @property
+    def remarks(self) -> list[str]:
+        return self._table.remarks
+
+    @property
+    def has_commas(self) -> bool:
+        return self._table.has_commas
+
+    def kinds(self) -> dict[str, str]:
+        return {name: part.kind for name, part in self._parts.items()} | self._table.kinds()
+
+    def row_numbers(self) -> set[str]:
+        return self._table.row_numbers()
+
+    def written(self) -> dict[str, pa.DataType]:
+        said = {name: pa.float64() for name, part in self._parts.items() if part.kind == "number"}
+        return said | self._table.written()
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        own = {name: type_ for name, type_ in types.items() if name not in self._parts}
+        some = own or {next(iter(self._table.kinds())): pa.string()}  # at least one, for the number of rows
+        for batch in self._table.batches(some):
+            for name in types.keys() & self._parts:
+                said = of_texts([self._parts[name].text] * batch.num_rows)
+                batch = batch.append_column(name, said.cast(types[name]))
+            yield batch
+
+    def close(self) -> None:
+        self._table.close()

@@ -1,0 +1,359 @@
+"""Tables in files and databases, read batch by batch through Arrow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from operator import not_
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamsvm.data.labels import CUT, NAMED, is_cut, is_finite, lacks_name, set_texts, written_as
+from streamsvm.data.layout import Layout
+from streamsvm.data.names import listed
+from streamsvm.data.rows import Rows
+from streamsvm.errors import DataError
+from streamsvm.ingest.arrow_files import ArrowFile, Parquet
+from streamsvm.ingest.block import Block, OpenStream, cast
+from streamsvm.ingest.csv_files import Csv
+from streamsvm.ingest.found import File, Parted, Parts
+from streamsvm.ingest.options import DIALECT, IngestOptions
+from streamsvm.ingest.schema import match, new_schema
+from streamsvm.ingest.split_columns import SplitColumns
+from streamsvm.ingest.streams import CSV, DATABASES, Stream
+from streamsvm.ingest.table import NOTHING_KNOWN, Batches, Known, Table, arrow_errors, unlike
+from streamsvm.tables.arrow import (
+    MISSING,
+    is_text,
+    lacks_value,
+    numbers,
+    raw_rows,
+    take_numbers,
+    texts,
+    whole_numbers,
+    written_numbers,
+)
+from streamsvm.tables.schema import AS_TEXT, DENSE_FROM, HEXADECIMAL, Schema
+
+READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us"), "text": pa.string()}
+LACKS = "is missing; every row needs one: fill it in, or remove the row"
+COMMAS = "decimal_commas"  # attribute of a store whose numbers had them in their file
+WHETHER = "expected 1 if the row has this label, else 0"
+
+
+class TableReader:
+    """Reads tables with the same columns. By default, the label is the last column.
+
+    A missing number is NaN in the store. Text is one-hot encoded or hashed. Empty text becomes all zeros, and with
+    `like`, so does new text unless there is a column of rare texts. A first CSV column without a name, and a pandas
+    index in parquet, are row numbers and are left out, as are empty columns without a name.
+    """
+
+    dense_below = DENSE_FROM
+
+    def __init__(
+        self,
+        options: IngestOptions,
+        like: Layout | None,
+        format_: str,
+        open_stream: OpenStream = Stream,
+        parts: Mapping[str, Parts] | None = None,
+        whole: Mapping[str, str] = NOTHING_KNOWN.whole,
+    ) -> None:
+        """`parts`: for each path, the values that its folder names give to all rows (`region=EU`). whole: columns whose
+        kind follows from all rows, with the value that showed it."""
+        self._open_stream, self._parts = open_stream, parts or {}
+        self._options, self._format = options, format_
+        self.dtype = options.feature_dtype()
+        self._widens = options.dtype is None
+        self._has_gaps = self.dtype != np.uint8  # uint8 has no NaN
+        self._schema = None if like is None else Schema.from_attrs(like.attrs)
+        self._has_label: bool | None = None
+        self._qid = options.qid
+        self._known_qid = None if like is None else like.attrs.get("qid")
+        self._unused: set[str] = set()
+        ignored = () if like is None else like.attrs.get("ignored", ())
+        known = [] if self._schema is None else [feature.name for feature in self._schema.features]
+        group = {options.group}.difference(known, [None])  # unless the model has it as a feature
+        self._ignored = {*options.ignore, *ignored, *group}
+        self._for_split = SplitColumns(options)
+        self._n, self._nnz = 0, 0
+        has_commas = like is not None and like.attrs.get(COMMAS, False)
+        self._known = Known(whole, has_commas)
+        self._remarks: list[str] = []
+        self._merged: str | None = None  # a label that is written in several ways
+        self._hex: str | None = ""  # a label that is a hexadecimal number; None if others are not
+
+    def blocks(self, path: str) -> Iterator[Block]:
+        self._path = path
+        with arrow_errors(path), closing(self._table(path)) as table:
+            self._remarks += table.remarks
+            self._known = self._known._replace(has_commas=self._known.has_commas or table.has_commas)
+            line = table.first_line
+            for batch in self._batches(path, table):
+                yield self._block(batch, path, line)
+                line += batch.num_rows
+
+    def _table(self, path: str) -> Table:
+        file = File(path, self._parts.get(path, {}))
+        return table_of(file, self._format, self._options, self._open_stream, self._known)
+
+    def _batches(self, path: str, table: Table) -> Batches:
+        all_kinds = table.kinds()
+        if self._qid is None and self._known_qid in all_kinds and self._options.label != "none":
+            self._qid = self._known_qid  # queries are those of the fit's column
+        left_out = self._left_out(path, table) - {self._qid}
+        kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
+        if self._qid is not None and self._qid not in kinds:
+            raise DataError(f"{path} has no column {self._qid!r} for the query id")
+        if self._schema is None:
+            self._schema = self._new_schema(path, kinds)
+        self._label = self._match(path, self._schema, kinds)
+        of_features = {f.name: f.kind for f in self._schema.features}
+        for_split = self._for_split.types(path, all_kinds | of_features)
+        self._written = table.written()
+        types = self._types(path, self._schema, kinds)
+        twice = types.keys() & {self._options.group}  # a group that is also a feature is read as one
+        return table.batches(types | {name: own for name, own in for_split.items() if name not in twice})
+
+    def _new_schema(self, path: str, kinds: dict[str, str]) -> Schema:
+        """The schema of a first file. Texts that are numbers in all of it become numbers."""
+        schema, whole = new_schema(path, kinds, self._options), self._known.whole
+        for feature in schema.features:
+            feature.is_csv, feature.marker = self._format in CSV, whole.get(feature.name)
+        texts = [f.name for f in schema.features if f.may_be_numbers and f.name not in whole]
+        if texts and self._format not in CSV:
+            with closing(self._table(path)) as table:
+                take_numbers(schema, texts, table.batches(dict.fromkeys(texts, pa.string())))
+        return schema
+
+    def _types(self, path: str, schema: Schema, kinds: dict[str, str]) -> dict[str, pa.DataType]:
+        """The types as which to read the needed columns. Raises DataError for a column of another kind."""
+        alike = ("number", "bool")
+        types = {}
+        for f in schema.features:
+            kind = kinds[f.name] if f.kind in alike and kinds[f.name] in alike else f.kind
+            if kind == "number" and kinds[f.name] == "text" and self._format not in CSV:
+                kind = "text"  # numbers stored as text
+            types[f.name] = READ_AS.get(kind)
+        sets = self._options.multilabel and len(self._label) == 1
+        for name in filter(None, (*self._label, self._qid)):
+            is_number = kinds[name] == "number" and not (sets and name in self._label)
+            is_read_as_text = name in self._written and self._label == (name,)
+            types[name] = pa.float64() if is_number and not is_read_as_text else pa.string()
+        if self._qid is not None and kinds[self._qid] == "number":
+            types[self._qid] = self._written.get(self._qid, pa.float64())
+        for name, found in types.items():
+            if found is None:
+                raise DataError(
+                    f"{path}: column {name!r} holds {kinds[name]}; expected numbers, times or text"
+                )
+        return types
+
+    def _left_out(self, path: str, table: Table) -> set[str]:
+        """Row numbers, and the columns to leave out, which all have to exist. Raises DataError."""
+        names = [*table.kinds()]
+        missing = [name for name in self._options.ignore if name not in names]
+        if missing and self._schema is None:
+            raise DataError(f"{path} has no column {missing[0]!r} to leave out; it has {listed(names)}")
+        return table.row_numbers() | self._ignored
+
+    def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> tuple[str, ...]:
+        label = match(path, schema, set(kinds))
+        if schema.frozen and self._options.label not in (None, ",".join(schema.label)):
+            label = new_schema(path, kinds, self._options).label
+        if self._has_label not in (None, bool(label)):
+            found = f"{path} has no label column {listed(schema.label)}"
+            raise DataError(f"{found}, but the sources before it have")
+        self._has_label = bool(label)
+        known = {f.name for f in schema.features} | {*label, self._qid, self._options.split_by}
+        extra = set(kinds) - known
+        if extra and not schema.frozen:
+            raise DataError(
+                f"{path} has an unexpected column {min(extra)!r}; all sources must have the same columns"
+            )
+        self._unused |= extra.difference(schema.label, {self._known_qid})
+        return label
+
+    def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
+        schema = self._schema
+        assert schema is not None
+        raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps, widens=self._widens)
+        self._n, self._nnz = self._n + len(raw), self._nnz + int(np.count_nonzero(raw))
+        X = cast(schema.values(raw), self.dtype, path, line - 1, gaps=self._has_gaps)
+        qid = None
+        if self._qid is not None:
+            qid = whole_numbers(batch.column(self._qid), path, self._qid, line)
+            qid = qid.astype(np.int64) if qid.dtype.kind == "f" else qid
+        for_split = self._for_split.read(batch, path, line)
+        own = Rows(raw if schema.has_text else X)
+        return Block(own, self._labels(batch, path, line), qid, **for_split)
+
+    def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
+        if not self._label:
+            return None
+        if len(self._label) > 1:
+            return _names_of_ones(batch, path, self._label, line)
+        [name] = self._label
+        column = batch.column(name)
+        if pa.types.is_dictionary(column.type) and not is_text(column.type):
+            column = column.dictionary_decode()  # codes of numbers and booleans are those labels
+        if not (is_text(column.type) or pa.types.is_boolean(column.type)):
+            return whole_numbers(column, path, name, line)
+        is_written = name in self._written and not self._options.multilabel
+        if is_written and (plain := written_numbers(column)) is not None:
+            return plain
+        found, ids = texts(column)
+        self._see_labels(found[:-1])
+        if (lost := next(filter(is_cut, found), None)) is not None:
+            at = line + int(np.flatnonzero(ids == found.index(lost))[0])
+            raise DataError(f"{path}:{at}: the label (column {name!r}) is {lost!r}, {CUT}")
+        if is_written:
+            return self._written_labels(found, ids, path, line)
+        is_bad = lacks_name if self._options.multilabel else not_
+        bad = np.flatnonzero(np.array([is_bad(text) for text in found])[ids])
+        if len(bad):
+            what = f"is {found[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else LACKS
+            raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {what}")
+        return np.array(found, dtype=str)[ids]
+
+    def _see_labels(self, found: list[str]) -> None:
+        """Notes whether all texts of labels are hexadecimal numbers, and a label that has spaces or quotes around it in
+        some rows only."""
+        if self._merged is None and len({*found}) < len(found):
+            self._merged = next(text for text, count in Counter(found).items() if count > 1)
+        if self._hex is not None and found:
+            self._hex = found[0] if all(map(HEXADECIMAL.fullmatch, found)) else None
+
+    def _written_labels(self, found: list[str], ids: np.ndarray, path: str, line: int) -> np.ndarray:
+        """The labels of rows with these indices of texts that seemed to be numbers. Raises DataError."""
+        [name] = self._label
+        missing = np.flatnonzero(np.isin(found, MISSING)[ids])
+        if len(missing):
+            raise lacks_value(path, name, line + missing[0])
+        labels = written_as(found[:-1])[ids]
+        bad = np.flatnonzero(~np.array(list(map(is_finite, found)))[ids])
+        if len(bad):
+            raise unlike(path, line + int(bad[0]), name, found[ids[bad[0]]], "a number", self._known)
+        return labels
+
+    def finish(self) -> None:
+        assert self._schema is not None
+        self._schema.settle(self._path)
+
+    def settled(self) -> bool:
+        return self._schema is not None and (self._schema.frozen or not self._schema.has_text)
+
+    def guess(self) -> bool:
+        assert self._schema is not None
+        self._schema.settle(self._path)
+        return self._schema.close()
+
+    def width(self) -> int:
+        assert self._schema is not None
+        return int(self._schema.offsets[-1])
+
+    def density(self) -> float:
+        return self._nnz / max(1, self._n * self.width())
+
+    def encode(self, rows: Rows) -> Rows:
+        assert self._schema is not None
+        return Rows(self._schema.encode(rows.dense())).astype(self.dtype)
+
+    def remarks(self) -> list[str]:
+        found = [*self._remarks]
+        if self._known_qid is not None and self._qid is None and self._has_label:
+            found.append(
+                f"no column {self._known_qid!r} of query ids, which the fit had: all rows are one query"
+            )
+        if self._unused:
+            found.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
+        assert self._schema is not None
+        if self._format in CSV and self._options.header:
+            names = [f.name for f in self._schema.features if f.kind == "number"]
+            if are_values(names):
+                found.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
+        if self._schema.frozen:
+            return found
+        if self._hex:
+            found.append(
+                f"label column {self._label[0]!r} has hexadecimal numbers such as {self._hex[:40]!r}, which are read "
+                "as text: each is a class; write them as decimal numbers if they are quantities"
+            )
+        if self._merged is not None:
+            found.append(
+                f"label column {self._label[0]!r} has {self._merged[:40]!r} with and without spaces or quotes around "
+                "it; they are one label"
+            )
+        return [*found, *filter(None, [self._schema.remark_numbers(AS_TEXT)]), *self._schema.remarks(self._n)]
+
+    def attrs(self) -> dict[str, Any]:
+        assert self._schema is not None
+        has_names = self._options.header or self._format not in CSV  # else Arrow names them by position
+        ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
+        queries = {"qid": self._qid} if self._qid is not None else {}
+        given = self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
+        commas = {COMMAS: True} if self._known.has_commas else {}
+        return (
+            self._schema.to_attrs()
+            | ignored
+            | queries
+            | given
+            | commas
+            | ({} if has_names else {"header": False})
+        )
+
+
+def are_values(names: Sequence[str]) -> bool:
+    """Whether the names of columns are numbers, as in a first row of values. Whole numbers that rise in equal steps may
+    be names, and 0 or 1 may be the name of a single column."""
+    try:
+        found = np.array(names, dtype=np.float64)
+    except ValueError:
+        return False
+    steps = np.diff(found)
+    are_names = bool((found == np.rint(found)).all() and (steps > 0).all() and (steps == steps[:1]).all())
+    return len(found) > 0 and not (are_names and (len(found) > 1 or found[0] in (0, 1)))
+
+
+def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
+    """(m,) the names of the columns that are 1, as label sets. Raises DataError for values other than 0 and 1."""
+    cells = np.empty((batch.num_rows, len(names)))
+    for name, own in zip(names, cells.T, strict=True):
+        column = batch.column(name)
+        if is_text(column.type):
+            raise DataError(f"{path}: column {name!r} holds text; {WHETHER}")
+        own[:] = numbers(column, path, name, line)
+    wrong = np.argwhere((cells != 0) & (cells != 1))
+    if len(wrong):
+        row, at = wrong[0]
+        found = f"column {names[at]!r} is {cells[row, at]:g}"
+        raise DataError(f"{path}:{line + row}: {found}; {WHETHER}")
+    return set_texts(cells == 1, np.array(names))
+
+
+def table_of(
+    file: File,
+    format_: str,
+    options: IngestOptions,
+    open_stream: OpenStream = Stream,
+    known: Known = NOTHING_KNOWN,
+) -> Table:
+    """Opens a file of a table format."""
+    table: Table
+    if format_ in CSV:
+        table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream, known)
+    elif format_ == "postgresql":
+        from streamsvm.ingest.postgresql import PostgreSql
+
+        table = PostgreSql(file.path, options)
+    elif format_ in DATABASES:
+        from streamsvm.ingest.databases import DuckDb, Sqlite  # imports sqlite3, which files do not need
+
+        table = (Sqlite if format_ == "sqlite" else DuckDb)(file.path, options)
+    else:
+        table = (Parquet if format_ == "parquet" else ArrowFile)(file.path, options)
+    return Parted(table, file.parts) if file.parts else table

@@ -1,0 +1,369 @@
+"""Data frames of pandas, polars, Arrow and Dask as rows. Text, times and gaps are encoded as `ingest` encodes files.
+
+Of a Dask dataframe a first pass, which keeps no partition, finds the kinds of the columns. Each partition is encoded
+when it is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence, Set
+from numbers import Number
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.layout import GAPS, Layout
+from streamsvm.data.names import is_frame, listed
+from streamsvm.data.narrow import TooNarrow
+from streamsvm.data.rows import Rows, concat
+from streamsvm.data.sources import ArraySource, PartitionSource, Source, computed, is_dask_frame
+from streamsvm.errors import DataError
+from streamsvm.events import Warned, heard
+from streamsvm.tables.schema import DENSE_FROM, KINDS, Feature, Schema, is_number, require_texts
+from streamsvm.tables.streams import read_once
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+CATEGORY = "category={name!r}"  # parameter of estimators
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def encoded(
+    X: Any, like: Layout | Mapping[str, float | str] | None, category: Collection[str] = ()
+) -> tuple[Source | None, dict[str, Any]]:
+    """The rows (n, d) of a data frame, and the attributes of a store of these rows: None and none of anything else.
+
+    Rows are float32, or float64 if float32 loses what a column says, with their own columns and categories or those of
+    other rows. like: those of others, or the columns to target-encode. category: of number codes. Raises DataError.
+    """
+    X = read_once(X)
+    like, target = (None, like) if isinstance(like, Mapping) else (like, None)
+    if is_dask_frame(X):
+        return partitions(X, like, target, category)
+    return _of_frame(X, like, target, category) if is_frame(X) else (None, {})
+
+
+def _of_frame(
+    frame: Any, like: Layout | None, target: Mapping[str, float | str] | None, category: Collection[str]
+) -> tuple[Source, dict[str, Any]]:
+    table = table_of(frame)
+    schema = known_schema(like) or new_schema(table, target, category)
+    try:
+        raw = raw_of(table, schema, dtype_of(like), widens=like is None)
+    except TooNarrow as error:
+        heard(Warned(f"X: {error}"))
+        raw = raw_of(table, schema, FLOAT64)
+    schema.settle("X")
+    rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
+    if like is None:
+        tell_texts(schema, len(rows))
+    tell_lost(schema)
+    X: Any = rows.X
+    if not is_few(X.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
+        rows = Rows(rows.dense())
+    return ArraySource(rows.X), attributes(schema, bool(np.isnan(rows.X.sum())))
+
+
+def tell_texts(schema: Schema, n: int) -> None:
+    """Warns of numbers stored as text, and of texts in n rows of a frame that hardly look like categories."""
+    if told := schema.remark_numbers(CATEGORY):
+        heard(Warned(f"X: {told}"))
+    for feature in schema.features:
+        fewer = f"target_encode={[feature.name]} makes one column of them, or leave the column out"
+        if told := feature.remark(n, fewer, CATEGORY):
+            heard(Warned(f"X: {told}"))
+
+
+def tell_lost(schema: Schema) -> None:
+    """Warns of whole numbers of a frame that float32 cannot represent."""
+    for feature in schema.features:
+        if lost := feature.remark_lost("subtract the smallest"):
+            heard(Warned(f"X: {lost}"))
+
+
+def attributes(schema: Schema, has_gaps: bool) -> dict[str, Any]:
+    """The attributes of a store of a frame's rows."""
+    return {**schema.to_attrs(), "format": "frame", **({GAPS: True} if has_gaps else {})}
+
+
+def is_few(entries: int | None, of: int, like: Layout | None) -> bool:
+    """Whether rows with this number of nonzero entries are sparse. None: there are no text columns."""
+    if like is not None:
+        return like.is_sparse
+    return entries is not None and entries < DENSE_FROM * of
+
+
+def known_schema(like: Layout | None) -> Schema | None:
+    """The columns of other rows, if these come from a table."""
+    return Schema.from_attrs(like.attrs) if like is not None and "columns" in like.attrs else None
+
+
+def schema_of(
+    kinds: dict[str, str], target: Mapping[str, float | str] | None = None, category: Collection[str] = ()
+) -> Schema:
+    """The columns of a frame, all as features. Raises DataError for an unsupported kind, and without a column that is
+    named."""
+    for name in category:
+        if name not in kinds:
+            raise DataError(f"X has no column {name!r} to take as categories; it has {listed([*kinds])}")
+    kinds = kinds | dict.fromkeys(category, "text")
+    for name, kind in kinds.items():
+        if kind not in KINDS:
+            raise DataError(
+                f"column {name!r} holds {kind}; expected numbers, times or text: convert it, or leave it out"
+            )
+    require_texts(
+        "X", kinds, dict.fromkeys(target or {}, "target-encode"), f"; {CATEGORY} takes numbers as categories"
+    )
+    schema = Schema([Feature(name, kind, smooth=(target or {}).get(name)) for name, kind in kinds.items()])
+    for feature in schema.features:
+        feature.is_code = feature.is_wanted = feature.name in category
+    return schema
+
+
+def new_schema(
+    table: pa.Table,
+    target: Mapping[str, float | str] | None = None,
+    category: Collection[str] = (),
+    as_texts: Set[str] = frozenset(),
+) -> Schema:
+    """The columns of a frame, all as features, numbers stored as text as numbers but for the columns `as_texts`. Raises
+    DataError."""
+    from streamsvm.tables.arrow import take_numbers
+
+    schema = schema_of(kinds_of(table), target, category)
+    texts = [f.name for f in schema.features if f.may_be_numbers and f.name not in as_texts]
+    take_numbers(schema, texts, [table])
+    return schema
+
+
+def kinds_of(table: pa.Table) -> dict[str, str]:
+    """The columns by name. Raises DataError if two columns have the same name."""
+    from streamsvm.tables.arrow import kind_of
+
+    twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+    if twice:
+        raise DataError(f"X has two columns {twice[0]!r}; expected different names")
+    return {field.name: kind_of(field.type) for field in table.schema}
+
+
+def dtype_of(like: Layout | None) -> np.dtype:
+    """float64 if other rows are, else float32."""
+    return FLOAT64 if like is not None and like.dtype == FLOAT64 else FLOAT32
+
+
+def raw_of(
+    table: pa.Table, schema: Schema, dtype: np.dtype, where: str = "X", *, widens: bool = False
+) -> list[np.ndarray]:
+    """(m, features) numbers and codes of the rows, in pieces (see `raw_rows`). Raises DataError, TooNarrow."""
+    from streamsvm.tables.arrow import raw_rows
+
+    require_columns(table.column_names, schema)
+    batches = table.select([f.name for f in schema.features]).combine_chunks().to_batches()
+    firsts = np.cumsum([0, *(len(batch) for batch in batches)]).tolist()
+    return [
+        raw_rows(batch, schema, dtype, where, line, gaps=True, widens=widens)
+        for batch, line in zip(batches, firsts, strict=False)
+    ]
+
+
+def require_columns(names: list[str], schema: Schema) -> None:
+    """Raises DataError if a column is missing."""
+    missing = [f.name for f in schema.features if f.name not in names]
+    if missing:
+        raise DataError(f"X lacks column {missing[0]!r}, which the model was trained on")
+
+
+def table_of(X: Any) -> pa.Table:
+    """Raises DataError for columns without an Arrow type."""
+    import pyarrow as pa
+
+    if isinstance(X, pa.Table):
+        return X
+    is_pandas = type(X).__module__.startswith("pandas")
+    try:
+        return pa.Table.from_pandas(X, preserve_index=False) if is_pandas else pa.table(X)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if is_pandas and (plain := _without_mixed(X)) is not None:
+            return table_of(plain)
+        told = "; ".join(" ".join(str(part).split())[:200] for part in error.args)
+        raise DataError(f"X: {told}; expected columns of one kind each: numbers, times or text") from None
+
+
+def _without_mixed(frame: Any) -> Any:
+    """A pandas frame in which columns of numbers, some of them as text, are all text. None if it has none."""
+    mixed = {
+        name: frame[name] for name in frame.columns if frame.columns.is_unique and _is_mixed(frame[name])
+    }
+    texts = {name: column.map(str, na_action="ignore") for name, column in mixed.items()}
+    return frame.assign(**texts) if texts else None
+
+
+def _is_mixed(column: Any) -> bool:
+    """Whether a pandas column has numbers and texts, and all of these are numbers or missing."""
+    if column.dtype != object:
+        return False
+    from streamsvm.tables.arrow import MISSING
+
+    there = column[column.notna()]
+    texts = [value.strip() for value in there if isinstance(value, str)]
+    others = [value for value in there if not isinstance(value, str)]
+    are_numbers = all(isinstance(value, Number) and not isinstance(value, bool) for value in others)
+    return bool(texts and others) and are_numbers and all(map(is_number, {*texts} - {"", *MISSING}))
+
+
+class Held(NamedTuple):
+    """The contents of a column in a partition. kind: None if all values are missing. from_text, lost, has_fractions:
+    see `schema.Feature`; from_text None: texts that stand for missing numbers alone. texts: in order of appearance."""
+
+    kind: str | None
+    from_text: bool | None
+    texts: list[str]
+    entries: int
+    has_gaps: bool
+    lost: tuple[float, float] | None
+    has_fractions: bool
+
+
+class Found(NamedTuple):
+    """A partition's number of rows and its columns by name. narrow: why float32 is too narrow for them, if it is."""
+
+    rows: int
+    columns: dict[str, Held]
+    narrow: str | None
+
+
+def partitions(
+    frame: Any,
+    like: Layout | None,
+    target: Mapping[str, float | str] | None = None,
+    category: Collection[str] = (),
+) -> tuple[PartitionSource, dict[str, Any]]:
+    """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
+    frame = frame.optimize()  # which may join partitions
+    schema, has_gaps, dtype = known_schema(like), False, dtype_of(like)
+    if schema is None:
+        as_texts = frozenset(target or ())
+        found = computed(frame.map_partitions(_held, category, as_texts, meta=(None, object)))
+        if texts := _texts_in([part.columns for part in found]):
+            found = computed(frame.map_partitions(_held, category, as_texts | texts, meta=(None, object)))
+        lengths, columns = [part.rows for part in found], [part.columns for part in found]
+        if narrow := next((part.narrow for part in found if part.narrow), None):
+            dtype = FLOAT64
+            heard(Warned(f"X: {narrow}"))
+        schema = schema_of(_kinds(columns), target, category)
+        for feature in schema.features:
+            feature.from_text = any(held[feature.name].from_text for held in columns)
+        entries, has_gaps = _learned(schema, found)
+        schema.settle("X")
+        tell_texts(schema, sum(lengths))
+        tell_lost(schema)
+    else:
+        require_columns([*map(str, frame.columns)], schema)
+        lengths = [int(n) for n in computed(frame.map_partitions(len))]
+        entries = sum(lengths) * len(schema.features)  # at most
+    n, d = sum(lengths), int(schema.offsets[-1])
+    is_sparse = is_few(entries if schema.has_text else None, n * d, like)
+    attrs = attributes(schema, has_gaps)
+    X = _encoded(frame, lengths, Schema.from_attrs(attrs), is_sparse, dtype)
+    entry_bytes = dtype.itemsize
+    return PartitionSource(X, (4 + entry_bytes) * entries if is_sparse else entry_bytes * n * d), attrs
+
+
+def _encoded(frame: Any, lengths: Sequence[int], schema: Schema, is_sparse: bool, dtype: np.dtype) -> Any:
+    """The dask array (n, d) of the partitions' rows, dense or CSR."""
+    from dask import array
+
+    d = int(schema.offsets[-1])
+    empty = np.empty((0, d), dtype)
+    blocks = frame.map_partitions(_block, schema, is_sparse, dtype, meta=empty, enforce_metadata=False)
+    meta = sparse.csr_array(empty) if is_sparse else empty
+    return array.Array(blocks.dask, blocks.name, chunks=(tuple(lengths), (d,)), meta=meta)
+
+
+def _block(part: Any, schema: Schema, is_sparse: bool, dtype: np.dtype) -> np.ndarray | sparse.csr_array:
+    rows = Rows(schema.encode(_raw(part, schema, dtype)))
+    return (rows if is_sparse else Rows(rows.dense())).X
+
+
+def _raw(part: Any, schema: Schema, dtype: np.dtype, *, widens: bool = False) -> np.ndarray:
+    """(m, features) numbers and codes of a partition, which may have no rows."""
+    pieces = raw_of(table_of(part), schema, dtype, "a partition of X", widens=widens)
+    return np.concatenate([np.empty((0, len(schema.features)), dtype), *pieces])
+
+
+def _held(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
+    """What is `Found` in a partition, as a series with one entry. category: columns of number codes. as_texts: columns
+    of texts, even if all of them are numbers here. Raises DataError."""
+    import pandas as pd
+
+    table = table_of(part)
+    schema = new_schema(table, None, category, as_texts)
+    narrow = None
+    try:
+        raw = _raw(table, schema, FLOAT32, widens=True)
+    except TooNarrow as error:
+        raw, narrow = _raw(table, schema, FLOAT64), str(error)
+    is_empty = [column.null_count == len(column) for column in table.columns]
+    kinds = [None if empty else f.kind for empty, f in zip(is_empty, schema.features, strict=True)]
+    from_text = [f.from_text or (None if _are_missing(f) else False) for f in schema.features]
+    entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
+    texts = [[*f.categories] for f in schema.features]
+    lost, fractions = [f.lost for f in schema.features], [f.has_fractions for f in schema.features]
+    found = map(Held, kinds, from_text, texts, entries, gaps, lost, fractions)
+    held = dict(zip(table.column_names, found, strict=True))
+    return pd.Series([Found(len(raw), held, narrow)], dtype=object)
+
+
+def _are_missing(feature: Feature) -> bool:
+    """Whether its texts, if there are any, stand for missing values."""
+    from streamsvm.tables.arrow import MISSING
+
+    return feature.kind == "text" and {*MISSING} >= feature.categories.keys()
+
+
+def _texts_in(columns: Sequence[dict[str, Held]]) -> frozenset[str]:
+    """The columns of texts that are numbers in some partitions, and not in others."""
+    numbers = {name for held in columns for name, own in held.items() if own.from_text}
+    return frozenset(name for name in numbers if any(_is_text(held[name]) for held in columns))
+
+
+def _is_text(held: Held) -> bool:
+    return held.kind == "text" and held.from_text is not None
+
+
+def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
+    """The kind of each column. Raises DataError if partitions differ."""
+    kinds: dict[str, str] = {}
+    for name in columns[0]:
+        parts = [held[name] for held in columns]
+        numbers = any(own.from_text for own in parts)  # stored as text
+        found = {own.kind for own in parts if _is_text(own) or not (numbers and own.kind == "text")} - {None}
+        if len(found) > 1:
+            there = " and ".join(sorted(map(str, found)))
+            raise DataError(
+                f"column {name!r} holds {there} in different partitions of X; expected one of them"
+            )
+        kinds[name] = str(next(iter(found), "number"))
+    return kinds
+
+
+def _learned(schema: Schema, found: Sequence[Found]) -> tuple[int, bool]:
+    """The number of nonzero entries of all rows, and whether one is missing. Adds all texts to the schema."""
+    entries, has_gaps = 0, False
+    for part in found:
+        for feature in schema.features:
+            own = part.columns[feature.name]
+            if feature.from_text and own.kind == "text":  # all of them are missing
+                entries, has_gaps = entries + part.rows, True
+                continue
+            feature.learn(own.texts, "X")
+            feature.lost = feature.lost or own.lost
+            feature.has_fractions |= own.has_fractions
+            if feature.kind != "text" or own.kind is not None:  # missing text sets no column
+                entries, has_gaps = entries + own.entries, has_gaps or own.has_gaps
+    return entries, has_gaps

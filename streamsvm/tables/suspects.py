@@ -1,0 +1,224 @@
+"""Columns and classes that look wrong: leaks of the label, ids, constants, copies, gaps, rare classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.folds import drawn
+from streamsvm.data.labels import Classes
+from streamsvm.data.moments import Moments, merge, moments_of
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.tables.info import MAX_CLASSES
+from streamsvm.tables.schema import Feature, Schema
+
+MOST_NAMED = 10
+LEAST_ROWS, MOST_ROWS, MOST_BYTES = 30, 10_000, 64 << 20  # of the sample; bytes as float64
+FEW = 5  # rows of a rare class
+ENOUGH = 10  # rows of each class, so that hardly any of many columns separates them at random
+LEAK = 0.99  # an honest column alone hardly reaches this accuracy or ROC area
+COMMON = 0.9  # share of the largest class above which accuracy says little
+IDS, MANY_ROWS = 0.99, 1000  # share of distinct values; with fewer rows, all may differ at random
+ODD = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True)
+class Seen(Weighed):
+    """Moments of the columns of rows, and hashes (d,) uint64, which are equal for equal columns."""
+
+    moments: Moments
+    hashes: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Rows, start: int) -> Seen:
+        """What is seen in these rows. start: the number of the first row."""
+        with np.errstate(over="ignore", invalid="ignore"):  # squares of huge numbers
+            return cls(moments_of(rows), _hashes(rows, start))
+
+    def merged(self, other: Seen) -> Seen:
+        return Seen(merge(self.moments, other.moments), self.hashes + other.hashes)
+
+
+def _hashes(rows: Rows, start: int) -> np.ndarray:
+    """For each column, the sum over its rows of key times mixed value, modulo 2^64. Zeros add nothing."""
+    keys = _mixed(np.arange(start + 1, start + 1 + len(rows), dtype=np.uint64)) | np.uint64(1)
+    X: Any = rows.X
+    if rows.is_sparse:
+        mixed = sparse.csr_array((_mixed_values(X.data), X.indices, X.indptr), shape=X.shape)
+        return np.asarray(keys @ mixed)
+    step = max(1, (1 << 18) // rows.d)  # no float64 copy of the block
+    found = np.zeros(rows.d, np.uint64)
+    for lo in range(0, len(rows), step):
+        found += keys[lo : lo + step] @ _mixed_values(X[lo : lo + step])
+    return found
+
+
+def _mixed_values(values: np.ndarray) -> np.ndarray:
+    """Bits of numbers, as uint64; 0 for 0 and -0, and all NaN alike."""
+    values = values.astype(np.float64) + 0.0
+    values[np.isnan(values)] = np.nan
+    return _mixed(values.view(np.uint64))
+
+
+def _mixed(bits: np.ndarray) -> np.ndarray:
+    for _ in range(2):
+        bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(ODD)
+    return bits ^ (bits >> np.uint64(29))
+
+
+def sample_ids(store: Store) -> np.ndarray:
+    """Sorted ids of a sufficient number of random rows."""
+    row_bytes = max(8, 12 * store.row_entries)
+    return drawn(store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0))
+
+
+def suspects(store: Store, seen: Seen, ids: np.ndarray, sample: Rows) -> Iterator[str]:
+    """A line for each kind of problem. sample: the rows `ids`."""
+    name = namer(store)
+    found, labels = seen.moments, _classes(store)
+    if len(ids) >= LEAST_ROWS:
+        if labels is not None:
+            yield from _line(
+                "columns that predict the label alone, as leaks do", _leaks(store, ids, sample, labels)
+            )
+        yield from _line(
+            "columns of whole numbers that differ from row to row, as ids do", _ids(store, sample)
+        )
+    constant = (found.low == found.high) | (np.asarray(found.there) == 0)
+    if store.n > 1:
+        yield from _line("columns with a single value", map(name, np.flatnonzero(constant).tolist()))
+        yield from _line("columns equal to an earlier one", _copies(name, seen.hashes, constant))
+    if found.gaps is not None:
+        yield from _line("columns with missing values", _gaps(name, found.gaps / found.n))
+    if labels is not None:
+        few = np.flatnonzero(labels.counts < FEW)
+        rare = (f"{labels.values[i]!s:.80} ({labels.counts[i]})" for i in few)
+        yield from _line(f"classes with fewer than {FEW} rows", rare)
+
+
+def namer(store: Store) -> Callable[[int], str]:
+    """The names of columns, or their numbers if they have no names."""
+    names, shown = store.feature_names, store.shown_names
+    if names is None:
+        return str if shown is None else lambda column: shown[column][:80]
+    return lambda column: repr(names[column][:80])
+
+
+def _line(what: str, found: Iterable[str]) -> Iterator[str]:
+    texts = iter(found)
+    if named := list(islice(texts, MOST_NAMED)):
+        more = sum(1 for _ in texts)
+        yield f"{what}: {', '.join(named)}" + (f" and {more:,} more" if more else "")
+
+
+def _classes(store: Store) -> Classes | None:
+    """The classes, if labels are classes and neither regression targets nor sets."""
+    if not store.has_y:
+        return None
+    found = store.classes
+    values, is_text = found.values, found.values.dtype.kind == "U"
+    if is_text:
+        is_other = any("," in text for text in values.tolist())
+    else:
+        is_other = store.n < FEW * len(values) or bool(np.any(values != np.rint(values)))
+    return None if is_other or len(values) > MAX_CLASSES else found
+
+
+def _copies(name: Callable[[int], str], hashes: np.ndarray, constant: np.ndarray) -> Iterator[str]:
+    _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+    for column in np.flatnonzero((first[place] < np.arange(len(hashes))) & ~constant).tolist():
+        yield f"{name(column)} (like {name(int(first[place[column]]))})"
+
+
+def _gaps(name: Callable[[int], str], share: np.ndarray) -> Iterator[str]:
+    for column in np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist():
+        yield f"{name(column)} ({100 * share[column]:.2g} %)"
+
+
+def _ids(store: Store, sample: Rows) -> Iterator[str]:
+    name, m = namer(store), len(sample)
+    times = {columns.start for feature, columns in _features(store) if feature.kind == "time"}
+    for column, values in _filled(sample.X, IDS * m - 1):
+        if column in times or not np.all(np.isfinite(values) & (values == np.rint(values))):
+            continue
+        if np.all(np.diff(values) > 0) or (m >= MANY_ROWS and len(np.unique(values)) >= IDS * m):
+            yield name(column)
+
+
+def _leaks(store: Store, ids: np.ndarray, sample: Rows, classes: Classes) -> Iterator[str]:
+    """Columns that predict the labels. For text columns, each value is one number."""
+    order = np.random.default_rng(0).permutation(len(ids))  # so that equal values have no order
+    codes = classes.codes(store.labels_at(ids))[order]
+    counts = np.bincount(codes)
+    name, X = namer(store), sample.X[order]
+    for column, values in _filled(X, COMMON * (len(ids) - counts.max())):
+        if told := _told(values, codes):
+            yield f"{name(column)} ({told})"
+    for feature, columns in _features(store):
+        if feature.kind == "text" and feature.width > 2:
+            values = np.asarray(X[:, columns] @ np.arange(1, feature.width + 1))
+            if told := _told(values, codes):
+                yield f"{feature.name[:80]!r} ({told})"
+
+
+def _told(values: np.ndarray, codes: np.ndarray) -> str | None:
+    """How well values (m,) predict codes (m,), if that is too good to be true."""
+    counts = np.bincount(codes)
+    counts = counts[counts > 0]
+    if len(counts) == 2 and counts.min() >= ENOUGH:
+        if (area := _roc_area(values, codes == codes.max())) > LEAK:
+            return f"ROC area {area:.4f}"
+    if counts.max() <= COMMON * len(codes) and (right := _accuracy(values, codes)) > LEAK:
+        return f"accuracy {right:.4f}"
+    return None
+
+
+def _roc_area(values: np.ndarray, positive: np.ndarray) -> float:
+    """The ROC area in the better of both directions."""
+    from scipy.stats import rankdata
+
+    p, q = np.count_nonzero(positive), np.count_nonzero(~positive)
+    area = (rankdata(values)[positive].sum() - p * (p + 1) / 2) / (p * q)
+    return float(max(area, 1 - area))
+
+
+def _accuracy(values: np.ndarray, codes: np.ndarray) -> float:
+    """The better accuracy of a cut between classes, and of the majority of other rows with the same value."""
+    m, k = len(codes), int(codes.max()) + 1
+    changes = np.count_nonzero(np.diff(codes[np.argsort(values, kind="stable")]))
+    _, place, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    pairs, rows = np.unique(place.astype(np.int64) * k + codes, return_counts=True)
+    most = np.zeros(len(sizes), np.int64)
+    np.maximum.at(most, pairs // k, rows)
+    by_value = np.sum(sizes * (most - 1) / np.maximum(sizes - 1, 1)) / m
+    cuts = len(np.unique(codes)) - 1
+    return max(float(by_value), 1.0 if changes <= cuts else 1 - (changes - cuts) / m)
+
+
+def _filled(X: Any, least: float) -> Iterator[tuple[int, np.ndarray]]:
+    """(column, its values with gaps lowest) of columns with at least this many nonzero rows."""
+    X = sparse.csc_array(X) if sparse.issparse(X) else X
+    counts = np.diff(X.indptr) if sparse.issparse(X) else np.count_nonzero(X, axis=0)
+    for column in np.flatnonzero(counts >= least).tolist():
+        yield column, column_values(X, column)
+
+
+def column_values(X: Any, column: int) -> np.ndarray:
+    """(m,) float64 values, with gaps below all others."""
+    values = X[:, [column]].toarray() if sparse.issparse(X) else X[:, column]
+    return np.nan_to_num(values.ravel().astype(np.float64), nan=-np.inf)
+
+
+def _features(store: Store) -> Iterator[tuple[Feature, slice]]:
+    """The columns of the table that a store was made from, if it was, and their places in the store."""
+    if store.layout is not None and "columns" in store.attrs:
+        schema = Schema.from_attrs(store.attrs)
+        for feature, ends in zip(schema.features, pairwise(schema.offsets.tolist()), strict=True):
+            yield feature, slice(*ends)

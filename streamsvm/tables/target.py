@@ -1,0 +1,126 @@
+"""Target-encoded columns: texts as numbers that a fit has learned for them (Micci-Barreca 2001).
+
+A store has a code of each text. `learned_columns` shows its rows to a fit, each with the values of its fold, and
+`as_learned` to a model, with those that it keeps for new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.folds import DEALT, together
+from streamsvm.data.hashes import splitmix64
+from streamsvm.data.layout import Layout
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store, View
+from streamsvm.errors import DataError, ModelError
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.tables.schema import Feature, Schema, expanded
+
+FOLDS = 5  # as in scikit-learn's TargetEncoder
+WHOLE = FOLDS  # the fold of rows that no value is learned from
+
+
+@dataclass(frozen=True)
+class Dealt(Weighed):
+    """The fold of each row. found (n,): those of rows in groups, which share one. held: rising ids of rows not
+    learned from."""
+
+    seed: int
+    found: np.ndarray | None
+    held: np.ndarray
+
+    @classmethod
+    def of_store(cls, store: Store, seed: int, held: np.ndarray) -> Dealt:
+        """Raises DataError if all rows to learn from are of one group."""
+        groups = together(store)
+        if groups is None:
+            return cls(seed, None, held)
+        order = np.random.default_rng([seed, DEALT]).permutation(int(groups.max()) + 1)
+        if np.ptp(np.delete(groups, held)) == 0:
+            raise DataError(
+                f"{store.url or 'the data'} has all rows to learn from in one group, expected two or more with "
+                "target-encoded columns: values of a group's texts are learned from the others"
+            )
+        return cls(seed, (order % FOLDS).astype(np.uint8)[groups], held)
+
+    def of(self, ids: np.ndarray) -> np.ndarray:
+        """(m,) 0 to 4, or WHOLE, of rows with these ids. Each FOLDS rows of a store have all folds."""
+        if self.found is not None:
+            found = self.found[ids].astype(np.int64)
+        else:
+            found = ((splitmix64(ids // FOLDS, self.seed) % FOLDS).astype(np.int64) + ids) % FOLDS
+        return np.where(np.isin(ids, self.held), WHOLE, found)
+
+
+class Valued(View):
+    """The rows of a store with values instead of codes, see `expanded`."""
+
+    def __init__(self, store: Store, values: Mapping[int, np.ndarray], dealt: Dealt | None = None) -> None:
+        super().__init__(store)
+        self._values, self._dealt = values, dealt
+        more = sum(own.shape[-1] - 1 for own in values.values())
+        self.n, self.d, self.dtype, self.is_sparse = store.n, store.d + more, store.dtype, store.is_sparse
+        self.chunk_rows = store.chunk_rows
+        self.nbytes = store.nbytes + store.n * more * (store.dtype.itemsize + 4 * store.is_sparse)
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self._valued(self.store.read(start, stop), np.arange(start, stop))
+
+    def take(self, ids: np.ndarray) -> Rows:
+        return self._valued(self.store.take(ids), ids)
+
+    def _valued(self, rows: Rows, ids: np.ndarray) -> Rows:
+        return Rows(expanded(rows.X, self._values, None if self._dealt is None else self._dealt.of(ids)))
+
+
+def coded(attrs: Mapping[str, Any] | None) -> dict[int, Feature]:
+    """The target-encoded features that attributes of a store or layout describe, by their column of codes."""
+    columns = (attrs or {}).get("columns", ())
+    if not any("target" in column for column in columns):
+        return {}
+    return Schema.from_attrs(dict(attrs or {})).coded
+
+
+def uncoded(store: Store) -> dict[int, Feature]:
+    """The features of a store that still are codes."""
+    return {at: feature for at, feature in coded(store.table).items() if feature.values is None}
+
+
+def with_values(store: Store, values: Mapping[int, np.ndarray], classes: tuple[str, ...]) -> dict[str, Any]:
+    """The attributes of a store, with the values (categories + 1, outputs) of its columns of codes."""
+    schema = Schema.from_attrs(store.table)
+    known = {schema.coded[at].name: own for at, own in values.items()}
+    schema.features = [
+        replace(f, values=known[f.name], classes=classes) if f.name in known else f for f in schema.features
+    ]
+    return {**store.table, "columns": schema.to_attrs()["columns"]}
+
+
+def as_learned(store: Store, layout: Layout | None) -> Store:
+    """The rows of a store with the values that a model of this layout has for their texts. Raises ModelError if it
+    has none."""
+    texts = uncoded(store)
+    if not texts:
+        return store
+    known = {feature.name: feature for feature in coded(None if layout is None else layout.attrs).values()}
+    for feature in texts.values():
+        if feature.name not in known:
+            raise ModelError(
+                f"{store.url or 'X'}: column {feature.name!r} holds texts to target-encode, and the model has no "
+                "values for them: it was trained on another encoding of the rows"
+            )
+    values = {at: _values_of(feature, known[feature.name]) for at, feature in texts.items()}
+    classes = next(iter(known.values())).classes
+    return store.in_columns(Valued(store, values), with_values(store, values, classes))
+
+
+def _values_of(feature: Feature, known: Feature) -> np.ndarray:
+    """(categories + 1, outputs) what a model knows of the texts of a store, which may have numbered them otherwise."""
+    assert known.values is not None  # of a model
+    codes = known.codes([*feature.categories]).astype(np.int64)
+    return known.values[np.append(codes - 1, -1)]
