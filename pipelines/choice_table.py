@@ -28,7 +28,7 @@ from tables import Factor, Seconds, Share, Table
 
 from streamsvm import Store
 from streamsvm.data.rows import Rows
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import train_in_memory
 
 TABLES = (

@@ -28,8 +28,8 @@ from tables import Report, Seconds, Table
 
 from streamsvm.errors import DataError
 from streamsvm.online import LEARNERS, BSGDClassifier
+from streamsvm.online.brokers import as_text
 from streamsvm.online.lines import json_event
-from streamsvm.online.messages import as_text
 from streamsvm.online.pipe import Stream
 from streamsvm.serving.app import App, Limits
 from streamsvm.serving.learning import Learning

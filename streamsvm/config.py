@@ -23,6 +23,7 @@ from streamsvm.options.base import (
     KernelConfig,
     Labels,
     MarkGaps,
+    OneOf,
     Options,
     Real,
     Scale,
@@ -30,8 +31,8 @@ from streamsvm.options.base import (
     SolverOptions,
     Time,
     Whole,
+    choices,
 )
-from streamsvm.options.choices import OneOf, choices
 from streamsvm.options.layers import Layer, merged, read_layer
 from streamsvm.options.metric import MetricConfig
 from streamsvm.options.probability import ProbabilityConfig

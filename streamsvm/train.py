@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.choosing.choices import with_choices
+from streamsvm.choosing.choices import as_chosen, with_choices, write_config
 from streamsvm.choosing.pace import choice_of, with_more_rows
-from streamsvm.choosing.repeating import as_chosen, write_config
 from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config
 from streamsvm.data.labels import like_ids
 from streamsvm.data.sketch import sketched

@@ -17,7 +17,7 @@ from streamsvm.choosing.choices import with_choices
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
 from streamsvm.dry_run import SEARCH_POWER, Choice, Costs, Pilot, Site, does_not_fit, estimate, grown, measure
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import train_in_memory
 
 N = 3_000

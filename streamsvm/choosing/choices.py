@@ -1,38 +1,52 @@
-"""What is chosen from a sample before a fit: scaling, kernel, metric, gamma and C."""
+"""What is chosen from a sample before a fit: scaling, kernel, metric, gamma and C.
+
+Configurations that repeat a fit: on the same rows, from a file next to the model, or on other rows.
+
+The scalings that a search begins with.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from streamsvm.choosing.drawn import LEAST_ROWS, MOST_HELD, class_weights, drawn
-from streamsvm.choosing.metric_search import MetricSearch, MetricState, chosen, factor_width, facts
+from streamsvm.choosing.metric_search import (
+    Fitted,
+    MetricSearch,
+    MetricState,
+    Track,
+    Trial,
+    chosen,
+    factor_width,
+    facts,
+)
 from streamsvm.choosing.pace import Clock, as_before, has_time_for_regions, in_time, rows_in_time, with_sample
-from streamsvm.choosing.regions import regions
-from streamsvm.choosing.starts import FREE, Start, starts_of
-from streamsvm.choosing.tracks import Fitted, Track, Trial
+from streamsvm.choosing.samples import LEAST_ROWS, MOST_HELD, class_weights, drawn, regions
 from streamsvm.choosing.trials import Learner, Sample, SampleTrials
-from streamsvm.config import FitConfig, KernelConfig
+from streamsvm.config import FitConfig, KernelConfig, SearchConfig, build_config, repeating
 from streamsvm.data.metric import Metric
 from streamsvm.data.scaling import Scaling
-from streamsvm.errors import ConfigError
-from streamsvm.events import ignore
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Events, Warned, ignore
 from streamsvm.fits.advice import advice
-from streamsvm.fits.base import Context
-from streamsvm.fits.prepare import Prepared, first_rows, measured, require_range
+from streamsvm.fits.base import Context, Learned
+from streamsvm.fits.prepare import Prepared, first_rows, measured, require_range, scaled
 from streamsvm.judging.expected import Expected, gain_of_rows, of_candidates
 from streamsvm.judging.held_out import can_hold_out
 from streamsvm.judging.promised import Promised
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
-from streamsvm.runs.checkpoints import digest
+from streamsvm.parallel.engine import Engine
+from streamsvm.runs.checkpoints import EXECUTION, digest
 from streamsvm.solvers.catalogue import fit_class, made_for
 from streamsvm.solvers.loop import run
+from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.paths import Place
 from streamsvm.tasks import is_searched
 from streamsvm.tasks.base import Task
 
@@ -341,3 +355,101 @@ def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
         found |= {name: score for name, score in compared.items() if math.isfinite(score)}
     found |= {"failed": state.failed} if state.failed else {}
     return {"scoring": prepared.scoring, **found, "rungs": facts(state)}
+
+
+CONFIG_MARK = "# the options"  # a file of these begins with
+
+
+def write_config(model: Learned, model_path: Place, events: Events) -> str | None:
+    """What was chosen, next to the model: a configuration that repeats the fit. Another's file is not replaced."""
+    path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
+    if path.exists() and not path.read_bytes().startswith(mark.encode()):
+        events(
+            Warned(
+                f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}"
+            )
+        )
+        return None
+    values = {name: value for name, value in (model.header.config or {}).items() if name not in EXECUTION}
+    text = f"{mark} `streamsvm fit --store STORE --config {path.name}` repeats it\n"
+    with whole_file(path) as file:
+        file.write((text + repeating(build_config((str(model_path), values)))).encode())
+    return str(path)
+
+
+def as_chosen(config: FitConfig) -> FitConfig:
+    """The configuration for fits that repeat the chosen options on other rows."""
+    own = {"holdout": 0, "interval": None, "rows": None, "search": SearchConfig(options=())}
+    return config.model_copy(update=own)
+
+
+FREE = ("none", "centre")  # kinds of scaling that leave room for others
+UNEVEN = 3.0  # times that columns are weighted differently by two scalings, to be tried both
+HEAVY = 20.0  # standard deviations from the mean to the farthest value, of a column with heavy tails
+UNLIKE = 100.0  # times narrower that a column is by its quartiles than by its deviation
+
+
+@dataclass(frozen=True)
+class Start:
+    """A scaling to begin with, and its factor (d,) over the one that the sample has."""
+
+    scaling: Scaling
+    factor: np.ndarray
+
+
+def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, Start]]:
+    """The scaling of the sample, and those that tracks begin with, always including the given one.
+
+    Of dense rows that nobody scaled, and a kernel of distances, the sample has columns of variance 1 about 0, whatever
+    their units; a metric over it shows what columns count for. Raises DataError if all rows are the same.
+    """
+    given, config, moments = prepared.scaling, prepared.config, prepared.moments
+    same = np.ones(given.width)
+    asks = "scale" in config.search.chosen
+    is_settled = (
+        given.kind not in FREE or given.metric is not None
+    )  # a given metric is one of the rows as they are
+    if is_settled or not (asks or config.metric.is_learned):
+        return given, {"given": Start(given, same)}
+    assert moments is not None  # a search makes the pass
+    if np.array_equal(moments.low, moments.high):
+        raise DataError(
+            f"{prepared.store.url or 'X'}: found the same values in every row, expected rows that differ"
+        )
+    usual = given
+    if not prepared.store.is_sparse:
+        usual = scaled(prepared.store, config, "standard", moments, engine)
+    if not isinstance(prepared.kernel, Stationary):  # the origin matters, too: the usual one, and no other
+        return usual, {"given": Start(usual, same)}
+    if prepared.store.is_sparse:
+        base, others = usual, ["maxabs"] if asks else []
+    else:
+        base = usual
+        others = ["standard", *(["minmax"] if asks else [])]
+        farthest = np.maximum(moments.high - moments.mean, moments.mean - moments.low) * base.scale
+        if asks and farthest.max() > HEAVY:
+            robust = scaled(prepared.store, config, "robust", moments, engine)
+            others.append("robust")
+            if _ratio(robust, base).max() > UNLIKE:  # outliers make up the deviations, and hide all else
+                base = robust
+    starts = {"given": Start(given, _ratio(given, base))}
+    for name in others:
+        scaling = base if name == base.kind else scaled(prepared.store, config, name, moments, engine)
+        factor = _ratio(scaling, base)
+        if all(_differs(factor, start.factor) for start in starts.values()):
+            starts[name] = Start(scaling, factor)
+    return base, starts
+
+
+def _ratio(scaling: Scaling, base: Scaling) -> np.ndarray:
+    """What columns under `base` are multiplied with to be as under another scaling; 0 of constant ones."""
+    return np.divide(scaling.scale, base.scale, out=np.zeros_like(base.scale), where=base.scale > 0)
+
+
+def _differs(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two factors weigh columns differently."""
+    both = (one > 0) & (other > 0)
+    if not both.any():
+        return False
+    ratios = one[both] / other[both]
+    return bool(ratios.max() > UNEVEN * ratios.min())

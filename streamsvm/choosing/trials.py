@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.choosing.tracks import Found, Trial
+from streamsvm.choosing.metric_search import Found, Trial
 from streamsvm.config import KernelConfig
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import moments_of, variance

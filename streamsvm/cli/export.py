@@ -41,7 +41,7 @@ def export(
 
 def _writer(format: str) -> Any:
     if format == "libsvm":
-        from streamsvm.exchange.libsvm_write import write_libsvm
+        from streamsvm.exchange.libsvm import write_libsvm
 
         return write_libsvm
     try:

@@ -45,7 +45,7 @@ from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.options.layers import Layer, parse_set, read_layer
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place, place_of
 from streamsvm.storage.place import is_same

@@ -32,7 +32,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Read a model that LIBSVM or `streamsvm export` wrote."""
-    from streamsvm.exchange.libsvm_read import import_libsvm
+    from streamsvm.exchange.libsvm import import_libsvm
     from streamsvm.models.files import save_model
 
     require_model_place(model, force=force)

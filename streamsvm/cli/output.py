@@ -1,9 +1,16 @@
-"""What a command prints: one JSON object or a short table on stdout, progress and warnings on stderr."""
+"""What a command prints: one JSON object or a short table on stdout, progress and warnings on stderr.
+
+Ctrl-C, answered at once.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -11,7 +18,7 @@ from typing import Any
 
 import typer
 
-from streamsvm.cli.interrupts import answered
+from streamsvm.cli.app import INTERRUPTED
 from streamsvm.events import Event, Events, Joined, Record, Warned
 from streamsvm.progress.lines import Minutes
 from streamsvm.storage.human import heading, human
@@ -89,3 +96,42 @@ def _say(say: Callable[[str], None], record: Record[Event]) -> None:
         say(f"warning: {event.message}")
     if isinstance(event, Joined) and event.dashboard:
         say(f"dashboard: {event.dashboard}")
+
+
+FIRST = "interrupted: stopping; press Ctrl-C again to stop at once"
+
+
+@contextmanager
+def answered(say: Callable[[str], None]) -> Iterator[None]:
+    """Inside, `say` answers the first Ctrl-C at once, and a second one ends the process.
+
+    Python handles a signal only when the main thread returns from compiled code, which may take seconds. Here a
+    thread waits for the byte that a signal writes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    listener = threading.Thread(target=_listen, args=(ours, say), name="interrupts", daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        theirs.close()  # which ends the thread
+        listener.join()
+        ours.close()
+
+
+def _listen(signals: socket.socket, say: Callable[[str], None]) -> None:
+    count = 0
+    while number := signals.recv(1):
+        if number[0] != signal.SIGINT:
+            continue
+        count += 1
+        if count == 1:
+            say(FIRST)
+        else:
+            os._exit(INTERRUPTED)

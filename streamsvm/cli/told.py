@@ -10,8 +10,8 @@ import typer
 
 from streamsvm.cli.output import emit, print_table
 from streamsvm.config import FitConfig
+from streamsvm.options.probability import MICRO
 from streamsvm.options.search import FAILED
-from streamsvm.options.wish import MICRO
 from streamsvm.runs.phases import searched_s
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.human import heading, human, percent, score_text

@@ -34,7 +34,7 @@ from streamsvm.storage.paths import Place, place_of
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from streamsvm.runs.follow import Tail
+    from streamsvm.runs.directory import Tail
 
 WIDTH = 120  # if the output is not a terminal
 WARNINGS = 3  # the last ones are shown
@@ -65,8 +65,7 @@ def top(
     """Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run ends."""
     from rich.console import Console
 
-    from streamsvm.runs.directory import require_run
-    from streamsvm.runs.follow import Tail
+    from streamsvm.runs.directory import Tail, require_run
 
     require_run(run_dir)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)

@@ -16,7 +16,7 @@ from streamsvm.cli.imports import importing
 from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.errors import ConfigError
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.storage.paths import Place, place_of
 
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")

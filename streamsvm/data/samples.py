@@ -1,16 +1,22 @@
-"""Samples: the scaled rows for training, from memory or from a store."""
+"""Samples: the scaled rows for training, from memory or from a store.
+
+Samples as tasks read them: blocks that workers keep, and rows by number from these blocks.
+
+Random numbers that belong to an id, whatever is asked for with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from streamsvm.data.finite import require_finite
-from streamsvm.data.rows import Rows, concat
+from streamsvm.data.rows import Rows, concat, taken
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
+from streamsvm.parallel.engine import Engine, Later
 from streamsvm.parallel.sizes import Weighed
 
 Block = tuple[int, int]
@@ -105,3 +111,58 @@ def grouped(blocks: list[Block], most_rows: int) -> Iterator[list[Block]]:
 def read_blocks(samples: Samples, blocks: list[Block]) -> Rows:
     """The rows of neighbouring blocks."""
     return concat([samples.read(*block) for block in blocks])
+
+
+class Table:
+    """Samples in blocks, as items of mapped functions. The workers of a cluster keep them as long as this object
+    exists."""
+
+    def __init__(self, samples: Samples, engine: Engine) -> None:
+        self.n, self.blocks, self.in_memory = samples.n, samples.blocks(), isinstance(samples, MemorySamples)
+        self._samples, self._engine = samples, engine
+        shared = (engine.share(samples),)
+        self.rows = engine.hold(_read, self.blocks, shared=shared, nbytes=samples.nbytes)
+
+    def take(self, ids: np.ndarray) -> Rows:
+        """The rows `ids`, in their order."""
+        return _taken(self._samples, ids, self._engine, self.rows)
+
+
+def gather(samples: Samples, ids: np.ndarray, engine: Engine) -> Rows:
+    """The rows `ids`, in their order. On a cluster, workers select them from their blocks."""
+    if engine.is_local:
+        return samples.take(ids)
+    source = engine.share(samples)
+    return _taken(samples, ids, engine, [Later(_read, source, block) for block in samples.blocks()])
+
+
+def _taken(samples: Samples, ids: np.ndarray, engine: Engine, items: Sequence[Any]) -> Rows:
+    """The rows `ids` from the samples' blocks, which are items of mapped functions."""
+    if engine.is_local:
+        return samples.take(ids)
+    starts = np.array([start for start, _ in samples.blocks()])
+
+    def block_of(ids: np.ndarray) -> np.ndarray:
+        return np.searchsorted(starts, ids, side="right") - 1
+
+    def pick(parts: list[np.ndarray]) -> Iterable[Rows]:
+        blocks = block_of(np.array([part[0] for part in parts])).tolist()
+        here = [part - starts[block] for part, block in zip(parts, blocks, strict=True)]
+        return engine.map(Rows.take, [items[block] for block in blocks], here)
+
+    return taken(ids, block_of(ids), pick, concat)
+
+
+def _read(samples: Samples, block: Block) -> Rows:
+    return samples.read(*block)
+
+
+STEP, *FACTORS = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def splitmix64(ids: np.ndarray, seed: int) -> np.ndarray:
+    """(m,) uint64 of ids (m,) and a seed (Steele, Lea and Flood 2014)."""
+    found = (ids.astype(np.uint64) + np.uint64(seed) + np.uint64(1)) * STEP
+    for shift, factor in zip((30, 27), FACTORS, strict=True):
+        found = (found ^ (found >> np.uint64(shift))) * factor
+    return found ^ (found >> np.uint64(31))

@@ -46,9 +46,8 @@ from streamsvm.storage.atomic import PARTIAL
 from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import STORE_MARK
-from streamsvm.texts.documented import fill
+from streamsvm.texts.documented import Shown, fill
 from streamsvm.texts.parameters import STORE_METHODS
-from streamsvm.texts.shown import Shown
 
 TABLE_ENCODER = "streamsvm.tables.frames:encoded"  # makes rows of data frames; loaded with the first one
 WHOLE = "2-"  # begins fingerprints that know all of the data

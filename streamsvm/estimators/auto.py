@@ -8,7 +8,7 @@ from streamsvm.config import FitConfig
 from streamsvm.estimators.given import Balanced, Probability
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.options.base import Fill
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 
 
 class AutoSVC(SetClassifier):

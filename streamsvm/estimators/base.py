@@ -1,4 +1,7 @@
-"""What all batch estimators share: scikit-learn's rules for input, arrays wrapped as stores, nothing solved here."""
+"""What all batch estimators share: scikit-learn's rules for input, arrays wrapped as stores, nothing solved here.
+
+Answers for the rows of a dask array, as a dask array: made where its blocks are, when somebody asks for them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import FitConfig, build_config
+from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import is_dask
@@ -27,7 +31,6 @@ from streamsvm.errors import ConfigError, ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.estimators.clients import joined
 from streamsvm.estimators.inputs import StoreInputs, has_no_rows, in_memory
-from streamsvm.estimators.lazily import lazy_answers
 from streamsvm.estimators.recording import end_with, noted
 from streamsvm.estimators.searched import SEARCH, chosen, with_search
 from streamsvm.events import Events, Sink, warn
@@ -367,3 +370,30 @@ def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     if len(left) == 1:
         raise ValueError("Invalid input - all samples with positive weights belong to the same class.")
     return classes
+
+
+Ask = Callable[[Any, Rows], np.ndarray]
+
+
+def lazy_answers(model: Any, X: Any, ask: Ask) -> Any:
+    """What ask(model, rows) gives for each block of a dask array (n, d). The model is one task of the graph."""
+    from dask import delayed
+
+    like = ask(model, Rows(np.zeros((1, X.shape[1]), np.float32)))[:0]
+    X = X.rechunk({1: -1})
+    shape: dict[str, Any] = {"drop_axis": 1} if like.ndim == 1 else {"chunks": (X.chunks[0], like.shape[1:])}
+    once = delayed(model, traverse=False)
+    return X.map_blocks(_answered, ask=ask, like=like, model=once, dtype=like.dtype, meta=like, **shape)
+
+
+def _answered(block: Any, ask: Ask, like: np.ndarray, model: Any) -> np.ndarray:
+    if not block.shape[0]:
+        return like
+    store = Store.from_arrays(block)
+    return np.concatenate([_of_rows(store, start, stop, ask, model) for start, stop in store.blocks()])
+
+
+def _of_rows(store: Store, start: int, stop: int, ask: Ask, model: Any) -> np.ndarray:
+    rows = store.read(start, stop)
+    require_finite(store, rows, start, gaps=model.takes_gaps)
+    return ask(model, rows)

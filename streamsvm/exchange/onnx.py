@@ -8,17 +8,29 @@ there are any, and the "labels" of these columns.
 
 It does not use ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it supports neither
 routes nor classes against the rest.
+
+Early prediction as an ONNX graph: a tree of centres routes each row to its partition, and a loop over the partitions
+that rows fell into sums over their support rows alone, as `LocalModel` does.
+
+A row whose nearest centres are equally far, to float32, may go to another of them.
+
+Pools of experts in ONNX graphs: what `solvers.additive` and `solvers.pooling` compute, in float64.
+
+Probabilities of calibrated models in ONNX graphs, as `models.calibration` makes them, in float64.
+
+ONNX graphs under construction: every operator's output is a name that the next one takes.
 """
 
 from __future__ import annotations
 
 import json
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from scipy.linalg import block_diag
 
 from streamsvm._version import __version__
@@ -28,17 +40,18 @@ from streamsvm.data.running import LARGEST
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion, require_two_classes
-from streamsvm.exchange.onnx_early import routed
-from streamsvm.exchange.onnx_graph import Graph
-from streamsvm.exchange.onnx_pool import pooled_odds
-from streamsvm.exchange.onnx_probabilities import of_problems, probabilities
-from streamsvm.kernels.base import joined
+from streamsvm.kernels.base import Kernel, joined
+from streamsvm.kernels.kmeans import Partition
+from streamsvm.models.calibration import LARGEST_EXPONENT, Calibration
 from streamsvm.models.pooled import Pooled
-from streamsvm.models.shapes import Expansion
+from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.solvers import additive
+from streamsvm.solvers.additive import AdditiveLearner
+from streamsvm.solvers.pooling import SUREST, TINY
 from streamsvm.storage.atomic import whole_file
 from streamsvm.tasks import task_of
 from streamsvm.tasks.multilabel import EVEN
-from streamsvm.tasks.pairs import n_pairs
+from streamsvm.tasks.pairs import classes_of_pairs, n_pairs
 
 OPSET, IR_VERSION = 18, 8
 MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what names and nodes take
@@ -274,3 +287,395 @@ def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:
         return graph.op("ReduceSum", above, graph.constant([1]), keepdims=0)
     ties_broken = getattr(model, "break_ties", True)
     return graph.op("ArgMax", values if ties_broken else graph.op("Round", values), axis=1, keepdims=0)
+
+
+def routed(graph: Graph, x: str, model: Routes) -> tuple[str, str]:
+    """(N, pairs) decision values of scaled rows x, and (N,) the partition that each falls into."""
+    parts = _route(graph, x, model.partition, model.neighbours)
+    support, coef, bounds = _support(model)
+    outer = [
+        graph.double(support),
+        graph.double(coef),
+        graph.constant(bounds),
+        graph.constant(model.intercept),
+        *([] if model.weights is None else [graph.constant(model.weights)]),
+    ]
+    distinct = graph.op("Unique", graph.op("Reshape", parts, graph.constant([-1])))
+    start = graph.zeros(x, coef.shape[1], np.float64)
+    body = _body(graph, x, parts, distinct, outer, model.kernel)
+    total = graph.op("Loop", graph.op("Size", distinct), graph.constant(np.array(True)), start, body=body)
+    m = graph.cast(graph.op("Shape", parts, start=1), np.float64)
+    own = graph.op("Gather", parts, graph.constant(0), axis=1)
+    return graph.op("Div", total, m), own
+
+
+def _support(model: Routes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Support rows, coefficients and bounds of all partitions; an empty one has a row that counts for nothing."""
+    sizes = np.diff(model.bounds)
+    empty = model.bounds[:-1][sizes == 0]
+    parts = [model.expansion(p) for p in range(len(sizes))]
+    rows = np.concatenate([part.support.dense() for part in parts])
+    coef = np.concatenate([part.coef for part in parts])
+    bounds = np.cumsum([0, *np.maximum(sizes, 1)])
+    return np.insert(rows, empty, 0, axis=0), np.insert(coef, empty, 0, axis=0), bounds
+
+
+def _body(
+    outer: Graph, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel
+) -> GraphProto:
+    """One partition: its rows, their kernel values with its support rows, and what they add to the decisions."""
+    support, coef, bounds, intercept, *weights = constants
+    graph = outer.body()
+    step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
+    part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, graph.constant([0])))
+    here = graph.op("Gather", graph.op("NonZero", graph.op("Equal", parts, part)), graph.constant(0))
+    ends = (
+        graph.op("Gather", bounds, part),
+        graph.op("Gather", bounds, graph.op("Add", part, graph.constant([1]))),
+    )
+    rows, alphas = (graph.op("Slice", name, *ends, graph.constant([0])) for name in (support, coef))
+    x = graph.op("Gather", x, here)
+    for own in weights:
+        x = graph.op("Mul", x, graph.op("Gather", own, part))
+    values = graph.op("MatMul", kernel.onnx(graph, x, rows), alphas)
+    values = graph.op("Add", values, graph.op("Gather", intercept, part))
+    places = graph.op("Unsqueeze", here, graph.constant([1]))
+    after = graph.op("ScatterND", so_far, places, values, reduction="add")
+    graph.called("go_on", going)
+    return helper.make_graph(
+        graph.nodes,
+        "part",
+        [
+            helper.make_tensor_value_info(step, TensorProto.INT64, []),
+            helper.make_tensor_value_info(going, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(so_far, TensorProto.DOUBLE, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info(after, TensorProto.DOUBLE, None),
+        ],
+        graph.constants,
+    )
+
+
+def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
+    """(N, m) int64 partitions of scaled rows x: their own one, then those with the nearest centres."""
+    if not partition.nodes:
+        return graph.zeros(x, 1, np.int64)
+    nodes, width = len(partition.nodes), max(node.k for node in partition.nodes)
+    distances = _distances(graph, x, partition, width)  # (N, nodes * width)
+    shape = graph.constant([-1, nodes, width])
+    nearest = graph.op("ArgMin", graph.op("Reshape", distances, shape), axis=2, keepdims=0)  # (N, nodes)
+    own = _descend(graph, nearest, partition, width)
+    leaves = [
+        (number * width + c, part)
+        for number, (node, children) in enumerate(zip(partition.nodes, partition.children, strict=True))
+        for c, part in enumerate(children)
+        if part >= 0 and np.isfinite(node.offsets[c])
+    ]
+    m = min(neighbours, len(leaves))
+    if m <= 1:
+        return own
+    columns, parts = (np.array(values, np.int64) for values in zip(*leaves, strict=True))
+    numbers = graph.constant(parts)
+    distances = graph.op("Gather", distances, graph.constant(columns), axis=1)
+    first = graph.op("Where", graph.op("Equal", numbers, own), graph.constant(np.float64(-np.inf)), distances)
+    _, order = graph.ops("TopK", 2, first, graph.constant([m]), axis=1, largest=0)
+    return graph.op("Gather", numbers, order)
+
+
+def _distances(graph: Graph, x: str, partition: Partition, width: int) -> str:
+    """(N, nodes * width) squared distances to the centres of all nodes, less K(x, x); infinite where none is."""
+    nodes = partition.nodes
+    kernel = nodes[0].kernel
+    offsets = np.full((len(nodes), width), np.inf)
+    for i, node in enumerate(nodes):
+        offsets[i, : node.k] = node.offsets
+    if kernel.is_linear:  # a centre is a row
+        rows = np.zeros((len(nodes), width, nodes[0].rows.d), np.float32)
+        for i, node in enumerate(nodes):
+            rows[i, : node.k] = node.rows.dense()
+        products = kernel.onnx(graph, x, graph.double(rows.reshape(len(nodes) * width, -1)))
+    else:
+        rows = np.concatenate([node.rows.dense() for node in nodes])
+        weights = block_diag(*(np.pad(node.weights, ((0, 0), (0, width - node.k))) for node in nodes))
+        together = joined([node.kernel for node in nodes], [len(node.rows) for node in nodes])
+        values = together.onnx(graph, x, graph.double(rows))
+        products = graph.op("MatMul", values, graph.double(weights))
+    twice = graph.op("Mul", products, graph.constant(np.float64(2)))
+    return graph.op("Sub", graph.constant(offsets.ravel()), twice)
+
+
+def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> str:
+    """(N, 1) the partition at the end of each row's way, from its nearest child in every node.
+
+    The place of a row is a node or, beyond the nodes, their number plus a partition.
+    """
+    n = len(partition.nodes)
+    table = np.zeros((n, width), np.int64)
+    depth = np.ones(n, np.int64)
+    for i, children in reversed(list(enumerate(partition.children))):  # a node comes before those below it
+        table[i, : len(children)] = [n + c if c >= 0 else ~c for c in children]
+        depth[i] += max((depth[~c] for c in children if c < 0), default=0)
+    below, last, node_width = graph.constant(table.ravel()), graph.constant(n - 1), graph.constant(width)
+    at = graph.zeros(nearest, 1, np.int64)
+    for _ in range(depth[0]):
+        node = graph.op("Min", at, last)
+        child = graph.op(
+            "Add", graph.op("Mul", node, node_width), graph.op("GatherElements", nearest, node, axis=1)
+        )
+        at = graph.op("Where", graph.op("Greater", at, last), at, graph.op("Gather", below, child))
+    return graph.op("Sub", at, graph.constant(n))
+
+
+Tensor = str  # the name of one in the graph
+
+
+def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: Pooled) -> Tensor:
+    """(N, columns) logarithms of the pool's odds of scaled rows x (N, d), and of what the kernel expansions say
+    (N, expansions * columns)."""
+    shape = graph.constant([0, -1, pooled.columns])  # (N, experts, columns)
+    shared = graph.op("Reshape", _additive(graph, x, pooled.additive), shape)
+    own = graph.op("Reshape", of_kernels, shape)
+    logs = graph.op("Max", _logs(graph, shared, own, pooled.columns), graph.constant(np.log(SUREST)))
+    u = graph.op("MatMul", graph.constant(pooled.pool.v[None]), logs)
+    p = graph.op("Softmax", graph.op("Squeeze", u, graph.constant([1])), axis=1)
+    if pooled.columns == 1:
+        p = graph.op("Gather", p, graph.constant([1]), axis=1)
+    p = graph.op("Clip", p, graph.constant(np.float64(TINY)), graph.constant(np.float64(1 - TINY)))
+    return graph.op("Log", graph.op("Div", p, graph.op("Sub", graph.constant(np.float64(1)), p)))
+
+
+def _additive(graph: Graph, x: Tensor, learner: AdditiveLearner) -> Tensor:
+    """(N, tracks * columns) f of all tracks."""
+    largest = (graph.constant(np.float64(sign * additive.LARGEST)) for sign in (-1, 1))
+    W = np.moveaxis(learner.W, 0, 1).reshape(learner.W.shape[1], -1).astype(np.float64)
+    lines = graph.op("Gemm", graph.op("Clip", x, *largest), graph.constant(W[1:]), graph.constant(W[0]))
+    return graph.op("Add", lines, _curves(graph, x, learner.curves()))
+
+
+def _curves(graph: Graph, x: Tensor, H: np.ndarray) -> Tensor:
+    """(N, tracks * columns) sums over columns of functions that are linear between their values H, see `curves`."""
+    _, d, knots, _ = H.shape
+    table = H.transpose(1, 2, 0, 3).reshape(d * knots, -1)
+    rises = np.diff(table, axis=0, append=table[-1:])
+    z = graph.op("Gather", x, graph.constant(np.arange(d)), axis=1)
+    ends = (graph.constant(np.float64(sign * additive.END)) for sign in (-1, 1))
+    unit = graph.op("Add", graph.op("Clip", z, *ends), graph.constant(np.float64(additive.END)))
+    place = graph.op("Mul", unit, graph.constant((knots - 1) / (2 * additive.END)))
+    low = graph.op("Min", graph.op("Floor", place), graph.constant(np.float64(knots - 2)))
+    at = graph.op("Add", graph.cast(low, np.int64), graph.constant(np.arange(d) * knots))
+    share = graph.op("Unsqueeze", graph.op("Sub", place, low), graph.constant([2]))
+    value, rise = (graph.op("Gather", graph.constant(of), at) for of in (table, rises))
+    h = graph.op("Add", value, graph.op("Mul", share, rise))
+    is_absent = graph.op("Equal", z, graph.constant(np.float64(0)))
+    nothing = graph.constant(np.float64(0))
+    h = graph.op("Where", graph.op("Unsqueeze", is_absent, graph.constant([2])), nothing, h)
+    return graph.op("ReduceSum", h, graph.constant([1]), keepdims=0)
+
+
+def _logs(graph: Graph, shared: Tensor, own: Tensor, columns: int) -> Tensor:
+    """(N, experts, classes) logarithms of the probabilities that their decisions stand for."""
+    if columns > 1:
+        parts = (shared, _log_sigmoid(graph, own))
+        return graph.op("Concat", *(graph.op("LogSoftmax", f, axis=2) for f in parts), axis=1)
+    f = graph.op("Concat", shared, own, axis=1)
+    return graph.op("Concat", _log_sigmoid(graph, graph.op("Neg", f)), _log_sigmoid(graph, f), axis=2)
+
+
+def _log_sigmoid(graph: Graph, f: Tensor) -> Tensor:
+    """-log(1 + exp(-f))."""
+    small = graph.op("Exp", graph.op("Neg", graph.op("Abs", f)))
+    rest = graph.op("Log", graph.op("Add", small, graph.constant(np.float64(1))))
+    return graph.op("Sub", graph.op("Min", f, graph.constant(np.float64(0))), rest)
+
+
+def probabilities(
+    graph: Graph, calibration: Calibration, decisions: str, parts: str | None, k: int, *, pairwise: bool
+) -> str:
+    """(N, k) from the decision values (N, problems) of rows of these partitions (N,)."""
+    if calibration.method == "stream":
+        return _of_stream(graph, calibration, decisions)
+    p = of_problems(graph, calibration, decisions, parts)
+    if calibration.class_weight is not None:
+        p = graph.op("Div", p, graph.constant(calibration.class_weight))
+    return _coupled(graph, p, k) if pairwise and k > 2 else _against_rest(graph, p, k)
+
+
+def of_problems(graph: Graph, calibration: Calibration, decisions: str, parts: str | None) -> str:
+    """(N, problems) of each by itself; as `probabilities`."""
+    if calibration.by_part is not None and parts is not None:
+        slope, offset = (
+            graph.op("Gather", graph.constant(calibration.by_part[..., i]), parts) for i in range(2)
+        )
+        return _sigmoid(graph, graph.op("Add", graph.op("Mul", slope, decisions), offset))
+    if calibration.method == "isotonic":
+        return _isotonic(graph, calibration, decisions)
+    slope, offset = (graph.constant(calibration.points[:, i]) for i in range(2))
+    return _sigmoid(graph, graph.op("Add", graph.op("Mul", decisions, slope), offset))
+
+
+def _sigmoid(graph: Graph, u: str) -> str:
+    ends = (graph.constant(np.float64(end)) for end in (-LARGEST_EXPONENT, LARGEST_EXPONENT))
+    return graph.op("Sigmoid", graph.op("Clip", u, *ends))
+
+
+def _against_rest(graph: Graph, p: str, k: int) -> str:
+    if k == 2:
+        return graph.op("Concat", graph.op("Sub", graph.constant(np.float64(1)), p), p, axis=1)
+    return _shares(graph, p)
+
+
+def _shares(graph: Graph, p: str) -> str:
+    """Of each row's sum."""
+    return graph.op("Div", p, graph.op("ReduceSum", p, graph.constant([1])))
+
+
+def _isotonic(graph: Graph, calibration: Calibration, decisions: str) -> str:
+    """(N, problems): each map is linear between its points, and constant beyond them."""
+    columns = []
+    for problem, (start, stop) in enumerate(zip(calibration.bounds, calibration.bounds[1:], strict=False)):
+        x, y = calibration.points[start:stop].T
+        f = graph.op("Gather", decisions, graph.constant([problem]), axis=1)
+        f = graph.op("Clip", f, graph.constant(x[0]), graph.constant(x[-1]))
+        beyond = graph.cast(graph.op("Greater", f, graph.constant(x[1:-1][None])), np.int64)
+        piece = graph.op("ReduceSum", beyond, graph.constant([1]), keepdims=1)
+        rise = np.diff(y) / np.diff(x) if len(x) > 1 else np.zeros(1)
+        low, value, slope = (graph.op("Gather", graph.constant(of), piece) for of in (x, y, rise))
+        columns.append(graph.op("Add", value, graph.op("Mul", slope, graph.op("Sub", f, low))))
+    return graph.op("Concat", *columns, axis=1)
+
+
+def _coupled(graph: Graph, p: str, k: int) -> str:
+    """As `calibration.coupled`. ONNX solves no systems: with 1 added to its matrix, which changes nothing where p adds
+    up to 1, it is positive definite, and eliminated row by row."""
+    first, second = classes_of_pairs(k)
+    pairs = np.arange(len(first))
+    of = np.full((k, k), 2 * len(first))  # r_ij, that of i among i and j, and 0 on the diagonal
+    of[second, first], of[first, second] = pairs, pairs + len(first)
+    one, axis = graph.constant(np.float64(1)), graph.constant([1])
+    both = graph.op("Concat", p, graph.op("Sub", one, p), graph.zeros(p, 1, np.float64), axis=1)
+    r, transposed = (graph.op("Gather", both, graph.constant(table), axis=1) for table in (of, of.T))
+    diagonal = graph.op("Mul", graph.op("ReduceSumSquare", r, axis), graph.constant(np.eye(k)))
+    system = graph.op("Sub", graph.op("Add", diagonal, one), graph.op("Mul", r, transposed))
+    right = graph.op("Add", graph.zeros(p, k, np.float64), one)
+    system = graph.op("Concat", system, graph.op("Unsqueeze", right, graph.constant([2])), axis=2)
+    for i in range(k):
+        row = graph.op("Gather", system, graph.constant([i]), axis=1)
+        row = graph.op("Div", row, graph.op("Gather", row, graph.constant([i]), axis=2))
+        factors = graph.op("Gather", system, graph.constant([i]), axis=2)
+        rest = graph.op("Sub", system, graph.op("MatMul", factors, row))
+        system = graph.op("Where", graph.constant(np.arange(k)[:, None] == i), row, rest)
+    found = graph.op("Squeeze", graph.op("Gather", system, graph.constant([k]), axis=2), graph.constant([2]))
+    found = graph.op("Max", found, graph.constant(np.float64(0)))
+    return _shares(graph, found)
+
+
+def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
+    """As the map of a learner of streams, the winner by decisions not below another class."""
+    slopes, offsets, size = (
+        calibration.points[:, :-2],
+        calibration.points[:, -2],
+        calibration.points[0, -1],
+    )
+    one, axis = graph.constant(np.float64(1)), graph.constant([1])
+    u = graph.op("Div", f, graph.constant(size))
+    if len(slopes) == 1:
+        root = graph.op("Sqrt", graph.op("Add", graph.op("Mul", u, u), one))
+        z = graph.op("Div", graph.op("Mul", u, graph.constant(slopes[0, 0])), root)
+        p = _against_rest(graph, _sigmoid(graph, graph.op("Add", z, graph.constant(offsets))), 2)
+        is_second = graph.cast(graph.op("Greater", f, graph.constant(np.float64(0))), np.int64)
+        winners = graph.op("Squeeze", is_second, axis)
+        k = 2
+    else:
+        k = len(slopes)
+        if slopes.shape[1] == 1:
+            z = graph.op("Mul", u, graph.constant(slopes[:, 0]))
+        else:
+            z = graph.op("MatMul", u, graph.constant(slopes.T))
+        z = graph.op("Add", z, graph.constant(offsets))
+        z = graph.op("Sub", z, graph.op("ReduceMax", z, axis))
+        p = _shares(graph, graph.op("Exp", graph.op("Max", z, graph.constant(-LARGEST_EXPONENT))))
+        winners = graph.op("ArgMax", f, axis=1, keepdims=0)
+    return p if calibration.by_decisions else _with_decisions(graph, p, winners, k)
+
+
+def _with_decisions(graph: Graph, p: str, winners: str, k: int) -> str:
+    """As `calibration.with_decisions`: the winner shares evenly with those above it. Of its means with the first of
+    these, the largest is that with all of them."""
+    wins = graph.op(
+        "Equal", graph.op("Unsqueeze", winners, graph.constant([1])), graph.constant(np.arange(k))
+    )
+    zero = graph.constant(np.float64(0))
+    own = graph.op("ReduceSum", graph.op("Where", wins, p, zero), graph.constant([1]))
+    others, _ = graph.ops("TopK", 2, graph.op("Where", wins, zero, p), graph.constant([k]), axis=1)
+    sums = graph.op("Add", own, graph.op("CumSum", others, graph.constant(1)))
+    means = graph.op("Div", sums, graph.constant(np.arange(2.0, k + 2)))
+    shared = graph.op("Max", own, graph.op("ReduceMax", means, graph.constant([1])))
+    return graph.op("Where", wins, shared, graph.op("Min", p, shared))
+
+
+class Graph:
+    """Nodes and constants, in the order they were made."""
+
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._numbers = count() if numbers is None else numbers
+
+    def body(self) -> Graph:
+        """A graph for inside a node of this one: it sees the names made here."""
+        return Graph(self._numbers)
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        return self.ops(kind, 1, *inputs, **attributes)[0]
+
+    def ops(self, kind: str, n_outputs: int, *inputs: str, **attributes: Any) -> list[str]:
+        """The names of an operator's outputs."""
+        names = [self.name(kind) for _ in range(n_outputs)]
+        self.nodes.append(helper.make_node(kind, inputs, names, **attributes))
+        return names
+
+    def name(self, kind: str) -> str:
+        return f"{kind}_{next(self._numbers)}"
+
+    def called(self, name: str, value: str) -> None:
+        """An output of the graph."""
+        self.nodes.append(helper.make_node("Identity", [value], [name]))
+
+    def constant(self, value: Any) -> str:
+        array = np.asarray(value)
+        name = self.name("constant")
+        array = np.ascontiguousarray(array) if array.ndim else array
+        self.constants.append(
+            numpy_helper.from_array(array.astype(object) if array.dtype.kind == "U" else array, name)
+        )
+        return name
+
+    def cast(self, name: str, dtype: type) -> str:
+        return self.op("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def zeros(self, like: str, columns: int, dtype: type) -> str:
+        """(N, columns), as many rows as `like` has."""
+        shape = self.op("Concat", self.op("Shape", like, end=1), self.constant([columns]), axis=0)
+        return self.op("ConstantOfShape", shape, value=numpy_helper.from_array(np.zeros(1, dtype)))
+
+    def double(self, array: np.ndarray) -> str:
+        """A float64 constant, kept as float32 where it is that."""
+        name = self.constant(array)
+        return name if array.dtype == np.float64 else self.cast(name, np.float64)
+
+    def inner_products(self, x: str, rows: str) -> str:
+        """x'row, (N, s), of float64 x (N, d) and rows (s, d)."""
+        return self.op("Gemm", x, rows, transB=1)
+
+    def sq_distances(self, x: str, rows: str) -> str:
+        """|x - row|^2, (N, s)."""
+        inner, axis = self.inner_products(x, rows), self.constant([1])
+        norms = self.op(
+            "Add",
+            self.op("ReduceSumSquare", x, axis, keepdims=1),
+            self.op("ReduceSumSquare", rows, axis, keepdims=0),
+        )
+        distances = self.op("Sub", norms, self.op("Mul", inner, self.constant(np.float64(2))))
+        return self.op("Max", distances, self.constant(np.float64(0)))

@@ -10,9 +10,9 @@ from scipy import sparse
 from streamsvm.config import build_config
 from streamsvm.data.finite import require_finite
 from streamsvm.data.folds import drawn
-from streamsvm.data.gather import gather
 from streamsvm.data.names import first_difference
 from streamsvm.data.rows import Rows, concat
+from streamsvm.data.samples import gather
 from streamsvm.data.store import Store, have_same_columns
 from streamsvm.errors import DataError
 from streamsvm.events import ignore

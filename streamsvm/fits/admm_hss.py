@@ -1,11 +1,22 @@
-"""ADMM on a compressed kernel matrix: compress and factorise once, then solve every class and every C together."""
+"""ADMM on a compressed kernel matrix: compress and factorise once, then solve every class and every C together.
+
+The columns of ADMM for a task: one for each of its decision values and each value of C.
+
+How the cost of ADMM on a compressed kernel matrix grows with its rows.
+
+Factorisations of compressed kernel matrices in a run directory: one file, or one more for each subtree.
+
+The exact block solver, started from an approximate solution.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,26 +24,27 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
-from streamsvm.errors import ConfigError, StorageError
-from streamsvm.events import Compressed, Events, Step, Warned
+from streamsvm.errors import ConfigError, NotFoundError, StorageError
+from streamsvm.events import Compressed, Events, Phase, Step, Warned
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Context, PathFit, Solution
-from streamsvm.fits.factorisations import keep, kept
-from streamsvm.fits.hss_columns import columns_of, duals
-from streamsvm.fits.hss_growth import HSSGrowth
-from streamsvm.fits.polish import Solved, polished
+from streamsvm.fits.base import Context, Fit, PathFit, Solution
+from streamsvm.fits.growth import Growth, Seen
 from streamsvm.fits.prepare import Prepared
 from streamsvm.hss.budget import HSSOptions, least_bytes
 from streamsvm.hss.compress import Tolerances
-from streamsvm.hss.files import Factorisation
+from streamsvm.hss.files import Factorisation, SubtreeFactorisation
 from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, approximate, estimated_errors, facts_of
 from streamsvm.hss.spread import require_workers
-from streamsvm.hss.tree import ClusterTree
+from streamsvm.hss.tree import SUBTREE_ROWS, ClusterTree
 from streamsvm.kernels.base import Kernel
 from streamsvm.models import ExpansionModel
+from streamsvm.models.files import load_factorisation, save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, require_memory
+from streamsvm.problems.dual import DualQP, KernelDual, dual_of
+from streamsvm.progress.approach import Rounds
 from streamsvm.runs.checkpoints import without_tol
+from streamsvm.solvers import blockws
 from streamsvm.solvers.admm import (
     ADMM,
     ADMMState,
@@ -46,6 +58,10 @@ from streamsvm.solvers.admm import (
 )
 from streamsvm.solvers.catalogue import made_for
 from streamsvm.solvers.loop import run
+from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.paths import Place
+from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.tasks.pairs import signs
 
 BALANCE_EVERY = 10  # steps between looks at beta
 BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
@@ -75,6 +91,15 @@ class _Problem:
         if beta != self.inverse.beta:
             self.inverse = self.matrix.shifted(beta, self.engine, self.events)
         return self.inverse.solve(V, self.engine.threads)
+
+
+class HSSGrowth(Growth):
+    """Linear once ranks have settled, which those of small pilots have not."""
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        """With several subtrees, workers receive a vector of every column in each step, and send one back."""
+        steps = STEPS if n > SUBTREE_ROWS else 0
+        return super().network_bytes(n, seen) + 16.0 * n * seen.columns * steps
 
 
 class ADMMHSSFit(PathFit):
@@ -373,3 +398,146 @@ class ADMMHSSFit(PathFit):
 
 def _relative(objective: float, gap: float) -> float:
     return gap / max(abs(objective), np.finfo(float).tiny)
+
+
+def duals(task: Task, targets: Targets) -> Iterator[Subproblem]:
+    """A dual of all rows for each decision value: each class against the rest where the task's own are of pairs."""
+    if not task.in_pairs:
+        yield from task.subproblems(targets, single=True)
+        return
+    ids = np.arange(len(targets.codes))
+    for column, y in enumerate(signs(targets.codes, len(targets.classes)).T):
+        yield Subproblem(ids, y, np.full(len(ids), column), number=column)
+
+
+def columns_of(task: Task, targets: Targets, bounds: np.ndarray) -> Columns:
+    """The duals, for each column of bounds (n, m), C times the weights, one after the other: m times as many."""
+    target, rises, falls, epsilon = zip(*map(_in_coefficients, duals(task, targets)), strict=True)
+    shape = len(bounds), -1
+    upper = (np.stack(rises, axis=1)[:, None] * bounds[:, :, None]).reshape(shape)
+    lower = (np.stack(falls, axis=1)[:, None] * -bounds[:, :, None]).reshape(shape)
+    return Columns(np.tile(np.stack(target, axis=1), bounds.shape[1]), lower, upper, max(epsilon))
+
+
+def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """t, factors on the bounds of coefficients above 0 and below it, and epsilon, which all rows have in common."""
+    linear = np.broadcast_to(dual.linear, dual.y.shape)
+    if dual.copies == 1:
+        weight = np.ones(len(dual.y)) if dual.weight is None else dual.weight
+        return -dual.y * linear, weight * (dual.y > 0), weight * (dual.y < 0), 0.0
+    above, below = linear.reshape(2, -1)  # epsilon - t and epsilon + t
+    both = np.ones(len(above))
+    return (below - above) / 2, both, both, float((above + below).mean() / 2)
+
+
+STEPS = 50  # of ADMM
+
+
+def keep(made: Factorisation, path: Place, engine: Engine) -> None:
+    """Writes it; workers write the subtrees that they hold. Raises StorageError, and ConfigError if workers do not
+    see the folder."""
+    tree = made.matrix.tree
+    if tree.cut:
+        folder = _folder(path)
+        with storage_errors(str(folder)):
+            folder.mkdir(exist_ok=True)
+        engine.require_folder(folder)
+        for _ in engine.map(_write, made.parts(engine), _paths(path, len(tree.roots))):
+            pass
+    save_model(made, path)
+
+
+def kept(path: Place, key: str, engine: Engine) -> Factorisation | None:
+    """What `keep` wrote for the same key, if it exists; its subtrees are on the workers. Raises CorruptDataError."""
+    with suppress(NotFoundError):
+        found = load_factorisation(path)
+        if not isinstance(found, Factorisation) or found.key != key:
+            return None
+        if not found.matrix.tree.cut:
+            return found
+        paths = _paths(path, len(found.matrix.tree.roots))
+        if engine.is_local:
+            return found.joined([_read(path, key) for path in paths])
+        engine.require_folder(_folder(path))
+        return found.spread(engine.hold(_read, paths, [key] * len(paths)), engine)
+    return None
+
+
+def _folder(path: Place) -> Place:
+    return path.with_name(f"{path.stem}-subtrees")
+
+
+def _paths(path: Place, count: int) -> list[Place]:
+    return [_folder(path) / f"{number:05d}.zarr" for number in range(count)]
+
+
+def _write(part: SubtreeFactorisation, path: Place) -> None:
+    save_model(part, path)
+
+
+def _read(path: Place, key: str) -> SubtreeFactorisation:
+    """Raises NotFoundError if it belongs to another run."""
+    found = load_factorisation(path)
+    if not isinstance(found, SubtreeFactorisation) or found.key != key:
+        raise NotFoundError(f"{path}: belongs to another run")
+    return found
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Coefficients coef (n, columns), bias (columns,), and their dual objective and gap, summed over columns.
+
+    converged, violation: what the exact solver reports, if it continued from ADMM; is_rounded: no step of it improved a
+    column any more. late: time ended one of them.
+    """
+
+    coef: np.ndarray
+    bias: np.ndarray
+    objective: float
+    gap: float
+    converged: bool | None = None
+    late: bool = False
+    violation: float | None = None
+    is_rounded: bool = False
+
+
+def polished(
+    fit: Fit, rows: Rows, duals: Iterable[Subproblem], bounds: np.ndarray, start: np.ndarray, most_rounds: int
+) -> tuple[Solved, dict[str, Any]]:
+    """Each dual of all rows, with bounds (n,), from its coefficients start (n, columns); and facts for the report."""
+    coef, bias = np.empty_like(start), np.empty(start.shape[1])
+    before = after = objective = 0.0
+    rounds, converged, late, worst, is_rounded = 0, True, False, 0.0, False
+    solver = blockws.BlockSolver(fit.config.tol, bias=True)
+
+    def stop(state: blockws.BlockState) -> bool:
+        return solver.has_ended(state, most_rounds)
+
+    tell = Rounds(fit.events, Phase.POLISH, start.shape[1], fit.config.tol)
+
+    with fit.phase("polish"), fit.engine.serial_blas():
+        for c, part in enumerate(duals):
+            make = partial(
+                KernelDual, fit.kernel, rows, upper=part.bounds(bounds), threads=fit.engine.threads
+            )
+            dual = dual_of(part, make)
+            first = solver.init(dual, np.maximum(part.y * np.tile(start[:, c], part.copies), 0.0))
+
+            def on_step(state: blockws.BlockState, c: int = c, dual: DualQP = dual) -> None:
+                tell(c, blockws.facts(dual, state))
+
+            state = run(solver, dual, first, stop=stop, on_step=on_step, until=fit.until)
+            late, is_rounded = late or not stop(state), is_rounded or state.is_rounded
+            state = solver.unshrunk(dual, state)
+            worst = max(worst, state.violation)
+            before += blockws.duality_gap(dual, first)
+            part_objective, part_gap = blockws.certificate(dual, state)
+            objective, after = objective + part_objective, after + part_gap
+            rounds += state.rounds
+            converged = converged and solver.is_solved(state)
+            coef[:, c], bias[c] = part.coefficients(state.alpha), state.bias
+    tell.end()
+    return (
+        Solved(coef, bias, objective, after, converged, late, worst, is_rounded),
+        {"gap_before_polish": before, "polish_rounds": rounds},
+    )

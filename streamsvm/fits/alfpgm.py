@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.gather import gather
 from streamsvm.data.regroup import Groups, Neighbours
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import StoreSamples, gather
 from streamsvm.errors import DataError
 from streamsvm.events import Phase
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.base import Context, Fit, Solution, model_of_duals
 from streamsvm.fits.drafts import Draft
-from streamsvm.fits.duals import model_of_duals
 from streamsvm.fits.growth import Growth
 from streamsvm.fits.prepare import Prepared
 from streamsvm.kernels.base import Kernel

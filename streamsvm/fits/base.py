@@ -1,4 +1,7 @@
-"""The base of all fits: a plan and a certified solution, from prepared data, in a context to work in."""
+"""The base of all fits: a plan and a certified solution, from prepared data, in a context to work in.
+
+From the variables of a task's subproblems to a model.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import secrets
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -28,14 +31,13 @@ from streamsvm.judging.expected import Expected, losses_of, of_model, of_thresho
 from streamsvm.judging.label_thresholds import chosen_of
 from streamsvm.judging.thresholds import Decided, Told, unmet, with_costs, with_threshold
 from streamsvm.metrics import shown
-from streamsvm.models import files
+from streamsvm.models import ExpansionModel, KernelModel, files
 from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration, are_odds
-from streamsvm.models.expansion import ExpansionModel
 from streamsvm.models.intervals import Intervals
-from streamsvm.models.kernel import KernelModel
-from streamsvm.options.wish import Wish
+from streamsvm.options.probability import Wish
 from streamsvm.parallel.engine import Engine, several
+from streamsvm.problems.subproblems import coefficients_of
 from streamsvm.runs.checkpoints import ROWS, SCRATCH, Checkpoints
 from streamsvm.runs.phases import Phases
 from streamsvm.solvers.catalogue import section_of
@@ -450,3 +452,26 @@ class PathFit(Fit):
 
     def solve(self, draft: Draft) -> Solution:
         return self.path([self.config.C])[0]
+
+
+def model_of_duals(
+    fit: Fit,
+    alpha: np.ndarray,
+    intercept: np.ndarray,
+    take: Callable[[np.ndarray], Rows],
+    *,
+    break_ties: bool = True,
+) -> KernelModel | ExpansionModel:
+    """The model, without a certificate, of the variables alpha (n, columns) of all subproblems of a fit's task.
+
+    intercept: of each subproblem. take: rows by number. break_ties: of pairs of classes, see KernelModel.
+    """
+    header, original = fit.prepared.header(), fit.prepared.original_ids
+    if fit.task.in_pairs:
+        support = np.flatnonzero(alpha.any(axis=1))
+        own = alpha[support], fit.codes[support], original(support), intercept
+        return KernelModel(header, take(support), *own, break_ties)
+    coef = coefficients_of(fit.task, fit.targets, alpha)
+    support = np.flatnonzero(coef.any(axis=1))
+    intercept = fit.prepared.no_targets.units.labels(intercept)
+    return ExpansionModel(header, take(support), coef[support], intercept, original(support), fit.task.name)

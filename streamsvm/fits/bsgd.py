@@ -4,6 +4,11 @@ Windows do not follow the store's chunks, so the model does not depend on them: 
 rows are shuffled inside. Rows sorted by class over more than a window need `ingest --shuffle`.
 
 With several regions, each has its own learner, which sees no other rows: a turn is a window of each, in parallel.
+
+The rows of a store regrouped by regions of input space, for parallel learners on a budget.
+
+Regions come from a sample; then one pass sends every row to its region, and writes it to scratch files sorted by region
+with its label and weight. From there each learner streams its own rows.
 """
 
 from __future__ import annotations
@@ -18,16 +23,20 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
+from streamsvm.data.regroup import Spool, SpooledGroups
 from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples, gather
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
 from streamsvm.fits.answers import Answers
 from streamsvm.fits.base import Context, Fit, Solution
-from streamsvm.fits.bsgd_regions import Regions, regions, sample_rows, shares_of_time
 from streamsvm.fits.drafts import Draft
 from streamsvm.fits.growth import Growth, Seen
+from streamsvm.fits.parts import Carried
 from streamsvm.fits.prepare import Prepared, first_rows
+from streamsvm.kernels.balanced import balanced
+from streamsvm.kernels.kmeans import Partition
 from streamsvm.models import BudgetModel, LocalBudgetModel
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.calibration import are_odds
@@ -38,7 +47,8 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.budget.losses import right, values
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
-from streamsvm.tasks.base import Task, Units
+from streamsvm.storage.paths import remove_tree
+from streamsvm.tasks.base import Targets, Task, Units
 from streamsvm.tasks.weights import class_factors
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
@@ -403,3 +413,86 @@ def _score(
     loss = float(unit * (weight @ losses.sum(axis=1)))
     is_right = right(o.loss, Y, f, losses, in_sets=task.in_sets)
     return np.array([np.count_nonzero(is_right), loss, len(Y)], np.float64)
+
+
+DIVIDE = 3  # of the seed's streams: rows that regions are made of
+SAMPLE_ROWS = 8192  # of them, or so many a region
+REGION_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Regions(Weighed):
+    """Regions of input space, and their rows in files.
+
+    C: that their bounds are of, times their weights. targets: of none of their rows.
+    """
+
+    partition: Partition
+    spool: Spool
+    C: float
+    task: Task
+    targets: Targets
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(regions,) their rows."""
+        return self.spool.sizes
+
+    def turns(self, rows: int) -> list[np.ndarray]:
+        """(regions, 2) a turn: the first and last of its own rows that each learner learns, at most so many; all have
+        the same number of turns."""
+        count = -(-int(self.sizes.max()) // rows)
+        cuts = np.arange(count + 1)[:, None] * self.sizes // count
+        return [np.stack(pair, axis=1) for pair in zip(cuts[:-1], cuts[1:], strict=True)]
+
+    def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
+        """Rows start..stop of a region in the order of the store, the target of each, and their weights."""
+        beside = self.spool.beside(region, start, stop)
+        Y = self.task.learnable(self.targets.of(beside))
+        return self.spool.rows(region, start, stop), Y, beside["upper"] / self.C
+
+
+@dataclass(frozen=True)
+class Routed(Weighed):
+    """The regions of rows, as `Labels`."""
+
+    partition: Partition
+
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        return self.partition.assign(rows)
+
+
+def shares_of_time(until: float | None, count: int, slots: int) -> list[float | None]:
+    """When each of so many turns has to end, so that those that wait for a slot have their share of the time left."""
+    if until is None:
+        return [None] * count
+    now, waves = time.time(), -(-count // slots)
+    return [now + max(until - now, 0.0) * (1 + number // slots) / waves for number in range(count)]
+
+
+def sample_rows(n: int, n_regions: int, most: int) -> int:
+    """How many rows to compute the regions from: at most `most`, unless separating the regions needs more."""
+    return min(n, max(min(max(SAMPLE_ROWS, REGION_ROWS * n_regions), most), 2 * n_regions))
+
+
+def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
+    """At most n_regions regions of a fit's rows, made of at most so many of them.
+
+    C: that their bounds are of, times their weights.
+    """
+    samples, engine, folder = StoreSamples(fit.store, fit.scaling), fit.engine, fit.scratch / "regions"
+    rng = np.random.default_rng([fit.config.seed, DIVIDE])
+    ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
+    partition = balanced(gather(samples, ids, engine), n_regions, rng)
+
+    engine.require_folder(fit.scratch)
+    remove_tree(folder)  # of an earlier fit
+    own = (
+        Routed(partition),
+        len(partition.nodes) + 1,
+        folder,
+        engine,
+        Carried(fit.prepared.answers),
+        fit.events,
+    )
+    return Regions(partition, SpooledGroups(samples, *own).reader, C, fit.task, fit.prepared.no_targets)

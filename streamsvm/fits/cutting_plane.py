@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.gather import gather
 from streamsvm.data.pass_cache import PASS_BYTES, Columns, HeldSamples
-from streamsvm.data.samples import Samples, StoreSamples
+from streamsvm.data.samples import Samples, StoreSamples, gather
 from streamsvm.errors import DataError
 from streamsvm.events import Step
 from streamsvm.fits.answers import Answers

@@ -1,20 +1,31 @@
-"""What DC-SVM divides: the rows of a store, by kernel k-means, into partitions that are solved as tasks."""
+"""What DC-SVM divides: the rows of a store, by kernel k-means, into partitions that are solved as tasks.
+
+How the rows of an early fit are distributed over the tasks of its graph.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from streamsvm.data.gather import Table, gather
 from streamsvm.data.latest import Latest
-from streamsvm.data.regroup import Groups, MemoryGroups, SpooledGroups
-from streamsvm.data.samples import MemorySamples, StoreSamples
+from streamsvm.data.regroup import Groups, MemoryGroups, SpooledGroups, file_bytes
+from streamsvm.data.samples import (
+    Block,
+    MemorySamples,
+    StoreSamples,
+    Table,
+    block_columns,
+    gather,
+    grouped,
+    memory_blocks,
+)
 from streamsvm.data.vectors import HeldVector, StoredVector, Vector, Vectors
 from streamsvm.errors import CorruptDataError
 from streamsvm.events import Warned
@@ -28,6 +39,7 @@ from streamsvm.kernels.division import Cuts, partition, random_rows
 from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.parallel.engine import several
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
 from streamsvm.problems.subproblems import Asked, MakeDual, TaskDuals, in_memory, with_loss
@@ -335,3 +347,33 @@ def part_solver(
     refits = options.part_metric if is_last else None
     own = prepared.kernel, config.tol, threads, cache_bytes, single, refits, until, has_bias(prepared)
     return PartSolver(*own, options.is_squared)
+
+
+@dataclass(frozen=True)
+class Spans(Weighed):
+    """blocks: of rows whose products are made together; those of one task each. files: spans of one task each, which
+    regroups them. slots: the maximum number of tasks that solve partitions."""
+
+    blocks: list[list[Block]]
+    files: list[list[Block]]
+    slots: int
+    in_memory: bool  # whether the fit holds its rows, whose blocks are others then
+
+    @property
+    def whole(self) -> list[Block]:
+        """The rows of each task that assigns."""
+        return list(map(_whole, self.blocks))
+
+
+def spans_of(samples: StoreSamples, cuts: Cuts, *, in_memory: bool) -> Spans:
+    """The spans of a fit."""
+    chunks = samples.blocks()
+    held = memory_blocks(samples.n, block_columns(samples))
+    blocks = list(grouped(held if in_memory else chunks, chunks[0][1]))
+    slots = 2 * max(cuts.n_parts, -(-samples.n // cuts.max_rows))
+    rows = int(file_bytes(samples, slots) * samples.n / samples.nbytes)
+    return Spans(blocks, list(grouped(list(map(_whole, blocks)), rows)), slots, in_memory)
+
+
+def _whole(blocks: list[Block]) -> Block:
+    return blocks[0][0], blocks[-1][1]

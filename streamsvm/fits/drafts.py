@@ -1,18 +1,28 @@
-"""A model under construction: partitions that come while it is trained, then the whole; in memory or in a file."""
+"""A model under construction: partitions that come while it is trained, then the whole; in memory or in a file.
+
+The arrays of a model whose partitions are in files: tasks join them chunk by chunk.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+import zarr
 
-from streamsvm.fits.joined import Joined, blocks_of, write
+from streamsvm.data.growing import create_array, default_rows
+from streamsvm.data.samples import Block
 from streamsvm.models import LocalModel
 from streamsvm.models.files import Model, ModelWriter, save_model
-from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.engine import Engine, several
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.private.zarr import open_for_writing
+from streamsvm.runs.part_log import PartFiles
 from streamsvm.runs.phases import Phases
+from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place
 
 
@@ -128,3 +138,101 @@ class InFile:
             arrays, self._writer.attrs = model.small_state()
             for name, array in arrays.items():
                 self._writer.append(name, array)
+
+
+INDPTR = "support_indptr"
+MOST_TOGETHER = 32  # chunks that one task writes
+
+
+@dataclass(frozen=True)
+class Joined(Weighed):
+    """One array of the model, made of those of all partitions, one after another.
+
+    bounds (partitions + 1,): where each begins. before (partitions,): what is added to the ends of a partition's
+    sparse rows.
+    """
+
+    files: PartFiles
+    name: str
+    bounds: np.ndarray
+    like: np.ndarray  # none of its rows
+    before: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return int(self.bounds[-1])
+
+    @property
+    def chunk_rows(self) -> int:
+        """As of an array that grew: the bytes of its files are the same."""
+        return max(1, min(default_rows(self.like.dtype, self.like.shape[1:]), len(self)))
+
+    @property
+    def blocks(self) -> list[Block]:
+        step = self.chunk_rows
+        return [(start, min(start + step, len(self))) for start in range(0, len(self), step)]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows start..stop, at least one. Raises CorruptDataError."""
+        first, last = np.searchsorted(self.bounds, (start, stop - 1), side="right") - 1
+        own = [self._of(part, start, stop) for part in range(first, last + 1)]
+        return own[0] if len(own) == 1 else np.concatenate(own)
+
+    def _of(self, part: int, start: int, stop: int) -> np.ndarray:
+        found, begins = self.files.array(part, self.name), int(self.bounds[part])
+        if self.before is not None:
+            found = indptr_after(found, part, int(self.before[part]))
+        return found[max(0, start - begins) : stop - begins]
+
+
+def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[Joined]:
+    """The support rows, coefficients and codes of partitions in files; rows, entries (partitions,): support rows of
+    each, and nonzeros of these."""
+    first = files.read(0)
+    assert first is not None  # a model has partitions
+    bounds, of_entries = (np.cumsum([0, *own], dtype=np.int64) for own in (rows, entries))
+    found = []
+    for name in (name for name in first if name in ("alpha", "codes") or name.startswith("support")):
+        like = first[name][:0]
+        if name == INDPTR:
+            found.append(Joined(files, name, bounds + (np.arange(len(bounds)) > 0), like, of_entries))
+        else:
+            is_entry = name in ("support_indices", "support_data")
+            found.append(Joined(files, name, of_entries if is_entry else bounds, like))
+    return found
+
+
+def indptr_after(indptr: np.ndarray, part: int, entries: int) -> np.ndarray:
+    """The ends of a partition's sparse rows, after so many entries of the partitions before: all start with a single
+    0."""
+    return indptr[part > 0 :] + entries
+
+
+def write(arrays: Sequence[Joined], folder: Place, engine: Engine) -> Iterator[tuple[str, Place]]:
+    """Names and places of these arrays, as tasks have written them to a folder that they see."""
+    with storage_errors(str(folder)):
+        group = zarr.open_group(str(folder), mode="a", zarr_format=3)
+        for own in arrays:
+            shape, chunks = (len(own), *own.like.shape[1:]), (own.chunk_rows, *own.like.shape[1:])
+            create_array(group, own.name, shape=shape, chunks=chunks, dtype=own.like.dtype)
+    for own in arrays:
+        place = folder / own.name
+        together = max(1, min(MOST_TOGETHER, len(own.blocks) // (4 * engine.slots)))
+        for _ in engine.map(_write, several(own.blocks, together), shared=(engine.share(own), place)):
+            pass
+        yield own.name, place
+
+
+def blocks_of(own: Joined, engine: Engine) -> Iterator[np.ndarray]:
+    """An array, read by tasks."""
+    yield from engine.map(_read, own.blocks, shared=(engine.share(own),))
+
+
+def _write(own: Joined, place: Place, blocks: Sequence[Block]) -> None:
+    array: Any = open_for_writing(str(place))
+    for block in blocks:
+        with storage_errors(str(place)):
+            array[slice(*block)] = own.read(*block)
+
+
+def _read(own: Joined, block: Block) -> np.ndarray:
+    return own.read(*block)

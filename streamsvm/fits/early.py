@@ -13,8 +13,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import CorruptDataError
-from streamsvm.fits.drafts import Draft
-from streamsvm.fits.joined import INDPTR, indptr_after, joined
+from streamsvm.fits.drafts import INDPTR, Draft, indptr_after, joined
 from streamsvm.fits.parts import FiledPart, ModelPart, has_bias
 from streamsvm.fits.prepare import Prepared
 from streamsvm.kernels.kmeans import Partition, partition_from_state

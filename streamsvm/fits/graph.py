@@ -29,12 +29,11 @@ from streamsvm.data.vectors import Vector, Vectors
 from streamsvm.events import ignore
 from streamsvm.fits.base import Fit, Solution, with_certificate
 from streamsvm.fits.dcsvm import DCSVMFit, require_graph
-from streamsvm.fits.divided import cuts_of, division_of, part_solver, rng_of
+from streamsvm.fits.divided import Spans, cuts_of, division_of, part_solver, rng_of, spans_of
 from streamsvm.fits.drafts import InMemory
 from streamsvm.fits.early import EarlyParts
 from streamsvm.fits.parts import Carried, Parts, PartSolver, SolvedPart
 from streamsvm.fits.prepare import Prepared
-from streamsvm.fits.spans import Spans, spans_of
 from streamsvm.kernels.division import (
     Cuts,
     Growth,

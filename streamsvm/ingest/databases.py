@@ -1,21 +1,29 @@
-"""SQLite and DuckDB databases: a table or the result of a query, read batch by batch and never written."""
+"""SQLite and DuckDB databases: a table or the result of a query, read batch by batch and never written.
+
+PostgreSQL databases: a table or the result of a query, streamed through ADBC in a transaction that cannot write.
+
+What databases are asked for: the rows of a table, or those of a query.
+"""
 
 from __future__ import annotations
 
 import re
 import sqlite3
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from streamsvm.data.names import listed
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.ingest.queries import SELECT, Database, driver
+from streamsvm.ingest.servers import with_password
 from streamsvm.ingest.streams import open_raw
 from streamsvm.ingest.table import ARROW_ERRORS, Batches, OfSchema, require_different, rows_at_once, told
 from streamsvm.storage.paths import local_path
@@ -26,6 +34,42 @@ FIRST_ROWS = 1000  # give the kind of a column if its declaration does not
 EXACT = 2**53  # float64 holds whole numbers up to here
 PATIENCE_S = 2.0  # to wait for a program that is writing
 _TEXT, _NUMBER = re.compile("CHAR|CLOB|TEXT"), re.compile("INT|REAL|FLOA|DOUB|NUM|DEC")
+
+
+class Database(ABC):
+    """A connection that can only read, closed if it cannot be asked for the rows."""
+
+    FIND: ClassVar[str]  # the names of each `table` or `view`, which takes the place of {0}
+    HINT: ClassVar[str] = ""  # to add to errors of FIND
+    _connection: Any
+    _told: Any  # turns its errors into a DataError
+
+    def __init__(self, path: str, options: IngestOptions) -> None:
+        self._path, self._options = path, options
+        self._connect()
+        try:
+            self._ask()
+        except Exception:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _connect(self) -> None: ...
+
+    @abstractmethod
+    def _ask(self) -> None: ...
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _query(self) -> tuple[str, bool]:
+        """The query, and whether it selects a whole table. Raises DataError."""
+        with self._told(hint=self.HINT):
+            tables, views = (self._names(self.FIND.format(kind)) for kind in ("table", "view"))
+        return table_or_query(self._path, self._options.query, tables, views)
+
+    def _names(self, query: str) -> list[str]:
+        return [name for (name,) in self._connection.execute(query).fetchall()]
 
 
 class Sqlite(Database):
@@ -200,3 +244,100 @@ def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:
     except (ValueError, TypeError):
         return False
     return True
+
+
+SETTINGS = (  # the last two: rows of a table come in the same order in every pass
+    "transaction_read_only = on",
+    "synchronize_seqscans = off",
+    "max_parallel_workers_per_gather = 0",
+)
+TYPE = b"ADBC:postgresql:typname"  # of a column that Arrow has no type for, which comes as text
+
+
+class PostgreSql(Database, OfSchema):
+    """A PostgreSQL table or query, which has types; numerics become float64. The server sends rows as they are read."""
+
+    FIND = (
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = ANY (current_schemas(false)) "
+        "AND (table_type = 'VIEW') = ('{0}' = 'view') ORDER BY 1"
+    )
+
+    def _connect(self) -> None:
+        package, module = "adbc-driver-postgresql", "adbc_driver_postgresql.dbapi"
+        dbapi = driver(self._path, "PostgreSQL", package, module)
+        self._told = partial(told, f"{self._path}: PostgreSQL says", dbapi.Error, *ARROW_ERRORS)
+        with self._told():
+            self._connection = dbapi.connect(with_password(self._path))
+        self._cursor = self._connection.cursor()
+
+    def _ask(self) -> None:
+        from adbc_driver_postgresql import StatementOptions
+
+        size = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(self._options.block_bytes)}
+        self._cursor.adbc_statement.set_options(**size)
+        with self._told():
+            for setting in SETTINGS:
+                self._cursor.execute(f"SET {setting}")
+        query, _ = self._query()
+        with self._told(hint=SELECT):
+            self._cursor.execute(query.rstrip().rstrip(";"))
+            self._reader = self._cursor.fetch_record_batch()
+        self._schema = pa.schema([_plain_field(field) for field in self._reader.schema])
+
+    def _names(self, query: str) -> list[str]:
+        self._cursor.execute(query)
+        return [name for (name,) in self._cursor.fetchall()]
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        with self._told():
+            for batch in self._reader:
+                columns = map(_plain, batch.columns, self._schema.types)
+                yield pa.RecordBatch.from_arrays([*columns], schema=self._schema)
+
+    def close(self) -> None:
+        self._cursor.close()
+        super().close()
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    """A column's name and the type that it is read as."""
+    own = (field.metadata or {}).get(TYPE)
+    if own is None or not pa.types.is_string(getattr(field.type, "storage_type", field.type)):
+        return pa.field(field.name, field.type)
+    return pa.field(field.name, pa.float64() if own == b"numeric" else pa.string())
+
+
+def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if column.type == type_:
+        return column
+    return (column.storage if isinstance(column, pa.ExtensionArray) else column).cast(type_)
+
+
+SELECT = "; expected a table's name, or one SELECT, as --query"
+_SELECTS = re.compile(r"[\s(]*(select|with|values|from)\b", re.IGNORECASE)
+
+
+def driver(path: str, what: str, package: str, module: str) -> Any:
+    """The module of a package. Raises ConfigError without it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ConfigError(
+            f"{path}: reading {what} needs the package {package}: pip install {package}"
+        ) from None
+
+
+def table_or_query(path: str, wanted: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:
+    """The query, and whether it selects a whole table. Raises DataError."""
+    names = {name.lower(): name for name in (*tables, *views)}
+    has = f"it has {listed([*names.values()])}" if names else "it has none"
+    if wanted is None and len(tables) != 1:
+        raise DataError(f"{path}: expected one table, {has}; name one, or SELECT rows, by --query")
+    table = tables[0] if wanted is None else names.get(wanted.lower())
+    if table is not None:
+        quoted = table.replace('"', '""')
+        return f'SELECT * FROM "{quoted}"', table in tables
+    assert wanted is not None
+    if not _SELECTS.match(wanted):
+        raise DataError(f"{path} has no table {wanted!r}{SELECT}; {has}")
+    return wanted, False

@@ -1,4 +1,11 @@
-"""Tables in files and databases, read batch by batch through Arrow."""
+"""Tables in files and databases, read batch by batch through Arrow.
+
+Selects the columns of a table that are features, label and query id.
+
+Parquet and Arrow files, which have typed columns.
+
+Columns of a table that decide the store of its rows: values to split by, and groups.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +17,37 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamsvm.data.labels import CUT, NAMED, is_cut, is_finite, lacks_name, set_texts, written_as
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
-from streamsvm.ingest.arrow_files import ArrowFile, Parquet
 from streamsvm.ingest.block import Block, OpenStream, cast
 from streamsvm.ingest.csv_files import Csv
 from streamsvm.ingest.found import File, Parted, Parts
 from streamsvm.ingest.options import DIALECT, IngestOptions
-from streamsvm.ingest.schema import match, new_schema
-from streamsvm.ingest.split_columns import SplitColumns
-from streamsvm.ingest.streams import CSV, DATABASES, Stream
-from streamsvm.ingest.table import NOTHING_KNOWN, Batches, Known, Table, arrow_errors, unlike
+from streamsvm.ingest.streams import CSV, DATABASES, Stream, open_raw
+from streamsvm.ingest.table import (
+    ARROW_ERRORS,
+    NOTHING_KNOWN,
+    Batches,
+    Known,
+    OfSchema,
+    Table,
+    arrow_errors,
+    rows_at_once,
+    told,
+    unlike,
+)
+from streamsvm.storage.paths import local_path
+from streamsvm.storage.quoted import names_in
 from streamsvm.tables.arrow import (
     MISSING,
     is_text,
     lacks_value,
+    milliseconds,
     numbers,
     raw_rows,
     take_numbers,
@@ -36,7 +55,7 @@ from streamsvm.tables.arrow import (
     whole_numbers,
     written_numbers,
 )
-from streamsvm.tables.schema import AS_TEXT, DENSE_FROM, HEXADECIMAL, Schema
+from streamsvm.tables.schema import AS_TEXT, DENSE_FROM, HEXADECIMAL, Feature, Schema, require_texts
 
 READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us"), "text": pa.string()}
 LACKS = "is missing; every row needs one: fill it in, or remove the row"
@@ -347,7 +366,7 @@ def table_of(
     if format_ in CSV:
         table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream, known)
     elif format_ == "postgresql":
-        from streamsvm.ingest.postgresql import PostgreSql
+        from streamsvm.ingest.databases import PostgreSql
 
         table = PostgreSql(file.path, options)
     elif format_ in DATABASES:
@@ -357,3 +376,178 @@ def table_of(
     else:
         table = (Parquet if format_ == "parquet" else ArrowFile)(file.path, options)
     return Parted(table, file.parts) if file.parts else table
+
+
+def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
+    """The schema for columns of these names and kinds. Raises DataError."""
+    label = find_label(path, [*kinds], "last" if options.label is None else options.label)
+    for name in (*options.text, *options.category):
+        if name not in kinds:
+            raise DataError(f"{path} has no column {name!r} to read as text; it has {listed([*kinds])}")
+    left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
+    left |= dict.fromkeys(left.keys() & {*options.text, *options.category}, "text")
+    if not left:
+        raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
+    _require_text(path, left, options)
+    return Schema([_feature(name, kind, options) for name, kind in left.items()], label)
+
+
+def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
+    is_category = kind == "text" and name not in _named(options)
+    least = options.min_frequency if is_category else None
+    smooth = options.target_encode.get(name)
+    hashed, is_code = options.hash.get(name, 0), name in options.category
+    feature = Feature(name, kind, hash=hashed, least=least or 1, smooth=smooth, is_code=is_code)
+    feature.is_wanted = is_code or name in options.text
+    return feature
+
+
+def _named(options: IngestOptions) -> dict[str, str]:
+    """Text columns with a separate encoding, and what is done to them."""
+    return dict.fromkeys(options.target_encode, "target-encode") | dict.fromkeys(options.hash, "hash")
+
+
+def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> None:
+    """Raises DataError if a column to hash or to target-encode is not a feature or not text, or if no text column can
+    have rare texts."""
+    named = _named(options)
+    require_texts(path, kinds, named, "; --category {quoted} takes numbers as categories")
+    categories = [name for name, kind in kinds.items() if kind == "text" and name not in named]
+    if options.min_frequency and not categories:
+        raise DataError(f"{path} has no text column for --min-frequency; leave it out")
+
+
+def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:
+    """The names of the label columns: one by name, `first`, `last` or position, several by `a,b`, none by `none`.
+
+    Raises DataError.
+    """
+    if wanted in names:
+        return (wanted,)
+    if wanted == "none":
+        return ()
+    if wanted in ("first", "last"):
+        return (names[0 if wanted == "first" else -1],)
+    if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
+        return (names[int(wanted)],)
+    several = tuple(dict.fromkeys(names_in(wanted)))
+    missing = [name for name in several if name not in names]
+    if missing:
+        raise DataError(f"{path} has no column {missing[0]!r} for the label; it has {listed(names)}")
+    return several
+
+
+def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
+    """Checks that a table has the schema's features. Returns the columns of its label. Raises DataError."""
+    missing = [f.name for f in schema.features if f.name not in names]
+    if missing:
+        raise DataError(
+            f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}"
+        )
+    return schema.label if names.issuperset(schema.label) else ()
+
+
+class Parquet(OfSchema):
+    def __init__(self, path: str, options: IngestOptions) -> None:
+        self._path, self._options = path, options
+        self._raw = open_raw(path)
+        try:
+            with told(f"{path} is not a whole parquet file", *ARROW_ERRORS):
+                self._file = pq.ParquetFile(self._raw)
+        except Exception:
+            self._raw.close()
+            raise
+        self._schema = self._file.schema_arrow
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        rows = rows_at_once(self._options, len(types))
+        with told(f"{self._path} is damaged", *ARROW_ERRORS):
+            yield from self._file.iter_batches(batch_size=rows, columns=[*types], use_threads=False)
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+class ArrowFile(OfSchema):
+    """Feather and other Arrow files, or streams in a file. One of their batches is decompressed at a time. From an
+    uncompressed local file, only the needed bytes are read."""
+
+    def __init__(self, path: str, options: IngestOptions) -> None:
+        self._path, self._options = path, options
+        with open_raw(path) as raw:
+            self._is_file = raw.read(6) == b"ARROW1"
+        local = local_path(path)
+        with told(f"{path} is not a whole Arrow file", *ARROW_ERRORS):
+            self._raw = open_raw(path) if local is None else pa.memory_map(str(local))
+            try:
+                open_ = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
+                self._reader = open_(self._raw)
+            except Exception:
+                self._raw.close()
+                raise
+        self._schema = self._reader.schema
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        rows = rows_at_once(self._options, len(types))
+        with told(f"{self._path} is damaged", *ARROW_ERRORS):
+            for batch in self._own_batches():
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
+
+    def _own_batches(self) -> Batches:
+        if not self._is_file:
+            yield from self._reader
+            return
+        for i in range(self._reader.num_record_batches):
+            yield self._reader.get_batch(i)
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+SPLIT_AS = {"number": pa.float64(), "time": pa.timestamp("ms")}
+
+
+class SplitColumns:
+    """Columns that are read in addition to features, and may be features, too."""
+
+    def __init__(self, options: IngestOptions) -> None:
+        self._key, self._group = options.split_by, options.group
+        self._codes: dict[str, int] = {}  # of groups, in order of appearance
+
+    def types(self, path: str, kinds: dict[str, str]) -> dict[str, pa.DataType]:
+        """The types as which to read them from a table with columns of these kinds. Raises DataError."""
+        for name, use in ((self._key, "to split by"), (self._group, "of groups")):
+            if name is not None and name not in kinds:
+                raise DataError(f"{path} has no column {name!r} {use}; it has {listed([*kinds])}")
+        if self._group is not None:
+            return {self._group: pa.string()}
+        return {} if self._key is None else {self._key: self._key_type(path, kinds[self._key])}
+
+    def _key_type(self, path: str, kind: str) -> pa.DataType:
+        if kind not in SPLIT_AS:
+            raise DataError(
+                f"{path}: column {self._key!r} to split by holds {kind}; expected times or numbers"
+            )
+        return SPLIT_AS[kind]
+
+    def read(self, batch: pa.RecordBatch, path: str, line: int) -> dict[str, np.ndarray]:
+        """Their values by field of a block. Raises DataError if a value is missing."""
+        if self._group is not None:
+            return {"group": self._groups(batch.column(self._group), path, line)}
+        return {} if self._key is None else {"key": self._keys(batch.column(self._key), path, line)}
+
+    def _keys(self, column: pa.Array, path: str, line: int) -> np.ndarray:
+        assert self._key is not None
+        if not pa.types.is_temporal(column.type):
+            return numbers(column, path, self._key, line).astype(np.float64, copy=False)
+        since = numbers(milliseconds(column), path, self._key, line)
+        return since.astype(np.int64).view("M8[ms]")
+
+    def _groups(self, column: pa.Array, path: str, line: int) -> np.ndarray:
+        found, ids = texts(column)
+        missing = np.flatnonzero(np.array([not text for text in found])[ids])
+        if len(missing):
+            raise DataError(f"{path}:{line + missing[0]}: the group (column {self._group!r}) is missing")
+        codes = [self._codes.setdefault(text, len(self._codes)) if text else -1 for text in found]
+        return np.array(codes, np.int64)[ids]

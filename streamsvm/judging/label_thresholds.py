@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm.judging.optimism import Ranked, expected, samples, some_rows
-from streamsvm.judging.thresholds import SCORES, Told, chosen, scores
-from streamsvm.options.wish import MICRO, Wish
+from streamsvm.judging.thresholds import SCORES, Ranked, Told, chosen, expected, samples, scores, some_rows
+from streamsvm.options.probability import MICRO, Wish
 
 OF_LABEL = ("value", "met", *SCORES, "expected")  # what is told of each label's
 ONE_SIDED = {"value": 0.0, "met": False}  # of a label that all rows have, or none

@@ -26,7 +26,7 @@ from streamsvm.tables.target import as_learned
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import joined
-from streamsvm.texts.shown import Shown
+from streamsvm.texts.documented import Shown
 
 if TYPE_CHECKING:
     from streamsvm.models.pooled import Pooled

@@ -3,6 +3,10 @@
 An event is a line: a JSON object of features and a label, or a CSV row under a header. Its number counts the lines of
 the stream from its very beginning, bad ones too, over all restarts. The model holds it, so that a resumed stream knows
 which event comes next.
+
+What a stream counts between two records of it.
+
+Features of a stream on one scale, by the mean and deviation of what came so far.
 """
 
 from __future__ import annotations
@@ -28,8 +32,6 @@ from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
 from streamsvm.online.kinds import Kinds, shown
 from streamsvm.online.lines import Field, Parse
-from streamsvm.online.recent import Recent
-from streamsvm.online.scaler import RunningScaler
 from streamsvm.online.tables import TableEvents, coded
 from streamsvm.online.waiting import Requests, Waiting
 from streamsvm.storage.paths import Place
@@ -42,6 +44,68 @@ LEAST_STRETCH = 100  # events learned from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
 UNLABELLED, SPREAD = 100, 1000  # events, after which labels and text features are looked at
+
+
+@dataclass
+class Recent:
+    """Events since the last record of a stream: labels, and seconds that answering and learning took."""
+
+    labels: Counter[str] = field(default_factory=Counter)
+    events: int = 0
+    seconds: float = 0.0
+    slowest_s: float = 0.0
+
+    def add(self, seconds: float, label: Any) -> None:
+        self.events += 1
+        self.seconds += seconds
+        self.slowest_s = max(self.slowest_s, seconds)
+        if label is not None:
+            self.labels[str(label)] += 1
+
+    def facts(self) -> dict[str, Any]:
+        mean = self.seconds / max(self.events, 1)
+        return {
+            "labels": dict(self.labels),
+            "answer_s": round(mean, 7),
+            "slowest_s": round(self.slowest_s, 7),
+        }
+
+
+@dataclass
+class RunningScaler:
+    """Count, mean and variance of each feature so far (Welford, 1962).
+
+    Nothing is forgotten; the scaling of pools, in `data/running.py`, adapts. The numbers are those of river's
+    StandardScaler, which loads pandas, scikit-learn and trees: half of the seconds that a stream takes to start.
+    """
+
+    moments: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # (count, mean, variance)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, list[float]]) -> RunningScaler:
+        return cls({name: (int(count), mean, variance) for name, (count, mean, variance) in state.items()})
+
+    def to_state(self) -> dict[str, list[float]]:
+        return {name: [*own] for name, own in self.moments.items()}
+
+    def of(self, name: str) -> tuple[int, float, float]:
+        return self.moments.get(name, (0, 0.0, 0.0))
+
+    def learn_one(self, x: Mapping[str, float]) -> None:
+        for name, value in x.items():
+            count, mean, variance = self.of(name)
+            count += 1
+            moved = mean + (value - mean) / count
+            variance += ((value - mean) * (value - moved) - variance) / count
+            self.moments[name] = count, moved, variance
+
+    def transform_one(self, x: Mapping[str, float]) -> dict[str, float]:
+        """(value - mean) / deviation; 0 where nothing deviates."""
+        return {name: self._scaled(name, value) for name, value in x.items()}
+
+    def _scaled(self, name: str, value: float) -> float:
+        _, mean, variance = self.of(name)
+        return (value - mean) / variance**0.5 if variance else 0.0
 
 
 @dataclass

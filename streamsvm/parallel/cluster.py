@@ -4,16 +4,21 @@ Values above INLINE_BYTES go from here to the workers and back directly, not thr
 reaches the workers. If a worker is lost, its values are made again: results by dask, values that came from here by
 `Remote`. If a scheduler is lost, `Remote` makes all of them again, given that another one is waited for (see
 `Contact`).
+
+Tasks of a cluster that make some of their arguments for themselves: values that workers have no room to keep.
+
+Values on the workers of a cluster, and how their results arrive: in order, many small ones at a time.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -23,7 +28,6 @@ from distributed import Client, KilledWorker
 
 from streamsvm.errors import ClusterError, ConfigError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
-from streamsvm.parallel.arrivals import INLINE_BYTES, Arrivals, Remote
 from streamsvm.parallel.clients import (
     awaited,
     begun_report,
@@ -36,10 +40,9 @@ from streamsvm.parallel.clients import (
 from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, lacking
 from streamsvm.parallel.engine import Engine, Later, Reduced, merged_by_level, name_of, several
 from streamsvm.parallel.heaps import in_worker
-from streamsvm.parallel.reads import with_reads
 from streamsvm.parallel.task_times import TaskTimes
 from streamsvm.private.distributed import in_one_span
-from streamsvm.progress import Meter
+from streamsvm.progress import EVERY_S, Meter
 from streamsvm.storage.paths import Place, URLPath
 
 T = TypeVar("T")
@@ -391,3 +394,141 @@ def _second(pair: Any) -> Any:
 
 def _merge_seconds(merge: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return merge(left[1], right[1])
+
+
+# what makes an argument of others; None: it is given
+Form = tuple[Callable[..., Any], tuple[Any, ...]] | None
+
+
+class Reading:
+    """A task that makes some of its arguments for itself; forms: of each argument of fn."""
+
+    def __init__(self, fn: Callable[..., Any], forms: Sequence[Form]) -> None:
+        self._fn, self._forms, self.__name__ = fn, forms, name_of(fn)
+
+    def __call__(self, *given: Any) -> Any:
+        left = iter(given)
+        return self._fn(*(_made(form, left) for form in self._forms))
+
+
+def _made(form: Form, given: Iterator[Any]) -> Any:
+    return next(given) if form is None else form[0](*(_made(own, given) for own in form[1]))
+
+
+def _form(arg: Any) -> Form:
+    return (arg.read, tuple(map(_form, arg.args))) if isinstance(arg, Later) else None
+
+
+def _given(args: Iterable[Any]) -> Iterator[Any]:
+    """What tasks are given of these arguments, those of `Later` in its place."""
+    for arg in args:
+        if isinstance(arg, Later):
+            yield from _given(arg.args)
+        else:
+            yield arg
+
+
+def with_reads(
+    fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]
+) -> tuple[Callable[..., Any], Sequence[tuple[Any, ...]]]:
+    """As it is, or where jobs have values that are to be read, all of them alike: one task reads and uses them."""
+    if not any(isinstance(arg, Later) for arg in next(iter(jobs), ())):
+        return fn, jobs
+    return Reading(fn, [_form(arg) for arg in jobs[0]]), [tuple(_given(job)) for job in jobs]
+
+
+INLINE_BYTES = 4096  # of a value that goes with its task, through the scheduler; smaller ones are small here
+TOGETHER_BYTES = 1 << 20  # of results that are fetched at once
+FIRST = 4  # results at once before the size of one is known
+
+
+class Remote:
+    """A value on the workers, and how to make it (again, if it was lost)."""
+
+    def __init__(self, make: Callable[[], Any], future: Any = None) -> None:
+        self._make, self._future = make, future
+
+    @property
+    def future(self) -> Any:
+        if self._future is None or self._future.status in ("cancelled", "lost"):
+            self._future = self._make()
+        return self._future
+
+    @property
+    def pending(self) -> Any:
+        """The future of what is not made yet; None if there is nothing to wait for."""
+        return self._future if self._future is not None and self._future.status == "pending" else None
+
+    @property
+    def is_finished(self) -> bool:
+        return self._future is not None and self._future.status == "finished"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether making it has raised an error."""
+        return self._future is not None and self._future.status == "error"
+
+    def forget(self) -> None:
+        self._future = None
+
+
+class Arrivals:
+    """The results of tasks, taken in the order in which the tasks were begun; `meter` counts them as they end.
+
+    fetch: the result of the first of tasks, whatever happens to workers; it ensures that all of them are running.
+    """
+
+    def __init__(self, contact: Contact, fetch: Callable[[Sequence[Remote]], Any], meter: Meter) -> None:
+        self._contact, self._fetch, self._meter = contact, fetch, meter
+        self._begun, self._taken, self._largest = deque[Remote](), 0, 0
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    @property
+    def are_small(self) -> bool:
+        return 0 < self._largest <= INLINE_BYTES
+
+    def add(self, tasks: Iterable[Remote]) -> None:
+        self._begun.extend(tasks)
+
+    def take(self, most: int) -> list[Any]:
+        """The next results: at least one, and at most so many, where they are small. Raises what the task raised."""
+        together = max(1, TOGETHER_BYTES // self._largest) if self._largest else FIRST
+        most = min(most, together, len(self))
+        self._wait(most - 1)
+        found = self._together(most) or [self._fetch(self._begun)]
+        for result in found:
+            self._begun.popleft()
+            self._meter.end(self._taken)  # as `_tell` did, unless its worker was lost
+            self._taken += 1
+            self._largest = max(self._largest, sizeof(result))
+        return found
+
+    def _wait(self, last: int) -> None:
+        """Waits for the next result, and a little longer for those up to `last`."""
+        self._wait_for(self._begun[last], EVERY_S)
+        while self._begun[0].pending is not None:
+            self._wait_for(self._begun[0], EVERY_S)
+
+    def _wait_for(self, task: Remote, seconds: float) -> None:
+        future = task.pending
+        if future is not None:
+            self._contact.wait(future, seconds)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Counts tasks in the order in which they end, which is not that of their results."""
+        for number, task in enumerate(self._begun, self._taken):
+            if task.is_finished:
+                self._meter.end(number)
+
+    def _together(self, most: int) -> list[Any]:
+        """Finished results, fetched at once; none if that fails, as then each is fetched by itself."""
+        ready = [*takewhile(lambda task: task.is_finished, islice(self._begun, most))]
+        if len(ready) < 2:
+            return []
+        try:
+            return self._contact.results([task.future for task in ready])
+        except Exception:
+            return []

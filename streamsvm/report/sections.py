@@ -1,9 +1,16 @@
-"""What a report has to show, section by section; a section without data is empty."""
+"""What a report has to show, section by section; a section without data is empty.
+
+The cluster tree of a compressed matrix as a picture: which block has which rank.
+
+The trials of a search over one option, as a plot.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from streamsvm.events import (
     Compressed,
@@ -15,16 +22,30 @@ from streamsvm.events import (
     SupportCompared,
     Warned,
 )
+from streamsvm.hss.tree import ClusterTree
 from streamsvm.kernels.table import has_gamma
 from streamsvm.report import chosen, metric, part_plots, plots, stream_plots
+from streamsvm.report.drawing import (
+    DASHES,
+    INK,
+    MUTED,
+    SERIES,
+    SPREAD,
+    WIDTH,
+    finish,
+    new,
+    number_text,
+    plot,
+    short,
+)
 from streamsvm.report.heat_map import axes_of, heat_map
-from streamsvm.report.hss import rank_blocks
 from streamsvm.report.parts import Code, Facts, Lines, Part, Section, Table, each, known, one
-from streamsvm.report.read import NOT_OPTIONS, Run, options_of
+from streamsvm.report.plots import colour
+from streamsvm.report.read import NOT_OPTIONS, SCORE, Run, options_of
 from streamsvm.report.score_sections import MOST_CLASSES, calibration, predictions, score, threshold
 from streamsvm.report.timeline import timeline
-from streamsvm.report.tuned import over_option
 from streamsvm.report.values import Row, table
+from streamsvm.report.values import label as label_of
 from streamsvm.runs.records import number
 from streamsvm.solvers.catalogue import renamed, section_of, solver_names
 from streamsvm.storage.human import human, human_bytes
@@ -385,3 +406,92 @@ SECTIONS = (
     Section("predictions", "Predictions", predictions),
     Section("columns", "Column importances", columns),
 )
+
+
+DEEPEST = 7  # levels drawn: smaller blocks cannot be seen
+WRITTEN = 4  # levels whose ranks are written into the blocks
+
+
+@plot
+def rank_blocks(n: int, ranks: Sequence[Sequence[int]]) -> Figure:
+    """The matrix of n rows as nested blocks, darker where the larger of their two bases has more columns.
+
+    ranks: of the nodes, level by level from the top, without the root's. Diagonal blocks are grey.
+    """
+    from matplotlib.patches import Rectangle
+
+    bottom = min(len(ranks), DEEPEST)
+    tree, most = ClusterTree(n, bottom), max((max(level) for level in ranks), default=1) or 1
+    figure, axes = new(WIDTH, xlim=(0, n), ylim=(n, 0), aspect="equal", xlabel="row", ylabel="row")
+    axes.grid(visible=False)
+    axes.locator_params(nbins=5)
+
+    def block(rows: tuple[int, int], columns: tuple[int, int], **face: Any) -> None:
+        size = (columns[1] - columns[0], rows[1] - rows[0])
+        axes.add_patch(Rectangle((columns[0], rows[0]), *size, lw=0, **face))
+
+    for level in range(bottom):
+        for place, node in enumerate(tree.level(level)):
+            left, right = tree.span(2 * node + 1), tree.span(2 * node + 2)
+            rank = max(ranks[level][2 * place : 2 * place + 2])
+            for rows, columns in ((left, right), (right, left)):
+                block(rows, columns, facecolor=SERIES[0], alpha=0.08 + 0.62 * rank / most)
+                if level < WRITTEN:
+                    middle = sum(columns) / 2, sum(rows) / 2
+                    size = 10 - 1.5 * level
+                    axes.text(*middle, str(rank), ha="center", va="center", color=INK, fontsize=size)
+    for node in tree.level(bottom):
+        block(tree.span(node), tree.span(node), facecolor=MUTED, alpha=0.35)
+    return figure
+
+
+MOST_LINES = 8
+
+
+@plot
+def over_option(run: Run) -> Figure | None:
+    """Mean score over C, or another option with several numbers, with the standard deviation over folds; a line for
+    each choice of the others, those with the best score."""
+    trials = [trial for trial in run.tune if number(trial.get(SCORE)) is not None]
+    name = across(trials)
+    if name is None:
+        return None
+    lines: dict[str, list[Row]] = {}
+    for trial in trials:  # the best first
+        if number(trial.get(name)) is not None:
+            lines.setdefault(_others(trial, name), []).append(trial)
+    score = run.result.get("scoring") or "score"
+    figure, axes = new(3.6, xlabel=name, ylabel=f"mean {label_of(str(score))}")
+    for i, (label, own) in enumerate(list(lines.items())[:MOST_LINES]):
+        points = np.array(
+            sorted((float(t[name]), float(t[SCORE]), number(t.get("std_score")) or 0.0) for t in own)
+        )
+        style = {"color": colour(i), "ls": DASHES[i % len(DASHES)], "marker": "o", "ms": 4, "capsize": 3}
+        axes.errorbar(*points.T[:2], yerr=points[:, 2], label=short(label) if label else None, **style)
+    values = [float(t[name]) for t in trials if number(t.get(name)) is not None]
+    if min(values) > 0 and max(values) >= SPREAD * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    return finish(figure, axes, is_shared=any(lines))
+
+
+def across(trials: list[Row]) -> str | None:
+    """C where several were tried, else the option with the most different numbers; None where none has several."""
+    counts = {
+        name: len({value for trial in trials if (value := number(trial.get(name))) is not None})
+        for name in options_of(trials)
+    }
+    several = {name: count for name, count in counts.items() if count > 1}
+    return "C" if "C" in several else max(several, key=several.__getitem__, default=None)
+
+
+def _others(trial: Row, name: str) -> str:
+    def text(value: object) -> str:
+        found = number(value)
+        return str(value) if found is None else number_text(found)
+
+    return ", ".join(
+        f"{other.rpartition('.')[2]} {text(trial[other])}"
+        for other in options_of([trial])
+        if other != name and isinstance(trial[other], str | int | float | bool)
+    )

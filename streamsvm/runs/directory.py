@@ -1,4 +1,7 @@
-"""The files of a run directory: `events.jsonl` during the run, `result.json` at its end, and results of commands."""
+"""The files of a run directory: `events.jsonl` during the run, `result.json` at its end, and results of commands.
+
+A run in another process: its records as they come, and whether it has ended.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
 from streamsvm.ingest.servers import without_password
 from streamsvm.parallel.machine import cores
-from streamsvm.runs.checkpoints import run_folder
-from streamsvm.runs.lines import lines_of, opened_lines
+from streamsvm.runs.checkpoints import is_at_work, run_folder
+from streamsvm.runs.lines import Growth, lines_of, opened_lines
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.runs.records import flat, is_log, parse
 from streamsvm.storage.atomic import whole_file
@@ -176,3 +179,19 @@ def _command() -> str | None:
     name = PurePath(sys.argv[0]).stem if sys.argv else ""
     is_ours = name == PACKAGE or (name == "__main__" and PACKAGE in sys.argv[0])
     return shlex.join([PACKAGE, *map(without_password, sys.argv[1:])]) if is_ours else None
+
+
+class Tail:
+    """The records of a run directory. Each call returns those since the previous call."""
+
+    def __init__(self, run_dir: Place) -> None:
+        self._run_dir = run_dir
+        self._lines = Growth(run_dir / EVENTS)
+
+    def __call__(self) -> list[Record[Event]]:
+        return [record for line in self._lines() if (record := parse(line)) is not None]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process holds the directory."""
+        return is_at_work(self._run_dir)

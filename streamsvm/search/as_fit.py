@@ -6,7 +6,7 @@ import time
 from operator import attrgetter
 from typing import Any
 
-from streamsvm.choosing.starts import FREE
+from streamsvm.choosing.choices import FREE
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError

@@ -1,4 +1,7 @@
-"""The `[tune]` table: the options to try and how to compare them. All points share the other options."""
+"""The `[tune]` table: the options to try and how to compare them. All points share the other options.
+
+The configuration of `fit` if options are left out: they are chosen from the data, if possible.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,18 @@ from pydantic import BeforeValidator, Field
 
 from streamsvm.config import (
     FitConfig,
-    Layer,
     build_config,
     option_names,
     suggest,
     validated,
 )
+from streamsvm.errors import ConfigError
+from streamsvm.kernels.table import kernel_row
 from streamsvm.options.base import Count, Options, Whole
-from streamsvm.options.search import parse_seconds
-from streamsvm.solvers.catalogue import renamed_option
+from streamsvm.options.layers import Layer, Resolved, merged
+from streamsvm.options.search import left_out, parse_seconds
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, renamed_option, solver_row, takers
+from streamsvm.tasks import default_task, is_searched
 from streamsvm.unread import require_read
 
 Point = dict[str, Any]  # values by dotted option name
@@ -144,3 +150,50 @@ def _layers(point: Point) -> Iterator[Layer]:
     for name, value in point.items():
         group, _, member = name.rpartition(".")
         yield "tune.grid", {group: {member: value}} if group else {member: value}
+
+
+def completed(layers: list[Layer], *, searches: bool = True) -> FitConfig:
+    """The configuration of these layers, with a search for what they leave out.
+
+    A model gives all of its options, and a table [search] defines itself what is chosen. Raises ConfigError, also for
+    options that nothing reads.
+    """
+    layers = [*layers, *_solver(merged(*layers))]
+    values = merged(*layers)
+    given = any(isinstance(own, Resolved) for _, own in layers) or "options" in (values.get("search") or {})
+    if searches and not given:
+        layers = [*layers, ("what is left out", _search(values, build_config(*layers)))]
+    config = build_config(*layers)
+    if not searches:
+        _require_no_budget(values, config)
+    require_read(layers, config)
+    return config
+
+
+def _require_no_budget(values: Mapping[str, Any], config: FitConfig) -> None:
+    """Raises ConfigError for options that only a search reads; a requested metric implies a search."""
+    names = [f"search.{name}" for name in values.get("search") or {} if name != "options"]
+    if names and not config.search.chosen:
+        raise ConfigError(
+            f"--no-search excludes {', '.join(names)}, which only a search reads: leave one of them out"
+        )
+
+
+def _solver(values: Mapping[str, Any]) -> list[Layer]:
+    """A solver that supports the task, if a task is named and no solver is."""
+    takes = takers(str(values.get("task", "classify")))
+    if "solver" in values or not takes or DEFAULT_SOLVER in takes:
+        return []
+    needs = dict(need.split("=") for need in solver_row(takes[0]).needs)
+    kernel = {"kernel": {"name": needs["kernel.name"]}} if "kernel.name" in needs else {}
+    return [("what is left out", {"solver": takes[0]} | ({} if "kernel" in values else kernel))]
+
+
+def _search(values: Mapping[str, Any], config: FitConfig) -> dict[str, Any]:
+    """The table [search] of what can be chosen for a configuration; and of a metric, where one may be learned."""
+    task = config.task or default_task(config.solver, has_queries=False)
+    names = left_out(values) if is_searched(task) and config.nu is None else ()
+    if kernel_row(config.kernel.name).is_linear and "kernel" not in names:
+        names = tuple(name for name in names if name not in ("metric", "gamma"))
+    metric = {"metric": {"kind": "diagonal"}} if "metric" in names else {}
+    return {"search": {"options": names}} | metric

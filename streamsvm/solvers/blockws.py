@@ -8,6 +8,8 @@ keeps half of the block before; the plain top violators stall.
 With a bias, the constraint y'a = 0 has the multiplier b, and the KKT conditions hold for the shifted gradient
 g + y b = y (f + b) - 1. Then blocks mix rows that may rise (I_up) with rows that may fall (I_low) in y a, and steps
 move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
+
+Working sets: which rows move in a round.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from streamsvm.problems.dual import Block, Bounds, DualQP, Linear
 from streamsvm.solvers.descent import FALLS, LEAST_GAIN, block_descent, signs_descent
 from streamsvm.solvers.kept_sums import Ends, balanced, feasible
 from streamsvm.solvers.loop import run
-from streamsvm.solvers.working_set import mixed
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
 FEW = 64  # rows that are one block
@@ -530,3 +531,23 @@ def caught_up(
             gradient[group.ids] += product
     both = zip(states, gradients, strict=True)
     return [replace(state, gradient=g, active=None, shrunk=()) for state, g in both]
+
+
+def mixed(
+    kept: np.ndarray, v: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
+) -> np.ndarray:
+    """A working set: half of it the worst of kept ids, by v (n,), and from each side a quarter of its worst; rising.
+
+    sides: violations (n,), changed in place, and which rows are of the side.
+    """
+    kept = largest(kept, v, rows // 2)
+    quarter = (rows - len(kept)) // 2
+    for own, _ in sides:
+        own[kept] = 0.0
+    fresh = [largest(np.flatnonzero(members & (own > 0)), own, quarter) for own, members in sides]
+    return np.union1d(kept, np.concatenate(fresh))
+
+
+def largest(ids: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:
+    """The k of ids with the largest v."""
+    return ids if len(ids) <= k else ids[np.argpartition(-v[ids], k)[:k]]

@@ -21,10 +21,10 @@ from streamsvm.solvers.blockws import (
     BlockState,
     active_rows,
     caught_up,
+    mixed,
     shrunk,
 )
 from streamsvm.solvers.loop import run
-from streamsvm.solvers.working_set import mixed
 
 BLOCK = 3072  # rows of a working set: what several columns want; on ijcnn1 2048 takes longer, and 4096
 WHOLE = 8192  # rows whose Q is kept (256 MiB): on ijcnn1 6144 takes longer, and 12288

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.folds import DEALT, together
-from streamsvm.data.hashes import splitmix64
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
+from streamsvm.data.samples import splitmix64
 from streamsvm.data.store import Store, View
 from streamsvm.errors import DataError, ModelError
 from streamsvm.parallel.sizes import Weighed

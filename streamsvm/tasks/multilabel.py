@@ -23,9 +23,8 @@ from streamsvm.metrics import (
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
-from streamsvm.tasks.curves import curves_of, most_frequent
 from streamsvm.tasks.pairs import of_columns
-from streamsvm.tasks.scores import Judge, unknown_labels
+from streamsvm.tasks.scores import Judge, curves_of, most_frequent, unknown_labels
 from streamsvm.tasks.uncertainty import SetErrors
 from streamsvm.tasks.weights import label_factors
 

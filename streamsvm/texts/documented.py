@@ -1,12 +1,16 @@
 """Docstrings of classes and functions: what several of them share is written once, and filled in here.
 
 The text of an entry is the first found in the docstring, in those of a class's bases, and in `texts.parameters`.
+
+How stores and models look in a console and in a notebook.
 """
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from html import escape
 from inspect import Parameter, cleandoc, isfunction, signature
 from textwrap import indent
 from typing import Any, NamedTuple, TypeVar
@@ -123,3 +127,21 @@ def _literal(value: Any) -> str:
 def _replaced(doc: str, section: str, text: str) -> str:
     pattern = SECTION.format(section, "-" * len(section))
     return re.sub(pattern, lambda _: f"{text}\n", doc, count=1, flags=re.M)
+
+
+class Shown:
+    """A repr in one line, and a small table in notebooks, of what `facts` says."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """What matters, by name, in words."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.facts().values())})"
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f'<tr><th style="text-align: left">{escape(name)}</th><td style="text-align: left">{escape(text)}</td></tr>'
+            for name, text in self.facts().items()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"

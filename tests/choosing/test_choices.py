@@ -13,8 +13,8 @@ from clusters import inside
 from making import write
 
 from streamsvm import DCSVC
+from streamsvm.choosing.metric_search import Trial
 from streamsvm.choosing.pace import Speed
-from streamsvm.choosing.tracks import Trial
 from streamsvm.choosing.trials import Learner
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric
@@ -26,7 +26,7 @@ from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.distance import RBF
 from streamsvm.options.layers import read_layer
 from streamsvm.parallel.engine import Engine
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import train, train_in_memory
 
 FEW: dict[str, Any] = {"threads": 2, "metric": {"kind": "none"}}

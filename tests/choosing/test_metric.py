@@ -15,8 +15,8 @@ from scipy import sparse
 
 from streamsvm import ALFPGMSVR, DCSVC, BudgetedSVC
 from streamsvm.choosing import trials
-from streamsvm.choosing.regions import regions
-from streamsvm.choosing.tracks import Trial
+from streamsvm.choosing.metric_search import Trial
+from streamsvm.choosing.samples import regions
 from streamsvm.choosing.trials import Learner, Sample, SampleTrials, losses, solution
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric

@@ -8,8 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streamsvm.choosing.metric_search import MetricSearch, MetricState, chosen, facts
-from streamsvm.choosing.tracks import Fitted, Found, Track, Trial
+from streamsvm.choosing.metric_search import (
+    Fitted,
+    Found,
+    MetricSearch,
+    MetricState,
+    Track,
+    Trial,
+    chosen,
+    facts,
+)
 from streamsvm.errors import ConfigError
 from streamsvm.solvers.loop import run
 

@@ -33,7 +33,7 @@ from streamsvm.fits.dcsvm import DCSVMFit
 from streamsvm.fits.prepare import prepare
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import Run, learned, train_in_memory, with_task
 
 STEPS = [

@@ -18,7 +18,7 @@ from streamsvm import __version__
 from streamsvm.cli import app as app_module
 from streamsvm.cli.app import exit_status
 from streamsvm.cli.imports import importing
-from streamsvm.cli.interrupts import FIRST
+from streamsvm.cli.output import FIRST
 from streamsvm.errors import DataError, MemoryLimitError
 
 

@@ -73,7 +73,7 @@ def test_a_factorisation_that_has_no_room_ends_no_run(store, capfd, monkeypatch)
     def full(model, path):
         raise StorageError(f"writing {path} failed: No space left on device; nothing was kept")
 
-    monkeypatch.setattr("streamsvm.fits.factorisations.save_model", full)
+    monkeypatch.setattr("streamsvm.fits.admm_hss.save_model", full)
     status, model = fit(store, "--gamma", 1, "--run-dir", store.parent / "run")
     assert status == 0
     assert "factor.zarr failed: No space left on device" in capfd.readouterr().err

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from streamsvm.cli.fit import hint_to_resume
-from streamsvm.cli.interrupts import FIRST, answered
+from streamsvm.cli.output import FIRST, answered
 from streamsvm.events import Memory, Progress, Record
 from streamsvm.progress.lines import Minutes
 

@@ -13,14 +13,14 @@ from scipy import sparse
 
 from streamsvm import DCSVC, AutoSVC
 from streamsvm.choosing import choices
-from streamsvm.choosing.starts import Start
+from streamsvm.choosing.choices import Start
 from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.fits.prepare import scaled
 from streamsvm.options.layers import read_layer
 from streamsvm.report import chosen as section
 from streamsvm.report.read import read_run
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 
 OUTCOMES: dict[str, dict[str, Any]] = {
     "linear": {"kernel": "linear"},

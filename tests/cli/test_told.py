@@ -9,7 +9,7 @@ from streamsvm.cli.app import app
 from streamsvm.cli.told import choices, scores, tell, times
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 
 METRIC = {
     "kind": "diagonal",

@@ -23,7 +23,7 @@ from streamsvm.cli.top import Watch
 from streamsvm.errors import NotFoundError
 from streamsvm.progress.bars import Bars
 from streamsvm.runs.checkpoints import run_folder
-from streamsvm.runs.follow import Tail
+from streamsvm.runs.directory import Tail
 
 
 def progress(t, done, total=10, phase="level 2", **more):

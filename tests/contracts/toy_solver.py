@@ -12,9 +12,8 @@ from scipy.linalg import block_diag
 
 from streamsvm.data.samples import StoreSamples
 from streamsvm.estimators.base import StoreClassifier
-from streamsvm.fits.base import Fit, Solution
+from streamsvm.fits.base import Fit, Solution, model_of_duals
 from streamsvm.fits.drafts import Draft
-from streamsvm.fits.duals import model_of_duals
 from streamsvm.options.base import SolverOptions, Whole
 from streamsvm.solvers.catalogue import Row, register
 from streamsvm.solvers.loop import run

@@ -19,7 +19,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
-from streamsvm.exchange.libsvm_write import write_libsvm
+from streamsvm.exchange.libsvm import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.explain.decisions import gradients
 from streamsvm.explain.importances import importances

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import DCSVC, AutoSVC, Store, load_model
 from streamsvm.config import FitConfig
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 
 # a row of weight 2 and two rows fall into folds in other ways, so that something else is chosen
 AS_CHOSEN = {

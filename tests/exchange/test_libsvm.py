@@ -17,8 +17,7 @@ from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError, StorageError
-from streamsvm.exchange.libsvm_read import import_libsvm
-from streamsvm.exchange.libsvm_write import write_libsvm
+from streamsvm.exchange.libsvm import import_libsvm, write_libsvm
 from streamsvm.exchange.svm_scale import read_range
 from streamsvm.models import KernelModel
 from streamsvm.train import train_in_memory

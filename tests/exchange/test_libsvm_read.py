@@ -14,7 +14,7 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, StreamSVMError
-from streamsvm.exchange.libsvm_read import import_libsvm
+from streamsvm.exchange.libsvm import import_libsvm
 from streamsvm.models import ExpansionModel, KernelModel, LinearModel
 
 THREE = """svm_type c_svc

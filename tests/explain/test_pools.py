@@ -13,7 +13,7 @@ from explain.made import MEAN, SPREAD, animals
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
-from streamsvm.explain import coalitions
+from streamsvm.explain import shapley
 from streamsvm.explain.decisions import answered, decisions, gradients
 from streamsvm.explain.importances import importances
 from streamsvm.explain.shapley import shapley_values
@@ -98,7 +98,7 @@ def test_shapley_values_are_mean_gains_over_all_orders(k, monkeypatch):
             np.testing.assert_allclose(found.values, expected, atol=1e-4)
             assert (found.base, found.error) == (pytest.approx(nothing, abs=1e-5), None)
             with monkeypatch.context() as patch:
-                patch.setattr(coalitions, "ALL_SETS", 2)
+                patch.setattr(shapley, "ALL_SETS", 2)
                 drawn = shapley_values(g, row)
             assert (np.abs(drawn.values - expected) < 5 * drawn.error + 1e-4).all()
             assert drawn.base + drawn.values.sum() == pytest.approx(g.values(row)[0], abs=1e-4)
@@ -109,8 +109,8 @@ def test_sampled_values_are_as_far_off_as_their_errors_say():
         return 8.0 * sets[:, :4].all(axis=1) + sets[:, 4:] @ np.array([1.0, -2.0, 0.0])
 
     expected = [2.0, 2.0, 2.0, 2.0, 1.0, -2.0, 0.0]
-    np.testing.assert_allclose(coalitions.exact(worth, 7), expected, atol=1e-12)
-    values, error = coalitions.sampled(worth, 7)
+    np.testing.assert_allclose(shapley.exact(worth, 7), expected, atol=1e-12)
+    values, error = shapley.sampled(worth, 7)
     assert (error[:4] > 0.01).all()
     np.testing.assert_allclose(error[4:], 0.0, atol=1e-12)
     assert (np.abs(values - expected) < 4 * error + 1e-9).all()
@@ -125,7 +125,7 @@ def test_features_that_an_event_lacks_are_worth_nothing():
     with pytest.raises(
         ModelError, match="of at most 4,096 columns, the row has 5,000; leave Shapley values out"
     ):
-        coalitions.pool_values(g, Rows(np.ones((1, 5000), np.float32)))
+        shapley.pool_values(g, Rows(np.ones((1, 5000), np.float32)))
 
 
 def test_the_columns_that_count_are_found():

@@ -14,7 +14,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
 from streamsvm.fits import bsgd as recipe
-from streamsvm.fits.bsgd_regions import Regions, regions, shares_of_time
+from streamsvm.fits.bsgd import Regions, regions, shares_of_time
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.train import plan, train_in_memory
@@ -111,7 +111,7 @@ def test_memory_is_planned_for_all_regions():
 
 def test_learners_that_wait_have_their_share_of_the_time(monkeypatch):
     """Five on two slots take three waves: each has a third of what is left."""
-    monkeypatch.setattr("streamsvm.fits.bsgd_regions.time.time", lambda: 100.0)
+    monkeypatch.setattr("streamsvm.fits.bsgd.time.time", lambda: 100.0)
     assert shares_of_time(130.0, 5, 2) == [110.0, 110.0, 120.0, 120.0, 130.0]
     assert shares_of_time(90.0, 3, 2) == [100.0] * 3
     assert shares_of_time(None, 2, 2) == [None, None]

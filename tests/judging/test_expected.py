@@ -19,7 +19,7 @@ from streamsvm.judging.expected import gain_of_rows, of_candidates, of_model
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import train, train_in_memory
 
 KEPT = 90

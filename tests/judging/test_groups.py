@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cases import config
 
-from streamsvm.choosing import drawn
-from streamsvm.choosing.regions import regions
+from streamsvm.choosing import samples as choosing_samples
+from streamsvm.choosing.samples import regions
 from streamsvm.config import validated
 from streamsvm.data.metric import Metric
 from streamsvm.data.store import Store
@@ -67,14 +67,14 @@ def test_a_group_of_more_than_half_of_the_rows():
         prepare(store, config("alfpgm", holdout=2), Engine(1))
 
 
-@pytest.mark.parametrize("n", [N, drawn.FOLDED_ROWS + 1])
+@pytest.mark.parametrize("n", [N, choosing_samples.FOLDED_ROWS + 1])
 def test_samples_that_options_are_chosen_by(n, monkeypatch):
     """By their first column, which is that of their group alone."""
-    monkeypatch.setattr(drawn, "FOLDED_ROWS", drawn.FOLDED_ROWS if n == N else 1)
+    monkeypatch.setattr(choosing_samples, "FOLDED_ROWS", choosing_samples.FOLDED_ROWS if n == N else 1)
     store = grouped()
     prepared = prepare(store, config("dcsvm", search={"options": ("C",)}), Engine(1))
-    samples, _ = drawn.drawn(prepared, prepared.scaling, Engine(1))
-    assert len(samples) == (drawn.FOLDS if n == N else 1)
+    samples, _ = choosing_samples.drawn(prepared, prepared.scaling, Engine(1))
+    assert len(samples) == (choosing_samples.FOLDS if n == N else 1)
     for sample in samples:
         assert not set(sample.rows.X[:, 0]) & set(sample.held.X[:, 0])
         assert len(sample.held) == N // 5
@@ -97,7 +97,10 @@ def test_a_sample_of_one_group_chooses_nothing():
     X = np.random.default_rng(0).normal(size=(100, 2))
     store = Store.from_arrays(X, np.arange(100) % 2, group=np.zeros(100))
     prepared = prepare(store, config("dcsvm", search={"options": ("C",)}), Engine(1))
-    assert drawn.drawn(prepared, prepared.scaling, Engine(1)) == "the rows of the sample are of one group"
+    assert (
+        choosing_samples.drawn(prepared, prepared.scaling, Engine(1))
+        == "the rows of the sample are of one group"
+    )
 
 
 def test_scores_of_other_groups_are_of_other_folds():

@@ -15,8 +15,7 @@ from streamsvm.config import ProbabilityConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
-from streamsvm.judging.part_sigmoids import SHRINK, with_parts
-from streamsvm.judging.probabilities import held_out
+from streamsvm.judging.probabilities import SHRINK, held_out, with_parts
 from streamsvm.models.calibration import Calibration, calibrate, coupled, own_problems, sigmoid
 from streamsvm.models.files import load_model, save_model
 from streamsvm.parallel.engine import Engine

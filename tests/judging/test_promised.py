@@ -15,7 +15,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Record, Warned
 from streamsvm.fits import memory_plan, prepare
 from streamsvm.models.files import load_model
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import train
 
 FEW: dict[str, Any] = {

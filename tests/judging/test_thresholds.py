@@ -23,7 +23,7 @@ from streamsvm.judging.thresholds import chosen, unmet
 from streamsvm.metrics import MOST_SCORES, ScoreCounts
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import BSGDClassifier
-from streamsvm.options.wish import Wish
+from streamsvm.options.probability import Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.train import plan, train, train_in_memory
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from streamsvm.data.gather import Table
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
+from streamsvm.data.samples import MemorySamples, Table
 from streamsvm.data.vectors import HeldVector, Vectors
 from streamsvm.kernels import division, kmeans
 from streamsvm.kernels.base import Kernel

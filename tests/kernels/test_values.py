@@ -14,8 +14,8 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.exchange.libsvm_write import SVM, svm_lines
-from streamsvm.exchange.onnx_graph import Graph
+from streamsvm.exchange.libsvm import SVM, svm_lines
+from streamsvm.exchange.onnx import Graph
 from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed

@@ -8,7 +8,7 @@ import reference
 from exchange.made import local_budget_model, raw_rows
 
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.exchange.libsvm_write import write_libsvm
+from streamsvm.exchange.libsvm import write_libsvm
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online.classifier import BSGDClassifier
 from streamsvm.online.pipe import Stream

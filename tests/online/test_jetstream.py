@@ -16,7 +16,7 @@ from clusters import free_port
 
 from streamsvm import load_model
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
-from streamsvm.online.jetstream import JetStream
+from streamsvm.online.brokers import JetStream
 
 nats = pytest.importorskip("nats", reason="the extra nats is not installed")
 SERVER = shutil.which("nats-server", path=str(sys.prefix) + "/bin") or shutil.which("nats-server")

@@ -14,7 +14,7 @@ import pytest
 
 from streamsvm import load_model
 from streamsvm.errors import NotFoundError, StorageError
-from streamsvm.online.kafka import Topic
+from streamsvm.online.brokers import Topic
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
 

@@ -19,9 +19,9 @@ from river import datasets, evaluate, metrics, preprocessing
 from streamsvm.errors import DataError
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.online.brokers import as_text
 from streamsvm.online.kinds import MISSING
 from streamsvm.online.lines import events, json_event
-from streamsvm.online.messages import as_text
 from streamsvm.online.pipe import Stream
 from streamsvm.serving.learning import Learning
 from streamsvm.serving.requests import Refused

@@ -30,8 +30,7 @@ from streamsvm.models.budget_options import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.judges import OfClasses
 from streamsvm.online.lines import Lines, events
-from streamsvm.online.pipe import Stream, Teller
-from streamsvm.online.recent import Recent
+from streamsvm.online.pipe import Recent, Stream, Teller
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
 

@@ -25,8 +25,7 @@ from streamsvm.events import Events, Progress, TasksRun
 from streamsvm.fits import alfpgm
 from streamsvm.models.files import load_model
 from streamsvm.parallel import contact
-from streamsvm.parallel.arrivals import INLINE_BYTES, Remote
-from streamsvm.parallel.cluster import ClusterEngine, open_cluster
+from streamsvm.parallel.cluster import INLINE_BYTES, ClusterEngine, Remote, open_cluster
 from streamsvm.parallel.contact import Contact
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine

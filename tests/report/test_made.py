@@ -9,12 +9,12 @@ import pytest
 from scipy import sparse
 
 from streamsvm.config import build_config
-from streamsvm.data.hashes import splitmix64
 from streamsvm.data.rows import Rows
+from streamsvm.data.samples import splitmix64
 from streamsvm.data.store import Store
 from streamsvm.events import Events, PartsSolved, TasksRun
 from streamsvm.explain.parts import evaluate_by_part, has_parts
-from streamsvm.fits.part_map import WIDTH, in_plane, sketch
+from streamsvm.fits.parts import WIDTH, in_plane, sketch
 from streamsvm.metrics import scored
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate

@@ -25,7 +25,7 @@ from streamsvm.fits.early import EarlyParts
 from streamsvm.fits.parts import PartSolver
 from streamsvm.models.files import load_model
 from streamsvm.report.read import read_run
-from streamsvm.runs.follow import Tail
+from streamsvm.runs.directory import Tail
 from streamsvm.storage.paths import URLPath, remove_tree
 from streamsvm.train import train
 

@@ -19,7 +19,7 @@ from streamsvm.cli.top import Watch
 from streamsvm.events import Event, LevelSolved, Memory, Phase, Progress, Record, Round, Step, Window
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
-from streamsvm.runs.follow import Tail
+from streamsvm.runs.directory import Tail
 from streamsvm.runs.records import Unknown, flat, parse
 
 RUNS = Path(__file__).parents[1] / "kept" / "records" / "0.1.0.tar.xz"  # written before events were typed

@@ -12,8 +12,7 @@ from streamsvm import Store, load_model
 from streamsvm.config import validated
 from streamsvm.errors import ConfigError
 from streamsvm.search.as_fit import tune_as_fit
-from streamsvm.search.bare import completed
-from streamsvm.search.options import TuneConfig, points
+from streamsvm.search.options import TuneConfig, completed, points
 from streamsvm.search.search import tune
 
 FEW = ("few", {"search": {"trials": 4}, "threads": 2})

@@ -12,7 +12,7 @@ from streamsvm.config import FitConfig, repeating
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.options.layers import read_layer
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import train
 
 ALL = {"solver", "early", "scale", "kernel", "C", "gamma", "metric"}

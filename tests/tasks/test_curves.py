@@ -12,7 +12,7 @@ from sklearn import metrics as twin
 from streamsvm.data.store import Store
 from streamsvm.metrics import scored
 from streamsvm.tasks import task_of
-from streamsvm.tasks.curves import MOST_POINTS, CurvesByClass, curves_of
+from streamsvm.tasks.scores import MOST_POINTS, CurvesByClass, curves_of
 
 
 def test_the_most_frequent_classes_have_the_curves_of_one_against_the_rest():

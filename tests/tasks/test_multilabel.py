@@ -28,7 +28,7 @@ from streamsvm import (
 from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.exchange.libsvm_write import write_libsvm
+from streamsvm.exchange.libsvm import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine

@@ -30,7 +30,7 @@ from streamsvm.judging.probabilities import held_out
 from streamsvm.judging.thresholds import chosen
 from streamsvm.models.calibration import calibrate
 from streamsvm.models.files import save_model
-from streamsvm.options.wish import Wish
+from streamsvm.options.probability import Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.tasks.costs import label_costs
@@ -117,7 +117,7 @@ def test_micro_thresholds_are_the_best_of_all_combinations(seed, h, has_weights)
     has = rng.random((h, k)) < rng.choice([0.0, 0.3, 0.6, 1.0], k)
     f = np.round(rng.normal(size=(h, k)) + has - 0.5, int(rng.integers(0, 3)))
     weight = rng.integers(1, 4, h).astype(float) if has_weights else None
-    with mock.patch("streamsvm.judging.optimism.DRAWS", 2):
+    with mock.patch("streamsvm.judging.thresholds.DRAWS", 2):
         told = chosen_of(Wish.of("f1_micro"), has, f, weight, 0)
 
     def score(thresholds) -> float:

@@ -13,15 +13,15 @@ from making import write
 from sklearn import metrics as twin
 
 from streamsvm import DCSVC, AutoSVC, Store, load_model
-from streamsvm.choosing.drawn import drawn
-from streamsvm.choosing.tracks import Trial
+from streamsvm.choosing.metric_search import Trial
+from streamsvm.choosing.samples import drawn
 from streamsvm.choosing.trials import Learner, SampleTrials
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.fits.prepare import prepare
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
-from streamsvm.search.bare import completed
+from streamsvm.search.options import completed
 from streamsvm.train import train_in_memory
 
 FEW: dict[str, Any] = {

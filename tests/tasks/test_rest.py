@@ -20,7 +20,7 @@ from streamsvm.choosing.trials import losses, solution
 from streamsvm.cli.app import app
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.exchange.libsvm_write import write_libsvm
+from streamsvm.exchange.libsvm import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.fits.prepare import prepare
 from streamsvm.models.files import load_model

@@ -20,7 +20,7 @@ from streamsvm.config import FitConfig, build_config, option_field
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.models.files import save_model
-from streamsvm.options.choices import choices
+from streamsvm.options.base import choices
 from streamsvm.tasks import default_task, register, task_names, task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.classify import Classify
