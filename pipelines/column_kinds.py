@@ -25,7 +25,7 @@ from streamsvm.config import build_config
 from streamsvm.data.store import Store
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.serving.fixed import Columns
+from streamsvm.serving.fixed import InputColumns
 from streamsvm.train import train_in_memory
 
 ROWS, EVENTS = 400, 8_000
@@ -43,7 +43,7 @@ def value(kind: str, rng: np.random.Generator) -> Any:
     return COLOURS[rng.integers(len(COLOURS))]
 
 
-def columns_of(kind: str, count: int, folder: Path) -> tuple[Columns, list[dict[str, Any]]]:
+def columns_of(kind: str, count: int, folder: Path) -> tuple[InputColumns, list[dict[str, Any]]]:
     """What makes rows of a model with so many columns of a kind, and events for it."""
     rng = np.random.default_rng(0)
     names = [f"c{j}" for j in range(count)]
@@ -59,7 +59,7 @@ def columns_of(kind: str, count: int, folder: Path) -> tuple[Columns, list[dict[
     config = build_config(("recipe", {"solver": "cutting-plane", "kernel": {"name": "linear"}, "tol": 0.1}))
     with warnings.catch_warnings(action="ignore"):
         model, _ = train_in_memory(Store.open(folder / "kinds.zarr"), config)
-    return Columns(model), [event | more for event in events]
+    return InputColumns(model), [event | more for event in events]
 
 
 def costs(kind: str, count: int, n: int, runs: int, folder: Path) -> Spread:

@@ -24,7 +24,7 @@ from tables import Bytes, Factor, Seconds, Table
 
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
-from streamsvm.dry_run import Site, measure
+from streamsvm.dry_run import Machines, measure
 from streamsvm.options.layers import read_layer
 
 MOST_OFF = 0.3
@@ -138,9 +138,9 @@ def plan(bench: Bench) -> list[Table]:
     costs = measure(store, config, PILOT_S)
     records = []
     for n, site in (
-        (store.n, Site(0, costs.threads)),
-        (BIG, Site(0, costs.threads)),
-        (BIG, Site(100, 8, network_bytes_s=1.25e9, store_bytes_s=1e10)),
+        (store.n, Machines(0, costs.threads)),
+        (BIG, Machines(0, costs.threads)),
+        (BIG, Machines(100, 8, network_bytes_s=1.25e9, store_bytes_s=1e10)),
     ):
         found = costs.at(n, site)
         phases = found["seconds_estimated_by_phase"]

@@ -30,9 +30,9 @@ from streamsvm.errors import DataError
 from streamsvm.online import LEARNERS, BSGDClassifier
 from streamsvm.online.brokers import as_text
 from streamsvm.online.lines import json_event
-from streamsvm.online.pipe import Stream
+from streamsvm.online.stream import Stream
 from streamsvm.serving.app import App, Limits
-from streamsvm.serving.learning import Learning
+from streamsvm.serving.learning import LearningModel
 
 RIGHT, BATCH = 400, 50  # right events; events of a request
 TASKS: dict[str, Callable[[], Any]] = {
@@ -176,7 +176,7 @@ class Http(Door):
     """Requests, right events one by one, wrong ones in lists."""
 
     def answers(self, events: Iterable[tuple[bool, Any]]) -> list[Any]:
-        learning = Learning(self.stream, 1000, 1 << 60, None, lambda message: self.taken.append(message))
+        learning = LearningModel(self.stream, 1000, 1 << 60, None, lambda message: self.taken.append(message))
         app = App(learning, Limits())
 
         async def run() -> list[Any]:

@@ -21,10 +21,10 @@ from scipy import sparse
 from tables import Seconds, Table
 
 from streamsvm import Store
-from streamsvm.data.regroup import SPOOL_BYTES, SpooledGroups
+from streamsvm.data.regroup import SPOOL_BYTES, PartitionsOnDisk
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block
-from streamsvm.data.vectors import HeldVector
+from streamsvm.data.vectors import VectorInMemory
 from streamsvm.parallel.engine import Engine
 
 FILES, PARTS, BASE_ROWS, BLOCK_ROWS = 790, 4_000, 200_000, 19_418
@@ -73,7 +73,7 @@ def _table(bench: Bench, title: str, samples: Copies) -> Table:
     parts = np.random.default_rng(0).integers(0, n_parts, samples.n).astype(np.int32)
     shutil.rmtree(folder, ignore_errors=True)
     began = _now()
-    groups = SpooledGroups(samples, HeldVector(parts), n_parts, folder, engine)
+    groups = PartitionsOnDisk(samples, VectorInMemory(parts), n_parts, folder, engine)
     written = _now()
 
     def read(part: int) -> int:

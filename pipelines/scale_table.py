@@ -28,10 +28,10 @@ from measure import Run
 from tables import Bytes, Factor, Report, Seconds, Table
 
 from streamsvm.data.growing import create_array
-from streamsvm.data.kept import write_kept
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import write_kept
 from streamsvm.data.writer import StoreWriter
 from streamsvm.storage.place import STORE_MARK
 

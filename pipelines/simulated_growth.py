@@ -14,7 +14,7 @@ from scale_table import COLUMNS
 from simulation import Record, Stage, Task, stretched
 
 from streamsvm.data.regroup import file_bytes
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.kernels.division import FEW_BLOCKS
@@ -136,7 +136,7 @@ def _block_rows(n: int) -> int:
 
 def _file_rows(n: int, parts: int) -> float:
     """Of a file of rows by part."""
-    samples = StoreSamples(
+    samples = SamplesInStore(
         Store.from_arrays(np.broadcast_to(np.float32(0), (n, COLUMNS))), Scaling.none(COLUMNS)
     )
     return min(n, file_bytes(samples, parts) / (4 * COLUMNS))

@@ -42,7 +42,7 @@ from streamsvm.metrics import ProbabilityScores
 from streamsvm.online import BSGDClassifier
 from streamsvm.online.lines import Lines
 from streamsvm.online.lines import events as events_in
-from streamsvm.online.pipe import features_of
+from streamsvm.online.stream import features_of
 
 GAMMAS = (0.1, "auto", "scale")
 GRID = tuple(product(("auto", 0.01, 0.1, 0.3, 1.0, 3.0), (1e-2, 1e-3, 1e-4, 1e-5)))

@@ -32,7 +32,7 @@ from streams import ABRUPT, ELECTRICITY, STREAMS, Event, events
 from tables import Share, Table
 
 from streamsvm.online import BSGDClassifier
-from streamsvm.online.judges import OfClasses
+from streamsvm.online.scores import ClassScores
 
 SIX = ("Phishing", "Bananas", "ImageSegments", "SEA", "Agrawal", "RandomRBFDrift")
 CHANGING = ("gradual Agrawal", "gradual Sine", *ABRUPT)
@@ -133,7 +133,7 @@ def ask(bench: Bench) -> list[Table]:
 def _asking(stream: Sequence[Event], share: float) -> tuple[int, float]:
     """Labels learned, and the accuracy of all events, where labels come only for the events that are asked for."""
     learner = BSGDClassifier()
-    judge = OfClasses(learner)
+    judge = ClassScores(learner)
     asked = right = 0
     for x, y in stream:
         right += learner.predict_one(x) == y

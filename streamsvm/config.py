@@ -47,7 +47,7 @@ from streamsvm.options.solvers import (
 from streamsvm.solvers.catalogue import (
     DEFAULT_SOLVER,
     SOLVERS,
-    Row,
+    SolverRow,
     for_each,
     options_class,
     renamed,
@@ -189,7 +189,7 @@ class FitConfig(Options):
         return self
 
 
-def _add_section(name: str, row: Row) -> None:
+def _add_section(name: str, row: SolverRow) -> None:
     """Adds the section of a solver's options to configurations. Raises ConfigError for an invalid section."""
     section, options = section_of(name), options_class(name)
     if section in FitConfig.model_fields and FitConfig.model_fields[section].annotation is options:

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from streamsvm.choosing.choices import DENSE, as_chosen
-from streamsvm.choosing.pace import FIT_SHARE, SEARCH_S, planned_in_time
 from streamsvm.choosing.samples import folds_of
+from streamsvm.choosing.time_budget import FIT_SHARE, SEARCH_S, planned_in_time
 from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Phase, Record, Round
 from streamsvm.fits.base import END_S
-from streamsvm.fits.growth import Growth
+from streamsvm.fits.growth import CostGrowth
 from streamsvm.fits.memory_plan import stay_in_memory
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import MiB, free_bytes
@@ -34,7 +34,7 @@ from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for
 from streamsvm.train import Run, learned, plan, planned, with_task
 
-LEAST_ROWS = Growth.least_rows  # of a pilot
+LEAST_ROWS = CostGrowth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows that pilots are drawn from, so that a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
 SAMPLE_BYTES_S = (
@@ -69,7 +69,7 @@ class Pilot:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SearchCost:
     """A search on fewer rows: their number, its seconds by phase, the configuration for all rows, and the rows that a
     time budget leaves for the fit, if these are not all."""
 
@@ -92,7 +92,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Site:
+class Machines:
     """The machines that a fit will run on. workers: processes, 0 for threads only. threads: of each process.
 
     network_bytes_s: between the leading process and all workers. store_bytes_s: from the store to all workers.
@@ -136,11 +136,11 @@ class Costs:
     divided: int | None
     pilots: Sequence[Pilot]
     sample: int = 0
-    choice: Choice | None = None
+    choice: SearchCost | None = None
     compares_rows: bool = False
     budget_s: float = math.inf
 
-    def at(self, n: int, site: Site) -> dict[str, Any]:
+    def at(self, n: int, site: Machines) -> dict[str, Any]:
         """Estimates for n rows: seconds, seconds by phase, bytes."""
         by_phase, last = self._seconds(n, site), self.pilots[-1]
         return {
@@ -156,7 +156,7 @@ class Costs:
         }
 
     @property
-    def growth(self) -> Growth:
+    def growth(self) -> CostGrowth:
         """How the costs of the solver grow."""
         return fit_class(self.solver).growth
 
@@ -164,7 +164,7 @@ class Costs:
         """Memory that no limit can reduce. Other memory is in the plan, which refuses a limit that is too low."""
         return self.growth.least_bytes(n, self)
 
-    def _seconds(self, n: int, site: Site) -> dict[str, float]:
+    def _seconds(self, n: int, site: Machines) -> dict[str, float]:
         faster = self.threads / site.slots if site.workers else 1.0
         spread = {"scale", *(self.growth.spread if self.is_spread else ())}
         seconds = {}
@@ -188,14 +188,14 @@ class Costs:
         """Bytes between the leading process and the workers of a cluster, including rows, without small messages."""
         return self.growth.network_bytes(n, self)
 
-    def _rows_read(self, n: int, site: Site) -> float:
+    def _rows_read(self, n: int, site: Machines) -> float:
         return self.grown(n, "rows_read") + (n if self._regroups(n, site) else 0)
 
-    def _scratch_bytes(self, n: int, site: Site) -> int:
+    def _scratch_bytes(self, n: int, site: Machines) -> int:
         """Bytes of the rows in files by partition."""
         return self.growth.scratch_bytes(n, self, on_workers=bool(site.workers))
 
-    def _regroups(self, n: int, site: Site) -> bool:
+    def _regroups(self, n: int, site: Machines) -> bool:
         """Whether rows are written in the order of their partitions, for workers or because memory cannot hold them."""
         return self.growth.regroups(n, self, on_workers=bool(site.workers))
 
@@ -284,7 +284,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     )
 
 
-def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: float = math.inf) -> Choice:
+def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: float = math.inf) -> SearchCost:
     """The result of a search on at most `most` rows, that ends soon enough for pilots until then, a time.time(). It
     chooses early prediction as all rows need it in the seconds that are left of a time budget."""
     sample = config.search.sample
@@ -310,7 +310,7 @@ def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: flo
     told |= {"metric": facts.get("kind", "none"), "early": fit_config.dcsvm.early}
     cut = fit_config.rows if fit_config.rows != config.rows else None
     told |= {} if cut is None else {"rows": cut}
-    return Choice(min(m, few), phases, as_chosen(fit_config), told, cut)
+    return SearchCost(min(m, few), phases, as_chosen(fit_config), told, cut)
 
 
 def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
@@ -320,7 +320,7 @@ def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
     return store.d * (1.0 if config.scale == "none" and store.dtype == np.uint8 else 4.0)
 
 
-def growth_of(config: FitConfig) -> Growth:
+def growth_of(config: FitConfig) -> CostGrowth:
     return fit_class(config.solver).growth
 
 
@@ -397,10 +397,10 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int, until: float) -> Pilo
     )
 
 
-def site_of(config: FitConfig) -> Site:
+def site_of(config: FitConfig) -> Machines:
     """Local threads, or as many local processes as the configuration asks for."""
     threads = Engine(config.threads).threads
-    return Site(config.workers or 0, max(1, threads // config.workers) if config.workers else threads)
+    return Machines(config.workers or 0, max(1, threads // config.workers) if config.workers else threads)
 
 
 def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.columns import Column
+from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.finite import first_nonfinite, require_finite
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import label_texts
@@ -28,9 +28,9 @@ from streamsvm.models.intervals import Intervals
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.storage.paths import Place
-from streamsvm.tables.target import as_learned
+from streamsvm.tables.target_encoding import as_learned
 from streamsvm.tasks import task_of
-from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.scores import DecisionRule
 from streamsvm.texts.documented import described
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
 
 
-class Predictor(Judge, Protocol):
+class Predictor(DecisionRule, Protocol):
     """The model interface that prediction uses."""
 
     @property
@@ -119,7 +119,7 @@ def _asked(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PredictionOptions:
     """What to predict for rows, besides their labels. interval: a level, other than the fit's."""
 
     decision: bool = False
@@ -156,7 +156,7 @@ def answers_as_read(
         done += len(rows)
 
 
-class Beside(Protocol):
+class RowColumns(Protocol):
     """Columns that are written next to the answers to rows, in the same order."""
 
     def take(self, rows: int) -> Mapping[str, np.ndarray]: ...
@@ -166,11 +166,11 @@ def write_predictions(
     model: Predictor,
     store: Store,
     out: Place | None,
-    also: Wanted = Wanted(),
+    also: PredictionOptions = PredictionOptions(),
     *,
     engine: Engine,
     events: Events = heard,
-    beside: Beside | None = None,
+    beside: RowColumns | None = None,
 ) -> int:
     """Writes the label of every row of a store, see `write_answers`."""
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
@@ -181,10 +181,10 @@ def write_answers(
     model: Predictor,
     answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
     out: Place | None,
-    also: Wanted = Wanted(),
+    also: PredictionOptions = PredictionOptions(),
     *,
     n: int = 0,
-    beside: Beside | None = None,
+    beside: RowColumns | None = None,
 ) -> int:
     """Writes the label of every row to `out`, whole or not at all, and returns how many; None: to stdout, as CSV.
 
@@ -297,7 +297,7 @@ def _tell_without_positive(model: Any, store: Store, events: Events) -> None:
 
 
 def assess(
-    model: Judge,
+    model: DecisionRule,
     store: Store,
     blocks: Iterable[tuple[int, int, tuple[np.ndarray, np.ndarray | None]]],
     *,
@@ -355,10 +355,10 @@ def _write_zarr(out: Place, n: int, blocks: Iterator[Block], names: Headings) ->
         cleanup.callback(target.discard)
         group = target.begin()
         more = {name: GrowingArray(group, name) for name in ("decision", "probability", *ENDS)}
-        answer: Column | None = None
+        answer: ColumnWriter | None = None
         for block in blocks:
             (name, values), *others = block.items()
-            answer = answer or cleanup.enter_context(closing(Column(name, target.folder)))
+            answer = answer or cleanup.enter_context(closing(ColumnWriter(name, target.folder)))
             answer.append(values)
             for other, values in others:
                 more[other].append(values)

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsvm.choosing.choices import as_chosen, with_choices, write_config
-from streamsvm.choosing.pace import choice_of, with_more_rows
+from streamsvm.choosing.time_budget import choice_of, with_more_rows
 from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config
 from streamsvm.data.labels import like_ids
 from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, StreamSVMError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
-from streamsvm.fits.base import Context, Fit, Learned, PathFit, Report, Solution
-from streamsvm.fits.drafts import Draft, InMemory, opened_draft
+from streamsvm.fits.base import Fit, FitContext, FittedModel, PathFit, Report, Solution
+from streamsvm.fits.drafts import DraftInMemory, ModelDraft, opened_draft
 from streamsvm.fits.memory_plan import STREAMED_SHARE
-from streamsvm.fits.prepare import Prepared, prepare
+from streamsvm.fits.prepare import TrainingData, prepare
 from streamsvm.judging.expected import of_model
 from streamsvm.judging.held_out import require_holdout, rows_of_intervals
-from streamsvm.judging.thresholds import Decided
+from streamsvm.judging.thresholds import FoldDecisions
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import is_model, load_model, read_attrs
 from streamsvm.options.costs import Costs
@@ -233,7 +233,7 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
         return fit.plan() | folds | ({"guessed": "; ".join(store.guessed)} if store.guessed else {})
 
 
-def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Report]]:
+def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedModel, Report]]:
     """The recipe: prepare and plan, solve, certify, save. Returns models, whose partitions are in a file if there is
     one, and reports. config: with its task; probabilities are of fits by the same recipe, on folds.
     """
@@ -278,7 +278,7 @@ def planned(
     checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
     where = config.threads, config.workers, config.scheduler, config.memory_limit
     engine = open_engine(*where, run.events, run.performance_report, config.wait_for_scheduler)
-    with closing(Context(engine, checkpoints, run.events, phase, run.until)) as context:
+    with closing(FitContext(engine, checkpoints, run.events, phase, run.until)) as context:
         prepared = prepare(store, config, engine, run.events, phase=phase)
         if chooses and config.search.chosen:
             with phase("search"):
@@ -288,14 +288,14 @@ def planned(
         fit.ended()
 
 
-def _fit_of(prepared: Prepared, context: Context) -> Fit:
+def _fit_of(prepared: TrainingData, context: FitContext) -> Fit:
     """The fit of prepared data, whose checkpoints know what was chosen for it. Raises MemoryLimitError."""
     if prepared.asked is not None:
         context.checkpoints.choice = choice_of(prepared)
     return fit_class(prepared.config.solver)(prepared, context)
 
 
-def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
+def _solved(fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> list[Solution]:
     if not Cs:
         return [fit.solve(draft)]
     if not isinstance(fit, PathFit):
@@ -309,10 +309,10 @@ def _may_extend(fit: Fit) -> bool:
     return fit.prepared.complete is not None and fit.store.nbytes < limit / STREAMED_SHARE
 
 
-def _extended(fit: Fit, draft: Draft) -> tuple[Fit, list[Solution]]:
+def _extended(fit: Fit, draft: ModelDraft) -> tuple[Fit, list[Solution]]:
     """A fit of the rows for which there was time, and its solution: of more rows while there is time left, as that
     for one fit shows how long the next one takes. A fit that does not end in time, or fails, leaves the one before."""
-    began, last = time.perf_counter(), fit.solve(InMemory())
+    began, last = time.perf_counter(), fit.solve(DraftInMemory())
     while not last.late:
         took_s = None if fit.checkpoints.is_loaded else time.perf_counter() - began
         prepared = with_more_rows(fit.prepared, took_s, fit.context)
@@ -322,7 +322,7 @@ def _extended(fit: Fit, draft: Draft) -> tuple[Fit, list[Solution]]:
             fit.context.begin_again(f"of {prepared.store.n} rows")
             more, began = _fit_of(prepared, fit.context), time.perf_counter()
             draft.discard()
-            solution = more.solve(draft if not _may_extend(more) else InMemory())
+            solution = more.solve(draft if not _may_extend(more) else DraftInMemory())
         except FAILS as error:
             what = f"a fit of {prepared.store.n:,} rows failed ({_told(error)})"
             fit.events(Warned(f"{what}: the model is that of {fit.store.n:,} rows"))
@@ -338,7 +338,7 @@ def _extended(fit: Fit, draft: Draft) -> tuple[Fit, list[Solution]]:
 
 
 def _as_promised(
-    store: Store, fit: Fit, solutions: list[Solution], draft: Draft
+    store: Store, fit: Fit, solutions: list[Solution], draft: ModelDraft
 ) -> tuple[Fit, list[Solution]]:
     """The fit of a choice, and its solution, which decides the rows that the search held out as well as the search
     expects of new rows, or better, because it may have learned from them.
@@ -375,7 +375,9 @@ def _as_promised(
     return fit, solutions
 
 
-def _trained_again(again: Prepared, context: Context, draft: Draft) -> tuple[Fit, list[Solution]] | str:
+def _trained_again(
+    again: TrainingData, context: FitContext, draft: ModelDraft
+) -> tuple[Fit, list[Solution]] | str:
     """Another fit, which replaces the model so far; or why it failed, which leaves that one, unless it is in a file."""
     context.begin_again("again")
     try:
@@ -405,14 +407,14 @@ def _losses_of_search(fit: Fit, solution: Solution) -> np.ndarray | None:
     return promised.losses(solution.model, fit.prepared.no_targets.units, solution.promised)
 
 
-def _prepared_again(store: Store, fit: Fit) -> Prepared | None:
+def _prepared_again(store: Store, fit: Fit) -> TrainingData | None:
     """The rows as the chosen options alone prepare them; None if they are prepared like this already."""
     prepared = fit.prepared
     config = prepared.config.model_copy(update={"search": SearchConfig(options=())})
     again = prepare(store, config, fit.engine, phase=fit.phase)
     some = np.arange(min(COMPARED_ROWS, again.store.n))
 
-    def arrays(own: Prepared) -> dict[str, np.ndarray]:
+    def arrays(own: TrainingData) -> dict[str, np.ndarray]:
         return {"upper": own.answers.take(some).upper, **own.scaling.to_arrays()}
 
     first, second = arrays(prepared), arrays(again)
@@ -434,7 +436,7 @@ def _asking_folds(config: FitConfig) -> FitConfig:
     )
 
 
-def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[Decided]:
+def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[FoldDecisions]:
     """Held-out decisions for each model, from folds that the same recipe trains; empty if not needed."""
     if not config.probability.is_asked:
         return []
@@ -446,7 +448,9 @@ def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[
         return cross_validated(store, config, learn, **own)
 
 
-def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -> Decided | None:
+def _of_parts(
+    decided: FoldDecisions | None, model: FittedModel, store: Store, fit: Fit
+) -> FoldDecisions | None:
     """What folds of a store decided, for the partitions of a model if it has any."""
     if decided is None:
         return None
@@ -456,7 +460,7 @@ def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -
         return by_parts(decided, model, store, fit.engine, seed=fit.config.seed)
 
 
-def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: int) -> list[Learned]:
+def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: int) -> list[FittedModel]:
     """The models of a fold's rows, saved next to those of the run, with what is needed to resume. fits: how many are
     still to come with this one, each with its share of the time left."""
     own = Run(progress_of(run.events), Cs=run.Cs, until=run.share_of_time(fits))

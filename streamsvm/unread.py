@@ -10,7 +10,7 @@ from typing import Any
 from streamsvm.config import FitConfig, KernelConfig, groups, option_field
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import table
-from streamsvm.options.base import Rule
+from streamsvm.options.base import ReadRule
 from streamsvm.options.layers import Layer, Resolved
 from streamsvm.options.metric import MetricConfig
 from streamsvm.options.search import SearchConfig
@@ -18,35 +18,35 @@ from streamsvm.solvers import catalogue
 from streamsvm.tasks import default_task, task_names, task_options, task_unread
 
 
-def rules() -> Iterator[Rule]:
+def rules() -> Iterator[ReadRule]:
     """The rules of all solvers, kernels and tasks: who reads which option."""
     for name in catalogue.solver_names():
         section = catalogue.section_of(name)
         for member in groups()[section].model_fields:
-            yield Rule(f"{section}.{member}", f"solver {name}", "solver", partial(eq, name))
+            yield ReadRule(f"{section}.{member}", f"solver {name}", "solver", partial(eq, name))
         yield from catalogue.options_class(name).rules
     for option in catalogue.OF_SOME:
         names = catalogue.readers(option)
-        yield Rule(option, _listed("solver", names), "solver", partial(contains, names))
+        yield ReadRule(option, _listed("solver", names), "solver", partial(contains, names))
     for parameter in KernelConfig.model_fields:
         if parameter != "name":
             names = table.readers(parameter)
-            yield Rule(
+            yield ReadRule(
                 f"kernel.{parameter}", _listed("kernel", names), "kernel.name", partial(contains, names)
             )
     for option in dict.fromkeys(option for name in task_names() for option in task_options(name)):
         names = [name for name in task_names() if option in task_options(name)]
         unsaid = [None] if default_task(catalogue.DEFAULT_SOLVER, has_queries=False) in names else []
-        yield Rule(option, _listed("task", names), "task", partial(contains, [*unsaid, *names]))
+        yield ReadRule(option, _listed("task", names), "task", partial(contains, [*unsaid, *names]))
     for option in dict.fromkeys(option for name in task_names() for option in task_unread(name)):
         others = [name for name in task_names() if option not in task_unread(name)]
-        yield Rule(option, _listed("task", others), "task", partial(contains, [None, *others]))
-    yield Rule("epsilon", "a regression without nu", "nu", partial(is_, None))
-    yield Rule(
+        yield ReadRule(option, _listed("task", others), "task", partial(contains, [None, *others]))
+    yield ReadRule("epsilon", "a regression without nu", "nu", partial(is_, None))
+    yield ReadRule(
         "probability.folds", "a fit with probabilities or a threshold", "probability", attrgetter("is_asked")
     )
-    yield Rule("mark_gaps", "a fit that fills missing values", "gaps", partial(ne, "refuse"))
-    yield Rule("wait_for_scheduler", "a fit on a cluster that has one", "scheduler", bool)
+    yield ReadRule("mark_gaps", "a fit that fills missing values", "gaps", partial(ne, "refuse"))
+    yield ReadRule("wait_for_scheduler", "a fit on a cluster that has one", "scheduler", bool)
     yield from MetricConfig.rules
     yield from SearchConfig.rules
 
@@ -56,12 +56,12 @@ def _listed(what: str, names: list[str]) -> str:
     return f"{what}s {', '.join(first)} and {last}" if first else f"{what} {last}"
 
 
-def unread(config: FitConfig) -> Iterator[Rule]:
+def unread(config: FitConfig) -> Iterator[ReadRule]:
     """The rules of options that this configuration does not read."""
     yield from (rule for rule in rules() if not rule.reads(attrgetter(rule.decider)(config)))
     if config.probability.is_asked and not config.n_folds:
         readers = "a fit with probabilities, or with a threshold without holdout,"
-        yield Rule("probability.folds", readers, "holdout", not_)
+        yield ReadRule("probability.folds", readers, "holdout", not_)
 
 
 def require_read(layers: list[Layer], *configs: FitConfig) -> list[set[str]]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from streamsvm.data.columns import Values
-from streamsvm.data.pass_cache import HeldSamples
+from streamsvm.data.columns import ColumnValues
+from streamsvm.data.pass_cache import CachedSamples
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
+from streamsvm.data.samples import SamplesInMemory
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.parallel.engine import Engine
@@ -54,17 +54,17 @@ class Beside:
 
 def passes_over(X: np.ndarray, *beside: np.ndarray, bias: float = 0.0) -> Passes:
     """Passes over rows in memory, with what is beside them."""
-    samples = MemorySamples(Rows(X.astype(np.float32)))
-    held = HeldSamples(samples, 1 << 30, lambda: pytest.fail("no folder"), Beside(*beside))
+    samples = SamplesInMemory(Rows(X.astype(np.float32)))
+    held = CachedSamples(samples, 1 << 30, lambda: pytest.fail("no folder"), Beside(*beside))
     return Passes(held, Engine(2), bias)
 
 
 def refuse_whole_columns(patch: pytest.MonkeyPatch) -> None:
     """Fails where labels or weights that can be read in parts are read whole."""
-    whole = Values.all.func
+    whole = ColumnValues.all.func
 
-    def read(values: Values) -> np.ndarray:
+    def read(values: ColumnValues) -> np.ndarray:
         assert not values.in_parts, "a column was read whole"
         return whole(values)
 
-    patch.setattr(Values, "all", property(read))
+    patch.setattr(ColumnValues, "all", property(read))

@@ -16,7 +16,17 @@ from streamsvm import dry_run
 from streamsvm.choosing.choices import with_choices
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
-from streamsvm.dry_run import SEARCH_POWER, Choice, Costs, Pilot, Site, does_not_fit, estimate, grown, measure
+from streamsvm.dry_run import (
+    SEARCH_POWER,
+    Costs,
+    Machines,
+    Pilot,
+    SearchCost,
+    does_not_fit,
+    estimate,
+    grown,
+    measure,
+)
 from streamsvm.search.options import completed
 from streamsvm.train import train_in_memory
 
@@ -78,7 +88,7 @@ def test_a_limit_does_not_hide_what_a_fit_takes(monkeypatch):
 
 
 def test_workers_share_what_they_can():
-    alone, shared = costs().at(1000, Site(0, 2)), costs().at(1000, Site(4, 2))
+    alone, shared = costs().at(1000, Machines(0, 2)), costs().at(1000, Machines(4, 2))
     assert alone["seconds_estimated_by_phase"] == pytest.approx(
         {"solve": 10.0, "save": 1.0, "read store": 0.06, "scratch": 0.0, "start": 3.0}
     )
@@ -94,26 +104,26 @@ def test_workers_share_what_they_can():
 
 
 def test_rows_beyond_memory_are_written_and_read_by_their_parts():
-    found = costs(limit_bytes=1 << 20).at(1000, Site(0, 2))
+    found = costs(limit_bytes=1 << 20).at(1000, Machines(0, 2))
     assert found["scratch_bytes_estimated"] == 1000 * 20
     assert found["store_read_bytes_estimated"] == 80_000
 
 
 def test_regions_are_written_once_more_and_small_fits_have_told_what_that_takes():
-    one, many = (costs(solver="bsgd", is_spread=spread).at(1000, Site(0, 2)) for spread in (False, True))
+    one, many = (costs(solver="bsgd", is_spread=spread).at(1000, Machines(0, 2)) for spread in (False, True))
     assert one.pop("scratch_bytes_estimated") == 0
     assert many.pop("scratch_bytes_estimated") == 1000 * (20 + 12)  # with a code and a weight
     assert one == many
 
 
 def test_a_single_problem_is_not_shared():
-    found = costs(solver="alfpgm", is_spread=False).at(1000, Site(4, 2))
+    found = costs(solver="alfpgm", is_spread=False).at(1000, Machines(4, 2))
     assert found["seconds_estimated_by_phase"]["solve"] == pytest.approx(10.0)
 
 
 def test_beyond_the_division_all_grows_with_the_rows():
     quadratic = [Pilot(m, {"solve": m**2 / 1e4}, m, 0, m, 4, 1 << 20) for m in (100, 200)]
-    one, many = (costs(pilots=quadratic, divided=1000).at(n, Site(0, 2)) for n in (1000, 10_000))
+    one, many = (costs(pilots=quadratic, divided=1000).at(n, Machines(0, 2)) for n in (1000, 10_000))
     assert one["seconds_estimated_by_phase"]["solve"] == pytest.approx(100.0)
     assert many["seconds_estimated_by_phase"]["solve"] == pytest.approx(1000.0)
 
@@ -187,19 +197,20 @@ def test_a_time_budget_ends_what_would_take_longer():
 
 
 def test_a_search_grows_with_its_sample_up_to_its_most_rows():
-    choice = Choice(6_000, {"search": 2.0, "regions": 3.0}, FitConfig(), {})
+    choice = SearchCost(6_000, {"search": 2.0, "regions": 3.0}, FitConfig(), {})
     assert choice.grown(6_000, 20_000) == {"search": 2.0, "regions": 3.0}
     assert choice.grown(10**6, 20_000) == choice.grown(20_000, 20_000)
     assert choice.grown(20_000, 20_000)["search"] == pytest.approx(2.0 * (20 / 6) ** SEARCH_POWER)
     assert (
-        costs(choice=choice, sample=6_000).at(1000, Site(0, 2))["seconds_estimated_by_phase"]["regions"] == 3
+        costs(choice=choice, sample=6_000).at(1000, Machines(0, 2))["seconds_estimated_by_phase"]["regions"]
+        == 3
     )
 
 
 def test_a_budget_is_what_search_and_fit_may_take_and_not_what_they_do():
-    choice = Choice(6_000, {"search": 2.0}, FitConfig(), {})
+    choice = SearchCost(6_000, {"search": 2.0}, FitConfig(), {})
     long, short = (
-        costs(choice=choice, sample=20_000, budget_s=budget_s).at(10_000, Site(0, 2))
+        costs(choice=choice, sample=20_000, budget_s=budget_s).at(10_000, Machines(0, 2))
         for budget_s in (500, 106)
     )
     assert long["seconds_estimated_by_phase"]["search"] == pytest.approx(2.0 * (10 / 6) ** SEARCH_POWER)

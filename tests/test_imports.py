@@ -195,7 +195,7 @@ def test_a_fit_loads_what_it_needs_only(tmp_path):
 @pytest.mark.slow  # a process that imports much
 def test_a_stream_loads_of_river_what_its_learners_are_made_of_only():
     unused = {"sklearn", "pandas", "pyarrow", "distributed", "dask_ml", "rich", "matplotlib"}
-    assert not loaded_after("import streamsvm.online.pipe") & unused
+    assert not loaded_after("import streamsvm.online.stream") & unused
 
 
 def test_public_names_are_listed_and_unknown_ones_refused():

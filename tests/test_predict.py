@@ -13,8 +13,8 @@ from sklearn import metrics as twin
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError, StorageError
-from streamsvm.models.columns import Named
-from streamsvm.predict import Wanted, evaluate, predict_blocks, write_predictions
+from streamsvm.models.columns import NamedColumns
+from streamsvm.predict import PredictionOptions, evaluate, predict_blocks, write_predictions
 
 
 class Serial:
@@ -28,7 +28,7 @@ class Serial:
 
 
 @dataclass
-class Linear(Named):
+class Linear(NamedColumns):
     """Decision values x W; classes by sign, or by the largest."""
 
     W: np.ndarray
@@ -90,7 +90,9 @@ def test_csv_npy_and_zarr_say_the_same(tmp_path, store, request, model_name, dec
     values = whole(model, store)
     labels = model.labels(values)
     for suffix in (".csv", ".npy", ".zarr"):
-        write_predictions(model, store, tmp_path / f"p{suffix}", Wanted(decision=decision), engine=Serial())
+        write_predictions(
+            model, store, tmp_path / f"p{suffix}", PredictionOptions(decision=decision), engine=Serial()
+        )
     with (tmp_path / "p.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == [
@@ -134,7 +136,7 @@ def test_a_failure_on_the_way_leaves_nothing_and_keeps_what_was_there(tmp_path, 
 
     binary.decision_function = fails_late
     with pytest.raises(DataError, match="bad chunk"):
-        write_predictions(binary, store, out, Wanted(decision=True), engine=Serial())
+        write_predictions(binary, store, out, PredictionOptions(decision=True), engine=Serial())
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -212,22 +214,24 @@ def test_probabilities_in_every_file_and_the_labels_that_go_with_them(tmp_path, 
     W, classes = np.random.default_rng(1).normal(size=(3, 3)), np.array([3, 5, 8])
     model = Calibrated(W, classes) if k == 3 else Calibrated(W[0])
     values, proba = model.answers(store.read(0, store.n))
-    write_predictions(model, store, tmp_path / "p.csv", Wanted(decision=True, proba=True), engine=Serial())
+    write_predictions(
+        model, store, tmp_path / "p.csv", PredictionOptions(decision=True, proba=True), engine=Serial()
+    )
     with (tmp_path / "p.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header[-k:] == [f"probability_{label}" for label in model.classes]
     assert len(header) == 1 + (3 if k == 3 else 1) + k
     np.testing.assert_allclose(np.array([row[-k:] for row in rows], float), proba, rtol=1e-6)
     assert [row[0] for row in rows] == [str(label) for label in model.classes[proba.argmax(axis=1)]]
-    write_predictions(model, store, tmp_path / "p.npy", Wanted(proba=True), engine=Serial())
+    write_predictions(model, store, tmp_path / "p.npy", PredictionOptions(proba=True), engine=Serial())
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), proba)
-    write_predictions(model, store, tmp_path / "p.zarr", Wanted(proba=True), engine=Serial())
+    write_predictions(model, store, tmp_path / "p.zarr", PredictionOptions(proba=True), engine=Serial())
     group = zarr.open_group(tmp_path / "p.zarr", mode="r")
     np.testing.assert_array_equal(group["probability"][:], proba)
     assert "decision" not in group
     with pytest.raises(ConfigError, match="found --decision and --proba, expected one of them"):
         write_predictions(
-            model, store, tmp_path / "p.npy", Wanted(decision=True, proba=True), engine=Serial()
+            model, store, tmp_path / "p.npy", PredictionOptions(decision=True, proba=True), engine=Serial()
         )
 
 

@@ -24,7 +24,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import ignore
-from streamsvm.fits.base import Context
+from streamsvm.fits.base import FitContext
 from streamsvm.fits.prepare import FIRST_ROWS, prepare
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
@@ -92,7 +92,7 @@ def test_a_fit_is_made_and_planned_without_a_look_at_the_rows(name, store, reads
     states = Checkpoints(None, store, options, False)
     prepared = prepare(store, options, Engine(2))
     reads.clear()
-    with closing(Context(Engine(2), states, ignore, Phases())) as context:
+    with closing(FitContext(Engine(2), states, ignore, Phases())) as context:
         fit_class(options.solver)(prepared, context).plan()
     assert not reads
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.choosing.metric_search import (
-    Fitted,
+    FittedTrial,
     MetricSearch,
     MetricState,
     Track,
@@ -25,20 +25,27 @@ from streamsvm.choosing.metric_search import (
     factor_width,
     facts,
 )
-from streamsvm.choosing.pace import Clock, as_before, has_time_for_regions, in_time, rows_in_time, with_sample
 from streamsvm.choosing.samples import LEAST_ROWS, MOST_HELD, class_weights, drawn, regions
-from streamsvm.choosing.trials import Learner, Sample, SampleTrials
+from streamsvm.choosing.time_budget import (
+    Deadline,
+    as_before,
+    has_time_for_regions,
+    in_time,
+    rows_in_time,
+    with_sample,
+)
+from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings
 from streamsvm.config import FitConfig, KernelConfig, SearchConfig, build_config, repeating
 from streamsvm.data.metric import Metric
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.fits.advice import advice
-from streamsvm.fits.base import Context, Learned
-from streamsvm.fits.prepare import Prepared, first_rows, measured, require_range, scaled
-from streamsvm.judging.expected import Expected, gain_of_rows, of_candidates
+from streamsvm.fits.base import FitContext, FittedModel
+from streamsvm.fits.prepare import TrainingData, first_rows, measured, require_range, scaled
+from streamsvm.judging.expected import ExpectedScore, gain_of_rows, of_candidates
 from streamsvm.judging.held_out import can_hold_out
-from streamsvm.judging.promised import Promised
+from streamsvm.judging.search_expectation import SearchExpectation
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
 from streamsvm.parallel.engine import Engine
@@ -61,7 +68,7 @@ APART = 20  # one of so many rows is kept out of it all, where the sample has no
 SHOWN = 20  # columns in a report
 
 
-def with_choices(prepared: Prepared, context: Context) -> Prepared:
+def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     """The data and their configuration with the chosen options: those that predict held-out rows best.
 
     Raises ConfigError, DataError.
@@ -113,10 +120,10 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     prepared = _under(prepared, best, base, starts, learner, told)
     prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
     expected = _expected(prepared, state, chosen(state), trials)
-    return _promising(prepared, Promised(held, [sample.of_held for sample in samples], expected))
+    return _promising(prepared, SearchExpectation(held, [sample.of_held for sample in samples], expected))
 
 
-def _promising(prepared: Prepared, promised: Promised) -> Prepared:
+def _promising(prepared: TrainingData, promised: SearchExpectation) -> TrainingData:
     """The data with what a search expects of the model, unless held-out rows give the score of new ones."""
     own: dict[str, Any] = {"promised": promised}
     if prepared.kept_out is None:
@@ -125,15 +132,17 @@ def _promising(prepared: Prepared, promised: Promised) -> Prepared:
     return replace(prepared, **own, complete=complete)
 
 
-def _learner(prepared: Prepared, given: Start, sample: Sample) -> Learner:
+def _learner(prepared: TrainingData, given: ScalingCandidate, sample: Sample) -> TrialSettings:
     """What trials mean. Of rows as they were given, the kernel as given is the one that all rows have made."""
     config = prepared.config
     rank = config.metric.rank if config.metric.kind == "full" else None
     own = (Metric(given.factor), prepared.kernel) if given.scaling is prepared.scaling else None
-    return Learner(config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, own)
+    return TrialSettings(
+        config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, own
+    )
 
 
-def _holding_out(prepared: Prepared) -> Prepared:
+def _holding_out(prepared: TrainingData) -> TrainingData:
     """The data without some rows that the search has not seen either, if it does not see all, and groups allow it."""
     rows = min(prepared.store.n // APART, MOST_HELD)
     sees_all = prepared.store.n <= prepared.config.search.sample
@@ -142,7 +151,9 @@ def _holding_out(prepared: Prepared) -> Prepared:
     return prepared.without(rows)
 
 
-def _expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Expected:
+def _expected(
+    prepared: TrainingData, state: MetricState, best: FittedTrial, trials: SampleTrials
+) -> ExpectedScore:
     """The score on new rows to expect by the rows that a search held out."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
     if (
@@ -155,7 +166,7 @@ def _expected(prepared: Prepared, state: MetricState, best: Fitted, trials: Samp
     return of_candidates(prepared.scoring, pool, gain, prepared.config.seed)
 
 
-def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:
+def _unchosen(prepared: TrainingData, reason: str, context: FitContext) -> TrainingData:
     """The data under the options as they were given, and advice about these, as without a search."""
     config, store, kernel = prepared.config, prepared.store, prepared.kernel
     if isinstance(kernel, Stationary):
@@ -170,7 +181,7 @@ def _unchosen(prepared: Prepared, reason: str, context: Context) -> Prepared:
 
 
 def _search(
-    config: FitConfig, base: Scaling, starts: Mapping[str, Start], samples: Sequence[Sample]
+    config: FitConfig, base: Scaling, starts: Mapping[str, ScalingCandidate], samples: Sequence[Sample]
 ) -> MetricSearch:
     """Trials on samples: with a metric, if one is requested and rows are not too wide."""
     along, count, first = config.search.chosen, len(samples), samples[0]
@@ -192,7 +203,7 @@ def _search(
 
 
 def _in_regions(
-    prepared: Prepared, centres: Any, learner: Learner, best: Fitted, context: Context
+    prepared: TrainingData, centres: Any, learner: TrialSettings, best: FittedTrial, context: FitContext
 ) -> MetricState | None:
     """The search, continued in some regions if rows are as dense as in the partitions that are to decide; None if
     each of these is of one group."""
@@ -220,13 +231,17 @@ def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
 
 
 def _searched(
-    search: MetricSearch, problem: SampleTrials, context: Context, prepared: Prepared, name: str = "search"
+    search: MetricSearch,
+    problem: SampleTrials,
+    context: FitContext,
+    prepared: TrainingData,
+    name: str = "search",
 ) -> MetricState:
     """The search's last state, resumed from a checkpoint if there is one; earlier if its time or trials are up."""
     states, total = context.checkpoints.inside(name), search.total(problem.n)
     saved = states.load()
     state = MetricState.from_arrays(saved) if saved else search.init(problem)
-    trials, clock = prepared.config.search.trials, Clock(context, prepared)
+    trials, clock = prepared.config.search.trials, Deadline(context, prepared)
     has_ended = bool(saved) and bool(context.checkpoints.chosen_before())  # and a fit has begun
 
     def stop(state: MetricState) -> bool:
@@ -280,13 +295,13 @@ def _goes_with(config: FitConfig, name: str) -> bool:
 
 
 def _under(
-    prepared: Prepared,
-    best: Fitted,
+    prepared: TrainingData,
+    best: FittedTrial,
     base: Scaling,
-    starts: Mapping[str, Start],
-    learner: Learner,
+    starts: Mapping[str, ScalingCandidate],
+    learner: TrialSettings,
     found: dict[str, Any],
-) -> Prepared:
+) -> TrainingData:
     """The data as the best fit had it, its configuration, and report entries on it."""
     config, C, along = prepared.config, best.trial.C, prepared.config.search.chosen
     if best.learned:
@@ -330,7 +345,7 @@ def _tuples(factor: np.ndarray) -> tuple[Any, ...]:
     return tuple(factor.tolist()) if factor.ndim == 1 else tuple(tuple(row) for row in factor.tolist())
 
 
-def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
+def _chose(prepared: TrainingData, best: FittedTrial, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
     """Report entries on the choice."""
     found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
     if prepared.config.metric.is_learned and not best.learned:
@@ -346,7 +361,7 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
     return found | {"importances": [share for share in shares if share[1] > 0]}
 
 
-def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
+def _facts(prepared: TrainingData, state: MetricState) -> dict[str, Any]:
     """Scores on held-out rows: as chosen, by the best without a metric, and as given; and each step."""
     found = {"score": chosen(state).score}
     if state.plain:
@@ -360,7 +375,7 @@ def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
 CONFIG_MARK = "# the options"  # a file of these begins with
 
 
-def write_config(model: Learned, model_path: Place, events: Events) -> str | None:
+def write_config(model: FittedModel, model_path: Place, events: Events) -> str | None:
     """What was chosen, next to the model: a configuration that repeats the fit. Another's file is not replaced."""
     path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
     if path.exists() and not path.read_bytes().startswith(mark.encode()):
@@ -390,14 +405,14 @@ UNLIKE = 100.0  # times narrower that a column is by its quartiles than by its d
 
 
 @dataclass(frozen=True)
-class Start:
+class ScalingCandidate:
     """A scaling to begin with, and its factor (d,) over the one that the sample has."""
 
     scaling: Scaling
     factor: np.ndarray
 
 
-def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, Start]]:
+def starts_of(prepared: TrainingData, engine: Engine) -> tuple[Scaling, dict[str, ScalingCandidate]]:
     """The scaling of the sample, and those that tracks begin with, always including the given one.
 
     Of dense rows that nobody scaled, and a kernel of distances, the sample has columns of variance 1 about 0, whatever
@@ -410,7 +425,7 @@ def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, St
         given.kind not in FREE or given.metric is not None
     )  # a given metric is one of the rows as they are
     if is_settled or not (asks or config.metric.is_learned):
-        return given, {"given": Start(given, same)}
+        return given, {"given": ScalingCandidate(given, same)}
     assert moments is not None  # a search makes the pass
     if np.array_equal(moments.low, moments.high):
         raise DataError(
@@ -420,7 +435,7 @@ def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, St
     if not prepared.store.is_sparse:
         usual = scaled(prepared.store, config, "standard", moments, engine)
     if not isinstance(prepared.kernel, Stationary):  # the origin matters, too: the usual one, and no other
-        return usual, {"given": Start(usual, same)}
+        return usual, {"given": ScalingCandidate(usual, same)}
     if prepared.store.is_sparse:
         base, others = usual, ["maxabs"] if asks else []
     else:
@@ -432,12 +447,12 @@ def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, St
             others.append("robust")
             if _ratio(robust, base).max() > UNLIKE:  # outliers make up the deviations, and hide all else
                 base = robust
-    starts = {"given": Start(given, _ratio(given, base))}
+    starts = {"given": ScalingCandidate(given, _ratio(given, base))}
     for name in others:
         scaling = base if name == base.kind else scaled(prepared.store, config, name, moments, engine)
         factor = _ratio(scaling, base)
         if all(_differs(factor, start.factor) for start in starts.values()):
-            starts[name] = Start(scaling, factor)
+            starts[name] = ScalingCandidate(scaling, factor)
     return base, starts
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from streamsvm.errors import ConfigError
 from streamsvm.options.search import FAILED
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 
 LEAST_ROWS = 1000  # of a phase
@@ -52,7 +52,7 @@ class Oracle(Protocol):
 
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
-    ) -> list[Found]:
+    ) -> list[TrialResult]:
         """The result of each trial on the first rows. start: of alpha / C, maybe of fewer rows."""
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
@@ -74,10 +74,10 @@ class MetricState:
     turn: int = 0
     settled: int = 0
     failed: int = 0
-    best: Fitted | None = None
-    first: Fitted | None = None
+    best: FittedTrial | None = None
+    first: FittedTrial | None = None
     told: tuple[tuple[Any, ...], ...] = ()
-    plain: tuple[Fitted, ...] = ()
+    plain: tuple[FittedTrial, ...] = ()
     pool: tuple[np.ndarray, ...] = ()
     ended: bool = False
 
@@ -89,7 +89,10 @@ class MetricState:
         for name in ("best", "first"):
             fitted = getattr(self, name)
             arrays |= prefixed(f"{name}_", fitted.to_arrays()) if fitted else {}
-        items: list[tuple[str, Sequence[Track | Fitted]]] = [("track", self.tracks), ("plain", self.plain)]
+        items: list[tuple[str, Sequence[Track | FittedTrial]]] = [
+            ("track", self.tracks),
+            ("plain", self.plain),
+        ]
         for name, own in items:
             for i, item in enumerate(own):
                 arrays |= prefixed(f"{name}{i}_", item.to_arrays())
@@ -100,7 +103,7 @@ class MetricState:
         numbers = {name: int(arrays.get(name, 0)) for name in NUMBERS}  # 0.2 counted no failed fits
         best, first = (unprefixed(name, arrays) for name in ("best_", "first_"))
         tracks = tuple(Track.from_arrays(found) for found in _numbered("track", arrays))
-        plain = tuple(Fitted.from_arrays(found) for found in _numbered("plain", arrays))
+        plain = tuple(FittedTrial.from_arrays(found) for found in _numbered("plain", arrays))
         rows = (arrays[f"told{i}"].tolist() for i in range(sum(name.startswith("told") for name in arrays)))
         told = tuple(
             tuple(kind(value) for kind, value in zip(TOLD.values(), row, strict=True)) for row in rows
@@ -108,8 +111,8 @@ class MetricState:
         pool = sum(name.startswith("pool") for name in arrays)
         return cls(
             tracks,
-            best=Fitted.from_arrays(best) if best else None,
-            first=Fitted.from_arrays(first) if first else None,
+            best=FittedTrial.from_arrays(best) if best else None,
+            first=FittedTrial.from_arrays(first) if first else None,
             told=told,
             plain=plain,
             pool=tuple(arrays[f"pool{i}"] for i in range(pool)),
@@ -125,7 +128,7 @@ def _numbered(name: str, arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-class Stretch(NamedTuple):
+class SearchPhase(NamedTuple):
     """A phase: the rows and steps of each track, and how many of the tracks continue."""
 
     rows: int
@@ -152,23 +155,23 @@ class MetricSearch:
     def init(self, problem: Oracle) -> MetricState:
         return MetricState(self.tracks, problem.n)
 
-    def stretches(self, n: int, least: int = LEAST_ROWS) -> tuple[Stretch, ...]:
+    def stretches(self, n: int, least: int = LEAST_ROWS) -> tuple[SearchPhase, ...]:
         """The phases over n rows: as many steps as metrics, and one more; with all rows two of them, or more.
 
         least: rows of a phase.
         """
         steps = self.iterations + 1
         if self.given is None:
-            return (Stretch(n, steps, 1),)
+            return (SearchPhase(n, steps, 1),)
         early = min(6, steps - 2)
         found = zip((8, 4, 2), (early + 2, early + 1, early), (3, 2, 1), strict=True)
-        phases = [Stretch(min(n, max(least, n // part)), own // 3, keep) for part, own, keep in found]
+        phases = [SearchPhase(min(n, max(least, n // part)), own // 3, keep) for part, own, keep in found]
         if len(self.tracks) > MOST_TRACKS and phases[0].steps > 1:  # a step each is enough to find the worst
             rows, own, keep = phases[0]
-            phases[:1] = [Stretch(rows, 1, MOST_TRACKS), Stretch(rows, own - 1, keep)]
-        return *(phase for phase in phases if phase.steps), Stretch(n, steps - early, 1)
+            phases[:1] = [SearchPhase(rows, 1, MOST_TRACKS), SearchPhase(rows, own - 1, keep)]
+        return *(phase for phase in phases if phase.steps), SearchPhase(n, steps - early, 1)
 
-    def _phases(self, state: MetricState) -> tuple[Stretch, ...]:
+    def _phases(self, state: MetricState) -> tuple[SearchPhase, ...]:
         """If n has fallen, none has fewer rows than were tried already."""
         return self.stretches(state.n, max(LEAST_ROWS, max((told[0] for told in state.told), default=0)))
 
@@ -217,7 +220,7 @@ class MetricSearch:
             return self._dropped(state, phases)
         is_first = track.last is None and self.given is not None
         learned = track.learns and not is_first
-        fitted = Fitted(trials[at], phase.rows, track.factor, found[at].losses, learned)
+        fitted = FittedTrial(trials[at], phase.rows, track.factor, found[at].losses, learned)
         is_last = state.phase == len(phases) - 1 and state.steps == phase.steps - 1
         own = phase.rows, track.factor, trials[at], found[at].alpha
         factor = problem.refitted(*own) if track.learns and not is_last else track.factor
@@ -250,7 +253,9 @@ class MetricSearch:
         assert track.last is not None  # this step's, or a better one of the same rows
         return self._advanced(replace(state, tracks=tracks, told=told), track.last, phases)
 
-    def _advanced(self, state: MetricState, fitted: Fitted, phases: tuple[Stretch, ...]) -> MetricState:
+    def _advanced(
+        self, state: MetricState, fitted: FittedTrial, phases: tuple[SearchPhase, ...]
+    ) -> MetricState:
         """Whose turn is next, after a fit; at the end of a phase, with the tracks that continue."""
         is_last = state.phase == len(phases) - 1
         if is_last:
@@ -259,7 +264,7 @@ class MetricSearch:
             state = replace(state, best=best, settled=settled)
         return self._next_turn(replace(state, turn=state.turn + 1), phases)
 
-    def _dropped(self, state: MetricState, phases: tuple[Stretch, ...]) -> MetricState:
+    def _dropped(self, state: MetricState, phases: tuple[SearchPhase, ...]) -> MetricState:
         """Without the track whose turn it is: all that it tried has failed."""
         tracks = state.tracks[: state.turn] + state.tracks[state.turn + 1 :]
         state = replace(state, tracks=tracks)
@@ -267,7 +272,7 @@ class MetricSearch:
             return self._next_turn(state, phases)
         return replace(state, phase=len(phases), ended=self.given is None or state.first is None)
 
-    def _next_turn(self, state: MetricState, phases: tuple[Stretch, ...]) -> MetricState:
+    def _next_turn(self, state: MetricState, phases: tuple[SearchPhase, ...]) -> MetricState:
         """After the last track the first one follows, or the next phase."""
         if state.turn < len(state.tracks):
             return state
@@ -300,13 +305,13 @@ class MetricSearch:
             near.append(replace(last, gamma=4 * last.gamma, C=3 * last.C))
         return [last, *near]
 
-    def _without(self, problem: Oracle, state: MetricState) -> tuple[Fitted, ...]:
+    def _without(self, problem: Oracle, state: MetricState) -> tuple[FittedTrial, ...]:
         """The given fit, and the best first fit and its neighbours without a metric, on n rows."""
         assert self.given is not None  # else it has ended
         assert state.first is not None  # of the first step
         tried = [([self.given[0]], self.given[1]), (self._near_first(state), state.first.factor)]
         return tuple(
-            Fitted(trial, state.n, factor, each.losses)
+            FittedTrial(trial, state.n, factor, each.losses)
             for trials, factor in tried
             for trial, each in zip(trials, problem.tried(state.n, factor, trials, None), strict=True)
         )
@@ -328,7 +333,7 @@ class MetricSearch:
         return state.ended
 
 
-def chosen(state: MetricState) -> Fitted:
+def chosen(state: MetricState) -> FittedTrial:
     """The best fit; a fit under a metric must beat those without by more than chance.
 
     If a search ended before it had compared them, the best of those with the most rows. Raises ConfigError if all
@@ -363,7 +368,7 @@ NO_WAY = 0.0  # neither a larger gamma nor a smaller one helps
 
 
 @dataclass(frozen=True)
-class Trial(Weighed):
+class Trial(SizedInBytes):
     """A trial under a metric. gamma: over the oracle's unit; NaN: as the options say. class_weight: on top of the
     rows' own, "balanced" or none."""
 
@@ -378,7 +383,7 @@ class Trial(Weighed):
         return cls(*own, str(arrays["class_weight"]))
 
 
-class Judged:
+class HeldOutLosses:
     """By its losses (h,) of held-out rows. Those of a fit that failed are infinite."""
 
     losses: np.ndarray
@@ -393,7 +398,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Found(Judged, Weighed):
+class TrialResult(HeldOutLosses, SizedInBytes):
     """losses (h,): of held-out rows; 1 less their mean is the score. alpha (m, columns). seconds: that it took."""
 
     losses: np.ndarray
@@ -401,14 +406,14 @@ class Found(Judged, Weighed):
     seconds: float = 0.0
 
     @classmethod
-    def of_all(cls, found: Sequence[Found]) -> Found:
+    def of_all(cls, found: Sequence[TrialResult]) -> TrialResult:
         """Of a trial on several samples, one after the other."""
         losses, alpha = (np.concatenate([getattr(f, name) for f in found]) for name in ("losses", "alpha"))
         return cls(losses, alpha, sum(f.seconds for f in found))
 
 
 @dataclass(frozen=True)
-class Fitted(Judged):
+class FittedTrial(HeldOutLosses):
     """A trial on some rows, under a factor, and its losses (h,). learned: whether gradients made the factor."""
 
     trial: Trial
@@ -417,7 +422,7 @@ class Fitted(Judged):
     losses: np.ndarray
     learned: bool = False
 
-    def beats(self, other: Fitted) -> bool:
+    def beats(self, other: FittedTrial) -> bool:
         """By more than the standard error of the difference, on the same rows."""
         gains = other.losses - self.losses
         return float(gains.mean()) > float(gains.std()) / max(1, len(gains)) ** 0.5
@@ -427,7 +432,7 @@ class Fitted(Judged):
         return asdict(self.trial) | own
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Fitted:
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> FittedTrial:
         own = int(arrays["rows"]), arrays["factor"], arrays["losses"], bool(arrays["learned"])
         return cls(Trial.from_arrays(arrays), *own)
 
@@ -447,7 +452,7 @@ class Track:
     scale: str = ""
     start: np.ndarray | None = None
     way: float = 2.0
-    last: Fitted | None = None
+    last: FittedTrial | None = None
 
     @property
     def score(self) -> float:
@@ -472,5 +477,5 @@ class Track:
         last = unprefixed("last_", arrays)
         own = bool(arrays["learns"]), str(arrays["scale"]), arrays.get("start"), float(arrays["way"])
         return cls(
-            Trial.from_arrays(arrays), arrays["factor"], *own, Fitted.from_arrays(last) if last else None
+            Trial.from_arrays(arrays), arrays["factor"], *own, FittedTrial.from_arrays(last) if last else None
         )

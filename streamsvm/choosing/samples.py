@@ -15,15 +15,15 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.folds import apart, shuffled, together
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import Block, StoreSamples, gather
+from streamsvm.data.samples import Block, SamplesInStore, gather
 from streamsvm.data.scaling import Scaling
 from streamsvm.events import Events
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.base import inner_products
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
-from streamsvm.problems.subproblems import Asked
+from streamsvm.problems.subproblems import DualData
 from streamsvm.tasks.weights import balancing
 
 LEAST_ROWS = 30
@@ -32,7 +32,7 @@ MOST_HELD = 10_000
 MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
 
 
-def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[tuple[Sample, ...], Rows] | str:
+def drawn(prepared: TrainingData, base: Scaling, engine: Engine) -> tuple[tuple[Sample, ...], Rows] | str:
     """Random rows of a store, a fifth of them held out, and more if there are others, and the held-out rows as stored,
     sample by sample; or why there is no sample.
 
@@ -73,13 +73,13 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[tuple[Samp
     return samples, raw.take(np.concatenate([turn[:held] for turn in turns]))
 
 
-def weighed(prepared: Prepared, ids: np.ndarray) -> Asked:
+def weighed(prepared: TrainingData, ids: np.ndarray) -> DualData:
     """The targets of these rows, with weights instead of upper bounds."""
     asked = prepared.answers.take(ids)
     return replace(asked, upper=asked.upper / prepared.config.C)
 
 
-def class_weights(prepared: Prepared) -> ClassWeights:
+def class_weights(prepared: TrainingData) -> ClassWeights:
     """The weights of classes in a search, from all rows of the store."""
     config = prepared.config
     factors = np.ones(len(prepared.class_rows))
@@ -93,9 +93,9 @@ def folds_of(n: int) -> int:
     return FOLDS if n <= FOLDED_ROWS else 1
 
 
-def _most_rows(prepared: Prepared, engine: Engine) -> int:
+def _most_rows(prepared: TrainingData, engine: Engine) -> int:
     """Rows that memory allows: the sample, and each thread's copy of it under a metric."""
-    samples = StoreSamples(prepared.store, prepared.scaling)
+    samples = SamplesInStore(prepared.store, prepared.scaling)
     row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
     left = (prepared.config.memory_limit or free_bytes()) - process_bytes()
     return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))
@@ -105,11 +105,11 @@ Nearest = tuple[np.ndarray, np.ndarray]  # (centres, m) squared distances, and n
 
 
 def regions(
-    prepared: Prepared, centres: Rows, metric: Metric, rows: int, engine: Engine, events: Events
+    prepared: TrainingData, centres: Rows, metric: Metric, rows: int, engine: Engine, events: Events
 ) -> tuple[Sample, ...]:
     """For each centre, a scaled row, a sample of so many rows that are nearest to it under a metric, if they are not of
     one group."""
-    samples = StoreSamples(prepared.store, prepared.scaling)
+    samples = SamplesInStore(prepared.store, prepared.scaling)
     work = partial(_nearest, rows, metric)
     shared = engine.share(samples), engine.share(metric.of_rows(centres))
     _, (_, ids) = engine.map_reduce(
@@ -132,7 +132,7 @@ def regions(
 
 
 def _nearest(
-    count: int, metric: Metric, samples: StoreSamples, centres: Rows, block: Block
+    count: int, metric: Metric, samples: SamplesInStore, centres: Rows, block: Block
 ) -> tuple[None, Nearest]:
     """Of a block's rows."""
     rows = metric.of_rows(samples.read(*block).astype(np.float32))

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.choosing.metric_search import Found, Trial
+from streamsvm.choosing.metric_search import Trial, TrialResult
 from streamsvm.config import KernelConfig
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import moments_of, variance
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.fits.prepare import origin
-from streamsvm.judging.promised import losses_of
+from streamsvm.judging.search_expectation import losses_of
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.squared import ridged, squared_terms
-from streamsvm.problems.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
+from streamsvm.problems.subproblems import DualData, in_memory, sums_of, task_gradients, with_loss
 from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import block_descent, pairs_descent
 from streamsvm.tasks.pairs import MANY, joined, pair_coefficients, pair_decisions
@@ -44,16 +44,16 @@ SMOOTHNESS = 0.5  # nu of a Matern kernel that nobody asked for: its gradients r
 
 
 @dataclass(frozen=True)
-class Sample(Weighed):
+class Sample(SizedInBytes):
     """Scaled rows to learn from, float32, in random order, with their targets and bounds, and held-out ones.
 
-    by_class: factors on the bounds of rows, see `Asked.times`, of trials with class weights.
+    by_class: factors on the bounds of rows, see `DualData.times`, of trials with class weights.
     """
 
     rows: Rows
-    asked: Asked
+    asked: DualData
     held: Rows
-    of_held: Asked
+    of_held: DualData
     by_class: np.ndarray
 
     def first(self, count: int) -> Sample:
@@ -66,7 +66,9 @@ class Sample(Weighed):
         )
 
     @classmethod
-    def parted(cls, rows: Rows, asked: Asked, order: np.ndarray, held: int, weights: ClassWeights) -> Sample:
+    def parted(
+        cls, rows: Rows, asked: DualData, order: np.ndarray, held: int, weights: ClassWeights
+    ) -> Sample:
         """From rows in random order, of which the first `held` ones are held out."""
         first, own = np.split(order, [held])
         of_held = weights.scored(asked.take(first))
@@ -75,13 +77,13 @@ class Sample(Weighed):
 
 @dataclass(frozen=True)
 class ClassWeights:
-    """Weights of classes. tried: factors on C, see `Asked.times`, of trials with class weights. balanced: whether
+    """Weights of classes. tried: factors on C, see `DualData.times`, of trials with class weights. balanced: whether
     held-out rows of each class count alike, all together."""
 
     tried: np.ndarray
     balanced: bool
 
-    def scored(self, asked: Asked) -> Asked:
+    def scored(self, asked: DualData) -> DualData:
         """The targets of held-out rows, with the weights of their scores."""
         if not self.balanced:
             return asked
@@ -91,7 +93,7 @@ class ClassWeights:
 
 
 @dataclass(frozen=True)
-class Learner:
+class TrialSettings:
     """What a trial means. options: of the kernel that was given. rank: of a full metric; None: diagonal. typical: rows
     of all kinds, whose distances are the unit of gamma. squared: losses are. given: the kernel whose gamma all rows
     have made, as the options say, and the metric under which it is of these rows."""
@@ -148,7 +150,7 @@ class SampleTrials:
     """
 
     samples: tuple[Sample, ...]
-    learner: Learner
+    learner: TrialSettings
     engine: Engine
 
     @property
@@ -157,7 +159,7 @@ class SampleTrials:
 
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
-    ) -> list[Found]:
+    ) -> list[TrialResult]:
         count, metrics = len(self.samples), [Metric(own) for own in factor]
         kernels = [self.learner.kernels(trials, metric) for metric in metrics]
         items = [
@@ -169,7 +171,7 @@ class SampleTrials:
         begin = [starts[item[-1]] for item in items]
         work = partial(_tried, rows, self.learner.squared)
         found = list(self.engine.map(work, items, begin, shared=(self._shared,), window=len(items)))
-        return [Found.of_all(found[at : at + count]) for at in range(0, len(found), count)]
+        return [TrialResult.of_all(found[at : at + count]) for at in range(0, len(found), count)]
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
         count, metrics = len(self.samples), [Metric(own) for own in factor]
@@ -197,7 +199,7 @@ def _tried(
     samples: tuple[Sample, ...],
     item: tuple[Kernel, Metric, Trial, int],
     start: np.ndarray | None,
-) -> Found:
+) -> TrialResult:
     """A kernel and C on the first rows of a sample, and the losses on the held-out ones; infinite ones if values are
     beyond float32, or a tolerance is out of reach."""
     kernel, metric, trial, place = item
@@ -218,9 +220,9 @@ def _tried(
             found = solution(kernel, rows, asked, begin, squared=squared)
             lost = losses(kernel, rows, asked, found, held, sample.of_held)
             _require_finite(lost)
-        return Found(lost, found[0], time.perf_counter() - began)
+        return TrialResult(lost, found[0], time.perf_counter() - began)
     except ConfigError:
-        return Found(np.full(len(sample.held), np.inf), np.zeros(asked.shape))
+        return TrialResult(np.full(len(sample.held), np.inf), np.zeros(asked.shape))
 
 
 def _unwarned() -> np.errstate:
@@ -242,7 +244,7 @@ def _gradients(
 
 
 def solution(
-    kernel: Kernel, rows: Rows, asked: Asked, start: np.ndarray | None, *, squared: bool = False
+    kernel: Kernel, rows: Rows, asked: DualData, start: np.ndarray | None, *, squared: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients of all subproblems, from those of a start, and their biases; without rows of one side, this side's.
 
@@ -254,7 +256,7 @@ def solution(
     in_pairs = asked.task.in_pairs
     bias = asked.task.one_sided(asked.present[None])[0]
     small, make = (
-        _ByClass(kernel, rows, asked, squared),
+        _ClassPairs(kernel, rows, asked, squared),
         with_loss(in_memory(kernel, rows, 1, 0), squared=squared),
     )
     if in_pairs and small.are_many:
@@ -276,10 +278,10 @@ def solution(
     return alpha, bias
 
 
-class _ByClass:
+class _ClassPairs:
     """Pairs of classes, each of which is one block. With few rows, all share the kernel values of all rows."""
 
-    def __init__(self, kernel: Kernel, rows: Rows, asked: Asked, squared: bool) -> None:
+    def __init__(self, kernel: Kernel, rows: Rows, asked: DualData, squared: bool) -> None:
         self._kernel, self._rows, self._codes, self._upper = kernel, rows, asked.targets.codes, asked.upper
         self._squared = squared
         self._by_class = np.argsort(self._codes, kind="stable")
@@ -364,10 +366,10 @@ def _range(places: np.ndarray) -> slice:
 def losses(
     kernel: Kernel,
     rows: Rows,
-    asked: Asked,
+    asked: DualData,
     solved: tuple[np.ndarray, np.ndarray],
     held: Rows,
-    of_held: Asked,
+    of_held: DualData,
 ) -> np.ndarray:
     """(h,) losses of held-out rows by a solution, see `losses_of`."""
     alpha, bias = solved

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from streamsvm.cli.choices import threshold as shown
 from streamsvm.cli.flags import COSTS, WISH, section_flag, section_layers
-from streamsvm.cli.given import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.options import (
     AsJson,
     ForceModel,
@@ -24,7 +25,6 @@ from streamsvm.cli.options import (
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
-from streamsvm.cli.told import threshold as shown
 from streamsvm.config import ProbabilityConfig, validated
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import place_of

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import LEARNT, RowsIn, StoreToLookAt, reads, rows_against, rows_to_look_at
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import LEARNT, RowsIn, StoreToLookAt, reads, rows_against, rows_to_look_at
 from streamsvm.cli.options import (
     AsJson,
     PerformanceReport,

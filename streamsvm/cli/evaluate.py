@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.options import (
     AsJson,
     ModelIn,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import ROWS, FilesIn, given_rows, reads, require_other
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import ROWS, FilesIn, given_rows, reads, require_other
 from streamsvm.cli.options import AsJson, ModelIn, XName
 from streamsvm.cli.output import emit, print_table, progress
 from streamsvm.errors import ConfigError
@@ -118,7 +118,7 @@ def _require(has_rows: bool, out: Path | None, of_rows: dict[str, Any]) -> None:
 
 
 def _warn(model: Model, store: Store, events: Events) -> None:
-    from streamsvm.tables.target import as_learned
+    from streamsvm.tables.target_encoding import as_learned
 
     _, unchecked = model.columns_in(as_learned(store, model.layout))
     if unchecked:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.cli.choices import tell
 from streamsvm.cli.flags import (
     COSTS,
     WISH,
@@ -22,8 +23,8 @@ from streamsvm.cli.flags import (
     flag,
     flag_layers,
 )
-from streamsvm.cli.given import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
 from streamsvm.cli.options import (
     CHOICE,
     DATA,
@@ -40,7 +41,6 @@ from streamsvm.cli.options import (
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
-from streamsvm.cli.told import tell
 from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.options.layers import Layer, parse_set, read_layer

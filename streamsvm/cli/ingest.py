@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import file_options, plain_sources, reads
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import file_options, plain_sources, reads
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit, progress
 from streamsvm.ingest.options import IngestOptions

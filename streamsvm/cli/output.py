@@ -20,7 +20,7 @@ import typer
 
 from streamsvm.cli.app import INTERRUPTED
 from streamsvm.events import Event, Events, Joined, Record, Warned
-from streamsvm.progress.lines import Minutes
+from streamsvm.progress.lines import MinuteLines
 from streamsvm.storage.human import heading, human
 from streamsvm.storage.jsonable import jsonable
 
@@ -77,7 +77,7 @@ def progress(*, prints_rows: bool = False) -> Iterator[Events]:
         return
     if not sys.stderr.isatty():
         with answered(_echo):
-            yield Events(partial(_say, _echo), Minutes(_echo))
+            yield Events(partial(_say, _echo), MinuteLines(_echo))
         return
     from streamsvm.progress.bars import Bars
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import ROWS, FilesIn, file_options, given_rows, kept_columns, reads, require_other
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import ROWS, FilesIn, file_options, given_rows, kept_columns, reads, require_other
 from streamsvm.cli.options import (
     AsJson,
     ModelIn,
@@ -80,14 +80,17 @@ def predict(
         raise ConfigError("--keep names columns of a FILE, found no FILE")
     with importing():
         from streamsvm.models.files import load_model
-        from streamsvm.predict import Wanted, write_predictions
+        from streamsvm.predict import PredictionOptions, write_predictions
         from streamsvm.storage.place import found_at
 
     require_other(out, files)
     if out is not None and not force and (found := found_at(out)) is not None:
         raise StorageError(f"--out {out}: found {found}; --force replaces it, or take another --out")
     loaded = load_model(model)
-    also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
+    also, is_plain = (
+        PredictionOptions(decision, proba, interval),
+        workers is None and scheduler is None and x is None,
+    )
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
     known = _known(loaded, files, read) if files and not store and is_plain and not counts else None
     with progress(prints_rows=out is None) as events:
@@ -110,7 +113,7 @@ def predict(
 
 def _known(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
     """How to read files that are tables with columns that the model knows; None for others."""
-    from streamsvm.ingest.given import known_tables
+    from streamsvm.ingest.inputs import known_tables
 
     return known_tables(files, file_options({"label": "none", **read}, model.layout), model.layout)
 
@@ -119,7 +122,7 @@ def _as_read(
     model: Any, files: list[str], options: Any, out: Any, also: Any, keep: str | None, events: Any
 ) -> int:
     """Predicts the rows of tables while they are read. Returns how many."""
-    from streamsvm.ingest.given import rows_as_read
+    from streamsvm.ingest.inputs import rows_as_read
     from streamsvm.predict import answers_as_read, write_answers
 
     pieces = rows_as_read(files, options, model.layout, events)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamsvm.report.read import Run
 
 
-class Form(StrEnum):
+class PageFormat(StrEnum):
     html = "html"
     md = "md"
 
@@ -43,7 +43,7 @@ def report(
         ),
     ] = None,
     form: Annotated[
-        Form | None,
+        PageFormat | None,
         typer.Option(
             "--format",
             help="Format of the page (default: md if --out ends in .md, otherwise html).",
@@ -77,7 +77,7 @@ def report(
     shown = contents(read)
     if form is None and out.suffix not in ("", ".html", ".htm", ".md"):
         raise ConfigError(f"--out {out}: expected a name ending in .html or .md, or --format")
-    if (form or (Form.md if out.suffix == ".md" else Form.html)) is Form.md:
+    if (form or (PageFormat.md if out.suffix == ".md" else PageFormat.html)) is PageFormat.md:
         text = markdown_page(title(read), lead(read), shown, None if plots is None else _from(out, plots))
     else:
         text = page(read, shown)
@@ -112,7 +112,7 @@ def _write_card(model: Place, out: Place, runs: list[Run], plots: Path | None) -
         raise ConfigError("--plots applies to a page, found a card; leave it out")
     loaded, scores = load_model(model), None
     if (stream := getattr(loaded, "stream", None)) is not None:
-        from streamsvm.online.judges import scores_of  # river, which other models do without
+        from streamsvm.online.scores import scores_of  # river, which other models do without
 
         scores = scores_of(loaded.task, stream)
     text = card(loaded, model.name, runs[0] if runs else None, scores)

@@ -18,16 +18,16 @@ from streamsvm.errors import ConfigError, ModelError
 from streamsvm.storage.paths import Place, local_path
 
 if TYPE_CHECKING:
-    from streamsvm.online.pipe import Stream
-    from streamsvm.serving.fixed import Fixed
-    from streamsvm.serving.learning import Learning
-    from streamsvm.serving.log import Log
+    from streamsvm.online.stream import Stream
+    from streamsvm.serving.fixed import FixedModel
+    from streamsvm.serving.learning import LearningModel
+    from streamsvm.serving.log import RequestLog
 
 LIMITS, LEARNING = "Limits", "Learning, of models that `stream` writes"  # groups of options in the help
 EVERY = 10_000
 
 
-class Fields(NamedTuple):
+class EventFields(NamedTuple):
     """Of events: where their labels are, and their ids, if labels come later, for at most `wait` events."""
 
     label: str
@@ -146,7 +146,7 @@ def serve(
     with importing():
         try:
             from streamsvm.events import Events
-            from streamsvm.parallel.compiling import Compiles, compiling_told
+            from streamsvm.parallel.compiling import CompileNotice, compiling_told
             from streamsvm.serving.app import Limits
             from streamsvm.serving.run import listening
             from streamsvm.serving.run import serve as answer
@@ -156,7 +156,7 @@ def serve(
             ) from None
     given = {"--label": label is not None, "--snapshot-every": every is not None, "--durable": durable}
     given |= {"--wait-for-labels": wait is not None, "--id": id_ is not None}
-    fields = Fields(label or "y", wait, id_)
+    fields = EventFields(label or "y", wait, id_)
     asked = [name for name, is_given in given.items() if is_given]
     with (
         listening(host, port) as at,
@@ -167,7 +167,7 @@ def serve(
         def ready() -> None:
             typer.echo(f"serving {model} ({facts}) at {_url(at.getsockname())}", err=True)
 
-        with compiling_told(Events(Compiles(partial(typer.echo, err=True)))):
+        with compiling_told(Events(CompileNotice(partial(typer.echo, err=True)))):
             number = answer(served, Limits(max_body, max_waiting, max_rate or 0.0), at, ready)
         typer.echo(f"stopped{served.last_words}", err=True)
     if number == signal.SIGINT:
@@ -176,14 +176,14 @@ def serve(
 
 @contextmanager
 def _served(
-    model: Place, fields: Fields, every: int, most_events: int, asked: list[str]
-) -> Iterator[Fixed | Learning]:
+    model: Place, fields: EventFields, every: int, most_events: int, asked: list[str]
+) -> Iterator[FixedModel | LearningModel]:
     """What answers: a stream if the model continues to learn, which no other process may do meanwhile. asked: options
     of streams. Raises what loading does, and ConfigError for options that nothing reads."""
     from streamsvm.models import StreamModel
     from streamsvm.models.files import load_model
-    from streamsvm.serving.fixed import Fixed
-    from streamsvm.serving.learning import Learning
+    from streamsvm.serving.fixed import FixedModel
+    from streamsvm.serving.learning import LearningModel
 
     loaded = load_model(model)
     refusal = (
@@ -195,17 +195,17 @@ def _served(
             if not isinstance(stream, str):
                 stream.wait(fields.wait, fields.id)
                 log = _log(model, stream.fields, "--durable" in asked)
-                yield Learning(stream, most_events, every, log, lambda line: typer.echo(line, err=True))
+                yield LearningModel(stream, most_events, every, log, lambda line: typer.echo(line, err=True))
                 return
         refusal = stream
     if asked:
         raise ConfigError(f"{asked[0]} is of a model that learns: {refusal}")
-    yield Fixed(loaded, refusal, most_events)
+    yield FixedModel(loaded, refusal, most_events)
 
 
 def _stream(model: Place, label: str) -> Stream | str:
     """The stream of a model, or why there is none."""
-    from streamsvm.online.pipe import Stream
+    from streamsvm.online.stream import Stream
     from streamsvm.tasks import task_of
 
     try:
@@ -216,10 +216,10 @@ def _stream(model: Place, label: str) -> Stream | str:
     return stream
 
 
-def _log(model: Place, fields: str, is_asked: bool) -> Log | None:
+def _log(model: Place, fields: str, is_asked: bool) -> RequestLog | None:
     """The log next to a model, if there is to be one. Raises ConfigError for one in an object store, and for events
     that nobody asked to learn."""
-    from streamsvm.serving.log import Log
+    from streamsvm.serving.log import RequestLog
 
     path = local_path(model)
     if path is None:
@@ -230,8 +230,8 @@ def _log(model: Place, fields: str, is_asked: bool) -> Log | None:
         )
     folder = path.with_name(f"{path.name}.log")
     if is_asked:
-        return Log(folder, fields)
-    if folder.is_dir() and not Log(folder, fields).is_empty:
+        return RequestLog(folder, fields)
+    if folder.is_dir() and not RequestLog(folder, fields).is_empty:
         raise ConfigError(
             f"{folder} holds events that the model may not have learned; give --durable, or move it away to lose them"
         )

@@ -21,7 +21,7 @@ import typer
 
 from streamsvm.cli.app import FAILED
 from streamsvm.cli.flags import class_weights, section_layers
-from streamsvm.cli.given import reads
+from streamsvm.cli.inputs import reads
 from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
@@ -35,7 +35,7 @@ from streamsvm.storage.paths import Place, local_path, nearest, place_of
 if TYPE_CHECKING:
     from streamsvm.online.brokers import Messages
     from streamsvm.online.lines import Lines, Parse
-    from streamsvm.online.pipe import Stream, Teller
+    from streamsvm.online.stream import Stream, StreamReporter
 
 KAFKA = "kafka://"
 BROKERS = (KAFKA, "nats://")
@@ -193,7 +193,7 @@ def stream(
         require_model_place(model, force=True)
 
     from streamsvm.online.lines import Lines, events
-    from streamsvm.online.pipe import Stream
+    from streamsvm.online.stream import Stream
 
     with alone(model):
         is_new = force or found_at(model) is None
@@ -256,7 +256,7 @@ def _warn(message: str) -> None:
 
 
 @contextmanager
-def _warnings_to(tell: Teller) -> Iterator[None]:
+def _warnings_to(tell: StreamReporter) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: tell.warn(str(message))
@@ -268,7 +268,7 @@ def _run(
     lines: Lines | Messages,
     todo: Iterator[tuple[int, str, Parse]],
     stopped: list[int],
-    tell: Teller,
+    tell: StreamReporter,
     *,
     every: int,
     on_error: str,
@@ -299,22 +299,22 @@ def _as_line(answer: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[Teller]:
+def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[StreamReporter]:
     """Reports on the stream: a bar if stderr is a terminal and answers go elsewhere, and the run directory."""
-    from streamsvm.online.pipe import Teller
-    from streamsvm.parallel.compiling import Compiles, compiling_told
+    from streamsvm.online.stream import StreamReporter
+    from streamsvm.parallel.compiling import CompileNotice, compiling_told
     from streamsvm.runs.directory import end_with, recorded
     from streamsvm.runs.phases import Phases, used_s, whole_command
 
     start, phase = used_s(), Phases()
-    compiles = Compiles(partial(typer.echo, err=True))
+    compiles = CompileNotice(partial(typer.echo, err=True))
     with progress(prints_rows=True) as shown, compiling_told(events := shown.also(compiles)):
         if run_dir is None:
-            yield Teller(state, events)
+            yield StreamReporter(state, events)
             return
         facts = {"store": source, "config": state.learner.config.model_dump(mode="json")}
         with recorded(run_dir, events, bool(state.events), **facts) as events:
-            teller = Teller(state, events)
+            teller = StreamReporter(state, events)
             with phase("stream"):
                 yield teller
             teller.end()
@@ -479,11 +479,11 @@ def require_same_categories(state: Stream, given: Collection[str]) -> None:
 
 def let_ask(state: Stream, share: float) -> None:
     """Raises ConfigError for an invalid share, and for a task without classes."""
-    from streamsvm.online.judges import OfClasses
+    from streamsvm.online.scores import ClassScores
 
     if not 0 < share <= 1:
         raise ConfigError(f"--ask {share}: expected a share above 0, at most 1")
-    if not isinstance(state.judge, OfClasses):
+    if not isinstance(state.judge, ClassScores):
         raise ConfigError(
             f"--ask {share}: a stream of task {state.judge.task} has no single label to be unsure of"
         )

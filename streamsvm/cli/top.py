@@ -69,7 +69,7 @@ def top(
 
     require_run(run_dir)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
-    watch, tail = Watch(run_dir, console), Tail(run_dir)
+    watch, tail = RunMonitor(run_dir, console), Tail(run_dir)
     watch.take(tail())
     if once or not console.is_terminal:
         watch.is_running = tail.is_running
@@ -81,7 +81,7 @@ def top(
         return
 
 
-def _follow(watch: Watch, tail: Tail, console: Console, interval: float) -> None:
+def _follow(watch: RunMonitor, tail: Tail, console: Console, interval: float) -> None:
     from rich.live import Live
 
     with Live(get_renderable=watch.frame, console=console, refresh_per_second=4):
@@ -91,7 +91,7 @@ def _follow(watch: Watch, tail: Tail, console: Console, interval: float) -> None
                 watch.is_running = tail.is_running
 
 
-class Watch:
+class RunMonitor:
     """The state of a run from its records so far. `frame` draws it."""
 
     def __init__(self, run_dir: Place, console: Console) -> None:

@@ -11,8 +11,8 @@ import typer
 
 from streamsvm.cli.fit import given_layers, hint_to_resume
 from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WaitFlag, WorkersFlag, flag
-from streamsvm.cli.given import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
 from streamsvm.cli.imports import importing
+from streamsvm.cli.inputs import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
 from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.errors import ConfigError

@@ -15,7 +15,7 @@ from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import FALSE, TRUE, spelled
 from streamsvm.data.rows import taken
 from streamsvm.errors import DataError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.zarr import member_of
 from streamsvm.storage.checked_array import CheckedArray
 
@@ -117,7 +117,7 @@ def values_of(column: Any, start: int = 0) -> np.ndarray:
     return _texts(values, start) if values.dtype.kind in "OT" else values
 
 
-class Values(Weighed):
+class ColumnValues(SizedInBytes):
     """The values of a column of n rows. `made` converts stored values and takes the row of the first one."""
 
     def __init__(self, column: Any, n: int, made: Callable[[np.ndarray, int], np.ndarray]) -> None:
@@ -215,7 +215,7 @@ def queries_of(qid: np.ndarray, place: str) -> np.ndarray:
 COLUMN_CHUNK = 1 << 16  # entries
 
 
-class Column:
+class ColumnWriter:
     """One value per row: integers, floats or text, not mixed. Memory: one block, and the distinct texts.
 
     With `labels`, integers may come with floats or text: the column is int64 if all are whole numbers, text if any is.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.errors import CorruptDataError, DataError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 FEW, IDS = 20, 0.5  # labels that are few, and share of the rows from which on more labels look like ids
 MOST_SEEN = 100_000  # distinct labels; more are targets of a regression, for which one sort of all is faster
@@ -23,7 +23,7 @@ _CODE = re.compile(r"\s*[-+]?0\d|.*_")  # Python's numbers may have underscores,
 
 
 @dataclass(frozen=True)
-class Classes(Weighed):
+class Classes(SizedInBytes):
     """The distinct labels of a store: sorted values (k,), and counts (k,) of their rows."""
 
     values: np.ndarray

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 GAPS = "has_gaps"  # attribute of a store in memory
 KEPT = (
@@ -30,7 +30,7 @@ KEPT = (
 
 
 @dataclass(frozen=True)
-class Layout(Weighed):
+class Layout(SizedInBytes):
     """d features of this dtype, CSR or dense. attrs: columns with their categories, the label, the first index."""
 
     d: int

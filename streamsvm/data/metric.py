@@ -10,13 +10,13 @@ from scipy.linalg import eigh
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 NEGLIGIBLE = 1e-3  # of the largest root of M: directions below this are left out
 
 
 @dataclass(frozen=True)
-class Metric(Weighed):
+class Metric(SizedInBytes):
     """x' = L'x, so that |x' - z'|^2 = (x - z)'M(x - z) with M = LL' (Radhakrishnan et al. 2024).
 
     factor: L (d, r) float64. For a diagonal M its roots (d,), at least 0; columns with 0 are left out of x'.

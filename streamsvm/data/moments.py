@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 
 @dataclass(frozen=True)
-class Moments(Weighed):
+class Moments(SizedInBytes):
     """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2.
 
     A row of weight w counts as w rows, so n may be any number. gaps (d,): the number of rows with NaN, which the

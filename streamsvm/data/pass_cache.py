@@ -18,7 +18,7 @@ PASS_BYTES = 16 << 20  # of rows that one task reads: small enough for the alloc
 Columns = tuple[np.ndarray, ...]  # for a block's rows, (m,) each
 
 
-class Beside(Protocol):
+class RowColumns(Protocol):
     """Columns that go with the rows, such as labels, and that passes do not change."""
 
     @property
@@ -27,7 +27,7 @@ class Beside(Protocol):
     def read(self, start: int, stop: int) -> Columns: ...
 
 
-class HeldSamples:
+class CachedSamples:
     """Blocks of samples for many passes, with their columns. The first pass reads the sources.
 
     The first blocks stay in memory, up to keep_bytes. The others become plain files in `folder()`, which are read at
@@ -39,7 +39,7 @@ class HeldSamples:
         samples: Samples,
         keep_bytes: int,
         folder: Callable[[], Path],
-        beside: Beside | None = None,
+        beside: RowColumns | None = None,
     ) -> None:
         self.n, self.d = samples.n, samples.d
         self.source, self.beside = samples, beside
@@ -68,7 +68,7 @@ class HeldSamples:
         return found
 
 
-def read_group(source: Samples, beside: Beside | None, group: list[Block]) -> tuple[Rows, Columns]:
+def read_group(source: Samples, beside: RowColumns | None, group: list[Block]) -> tuple[Rows, Columns]:
     """The rows of neighbouring blocks, and their columns."""
     rows = read_blocks(source, group)
     return rows, beside.read(group[0][0], group[-1][1]) if beside else ()

@@ -11,14 +11,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from streamsvm.data.moments import Moments
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 INNER = 254  # quantiles between the lowest and the highest value
 TOGETHER = 64  # values per search
 
 
 @dataclass(frozen=True)
-class Quantiles(Weighed):
+class Quantiles(SizedInBytes):
     """knots (d, q) float64: sorted values of each column. levels (q,): the share of rows below each, in (0, 1).
 
     A value at knots[j, i] becomes the quantile of a normal distribution at levels[i]. A value with several knots, which

@@ -15,12 +15,12 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import Block, MemorySamples, Samples, read_blocks, windows
+from streamsvm.data.samples import Block, Samples, SamplesInMemory, read_blocks, windows
 from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows, raw, read_into
 from streamsvm.errors import StorageError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.sizes import Weighed, aligned
+from streamsvm.parallel.sizes import SizedInBytes, aligned
 from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.paths import Place, URLPath
 
@@ -45,7 +45,7 @@ def _most_open() -> int:
 MOST_OPEN = _most_open()
 
 
-class PartReader(Protocol):
+class PartitionReader(Protocol):
     """What a task needs to read a partition."""
 
     def rows(self, part: int) -> Rows: ...
@@ -54,7 +54,7 @@ class PartReader(Protocol):
         """The columns of its rows."""
 
 
-class Beside(Protocol):
+class RowColumns(Protocol):
     """Columns that go with rows into their partitions: arrays with an entry for each row."""
 
     def read(self, start: int, stop: int) -> Arrays:
@@ -64,28 +64,28 @@ class Beside(Protocol):
         """The entries of the rows with these sorted ids."""
 
 
-class Labels(Protocol):
+class PartitionLabels(Protocol):
     """The partitions of rows: a `Vector`, or a function of the rows themselves."""
 
     def of(self, rows: Rows, start: int) -> np.ndarray:
         """(m,) the partitions of these rows, from row number start on."""
 
 
-class Groups(Protocol):
+class RowPartitions(Protocol):
     """Samples by partition, in the order of their ids. nbytes: of all rows."""
 
     n_parts: int
     nbytes: float
 
     @property
-    def reader(self) -> PartReader: ...
+    def reader(self) -> PartitionReader: ...
 
     def ids(self, part: int) -> np.ndarray:
         """The sorted row ids of a partition."""
 
 
 @dataclass(frozen=True)
-class Numbered(Weighed):
+class IdColumn(SizedInBytes):
     """Only the ids go with the rows."""
 
     def read(self, start: int, stop: int) -> Arrays:
@@ -102,15 +102,15 @@ def by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.ndarray
     return np.argsort(short, kind="stable"), bounds
 
 
-class MemoryGroups:
+class PartitionsInMemory:
     """Partitions of samples in memory."""
 
     def __init__(
-        self, samples: MemorySamples, parts: np.ndarray, n_parts: int, beside: Beside | None = None
+        self, samples: SamplesInMemory, parts: np.ndarray, n_parts: int, beside: RowColumns | None = None
     ) -> None:
         self.n_parts, self.nbytes = n_parts, samples.nbytes
         self._order, self._bounds = by_part(parts, n_parts)
-        self._samples, self._beside = samples, beside or Numbered()
+        self._samples, self._beside = samples, beside or IdColumn()
         self.reader = self
 
     def ids(self, part: int) -> np.ndarray:
@@ -123,7 +123,7 @@ class MemoryGroups:
         return self._beside.take(self.ids(part))
 
 
-class SpooledGroups:
+class PartitionsOnDisk:
     """Partitions in scratch files, written in one pass over the samples. A partition is a stretch of each file.
 
     Rows of a partition keep the order of the store. Raises StorageError if the disk is full.
@@ -132,11 +132,11 @@ class SpooledGroups:
     def __init__(
         self,
         samples: Samples,
-        labels: Labels,
+        labels: PartitionLabels,
         n_parts: int,
         folder: Place,
         engine: Engine,
-        beside: Beside | None = None,
+        beside: RowColumns | None = None,
         events: Events = ignore,
     ) -> None:
         self.n_parts, self.nbytes = n_parts, samples.nbytes
@@ -144,7 +144,7 @@ class SpooledGroups:
             folder.mkdir(parents=True)
         groups = list(windows(samples, file_bytes(samples, n_parts)))
         write = partial(write_file, folder, n_parts)
-        shared = (engine.share((samples, labels, beside or Numbered())),)
+        shared = (engine.share((samples, labels, beside or IdColumn())),)
         written = engine.map(write, groups, shared=shared, phase="regroup", events=events)
         files, bounds = zip(*written, strict=True)
         self.reader = Spool(files, np.stack(bounds, axis=1))
@@ -159,7 +159,7 @@ def file_bytes(samples: Samples, n_parts: int) -> int:
     return int(max(SPOOL_BYTES * row / (row + BESIDE_BYTES), 4 * samples.nbytes * n_parts / INDEX_BYTES))
 
 
-class Neighbours(Weighed):
+class NeighbourPartitions(SizedInBytes):
     """Partitions of neighbouring rows, of at most part_bytes if blocks are smaller, read from the samples.
 
     They depend only on the samples.
@@ -170,7 +170,7 @@ class Neighbours(Weighed):
         self.n_parts, self.nbytes = len(self._parts), samples.nbytes
 
     @property
-    def reader(self) -> PartReader:
+    def reader(self) -> PartitionReader:
         return self
 
     def ids(self, part: int) -> np.ndarray:
@@ -184,7 +184,7 @@ class Neighbours(Weighed):
 
 
 @dataclass(frozen=True)
-class SpoolFile(Weighed):
+class SpoolFile(SizedInBytes):
     """A file of rows by partition, with records of their columns."""
 
     path: Place
@@ -192,8 +192,8 @@ class SpoolFile(Weighed):
     beside: ArrayPlace
 
 
-class Spool(Weighed):
-    """Reads the files of `SpooledGroups`: partition p is bounds[p, f]..bounds[p + 1, f] of file f.
+class Spool(SizedInBytes):
+    """Reads the files of `PartitionsOnDisk`: partition p is bounds[p, f]..bounds[p + 1, f] of file f.
 
     Files stay open while a process reads them. Opening one takes as long as reading about 64 KiB.
     """
@@ -304,7 +304,7 @@ def _close(opened: dict[int, tuple[IO[bytes], Lock]]) -> None:
 
 
 def write_file(
-    folder: Place, n_parts: int, source: tuple[Samples, Labels, Beside], blocks: list[Block]
+    folder: Place, n_parts: int, source: tuple[Samples, PartitionLabels, RowColumns], blocks: list[Block]
 ) -> tuple[SpoolFile, np.ndarray]:
     """Writes a file of some blocks' rows by partition. Returns it with the start of each partition."""
     samples, labels, beside = source

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 
 @dataclass(frozen=True)
-class Rows(Weighed):
+class Rows(SizedInBytes):
     """A block of m samples with d features.
 
     X: ndarray (m, d), C-contiguous, or scipy `csr_array` (m, d); uint8, float32 or float64.

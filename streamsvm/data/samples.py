@@ -16,8 +16,8 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat, taken
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
-from streamsvm.parallel.engine import Engine, Later
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.engine import Deferred, Engine
+from streamsvm.parallel.sizes import SizedInBytes
 
 Block = tuple[int, int]
 WIDE = 1 << 16  # columns from which on sparse rows are counted by what they store
@@ -40,7 +40,7 @@ class Samples(Protocol):
     def take(self, ids: np.ndarray) -> Rows: ...
 
 
-class MemorySamples(Weighed):
+class SamplesInMemory(SizedInBytes):
     """Samples that fit in memory."""
 
     def __init__(self, rows: Rows) -> None:
@@ -56,7 +56,7 @@ class MemorySamples(Weighed):
         return self.rows.take(ids)
 
 
-class StoreSamples(Weighed):
+class SamplesInStore(SizedInBytes):
     """Samples read from a store block by block. Raises DataError if a row holds NaN or infinity."""
 
     def __init__(self, store: Store, scaling: Scaling) -> None:
@@ -76,9 +76,9 @@ class StoreSamples(Weighed):
     def take(self, ids: np.ndarray) -> Rows:
         return self._scaled(self.store.take(ids))
 
-    def load(self) -> MemorySamples:
+    def load(self) -> SamplesInMemory:
         """All samples in memory."""
-        return MemorySamples(concat([self.read(*block) for block in self.blocks()]))
+        return SamplesInMemory(concat([self.read(*block) for block in self.blocks()]))
 
     def _scaled(self, rows: Rows) -> Rows:
         return rows if self.as_stored else self.scaling.apply(rows)
@@ -113,12 +113,16 @@ def read_blocks(samples: Samples, blocks: list[Block]) -> Rows:
     return concat([samples.read(*block) for block in blocks])
 
 
-class Table:
+class SampleBlocks:
     """Samples in blocks, as items of mapped functions. The workers of a cluster keep them as long as this object
     exists."""
 
     def __init__(self, samples: Samples, engine: Engine) -> None:
-        self.n, self.blocks, self.in_memory = samples.n, samples.blocks(), isinstance(samples, MemorySamples)
+        self.n, self.blocks, self.in_memory = (
+            samples.n,
+            samples.blocks(),
+            isinstance(samples, SamplesInMemory),
+        )
         self._samples, self._engine = samples, engine
         shared = (engine.share(samples),)
         self.rows = engine.hold(_read, self.blocks, shared=shared, nbytes=samples.nbytes)
@@ -133,7 +137,7 @@ def gather(samples: Samples, ids: np.ndarray, engine: Engine) -> Rows:
     if engine.is_local:
         return samples.take(ids)
     source = engine.share(samples)
-    return _taken(samples, ids, engine, [Later(_read, source, block) for block in samples.blocks()])
+    return _taken(samples, ids, engine, [Deferred(_read, source, block) for block in samples.blocks()])
 
 
 def _taken(samples: Samples, ids: np.ndarray, engine: Engine, items: Sequence[Any]) -> Rows:

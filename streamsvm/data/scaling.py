@@ -15,14 +15,14 @@ from streamsvm.data.moments import Moments
 from streamsvm.data.quantiles import Quantiles
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 ROUNDED = 2.0**-22  # of a float32 number, that may be left of 0
 NORMAL = 1.349  # between the quartiles of a normal distribution, in standard deviations
 
 
 @dataclass(frozen=True)
-class Scaling(Weighed):
+class Scaling(SizedInBytes):
     """x' = (x - offset) * scale, per feature; offset and scale (d + marks,) float64.
 
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1], robust to median 0 and

@@ -11,10 +11,10 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.finite import require_finite, require_squares
-from streamsvm.data.kept import MISSING
 from streamsvm.data.labels import Classes, counted
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import MISSING
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError
 

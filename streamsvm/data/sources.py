@@ -17,7 +17,7 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows, concat
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.dask import meta
 from streamsvm.private.zarr import has_key, member_of, opened_as_is
 from streamsvm.storage.checked_array import CheckedArray
@@ -180,7 +180,7 @@ def _member(group: zarr.Group, name: str, key: str) -> CheckedArray:
     return CheckedArray(member, f"{name}/{key}")
 
 
-class ArraySource(Weighed):
+class ArraySource(SizedInBytes):
     """A numpy array or scipy CSR matrix in memory."""
 
     def __init__(self, X: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.columns import (
-    Values,
+    ColumnValues,
     check_column,
     labels_of,
     open_column,
@@ -22,7 +22,6 @@ from streamsvm.data.columns import (
     values_of,
     weights_of,
 )
-from streamsvm.data.kept import MISSING, Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, names_in_attrs, names_of_others, shown_in_attrs
@@ -38,15 +37,16 @@ from streamsvm.data.sources import (
     open_source,
     source_of,
 )
+from streamsvm.data.statistics import MISSING, StoredStatistics
 from streamsvm.errors import DataError
 from streamsvm.parallel.imports import imported
 from streamsvm.parallel.prefetch import ahead
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.storage.atomic import PARTIAL
 from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import STORE_MARK
-from streamsvm.texts.documented import Shown, fill
+from streamsvm.texts.documented import FactsRepr, fill
 from streamsvm.texts.parameters import STORE_METHODS
 
 TABLE_ENCODER = "streamsvm.tables.frames:encoded"  # makes rows of data frames; loaded with the first one
@@ -54,7 +54,7 @@ WHOLE = "2-"  # begins fingerprints that know all of the data
 READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
 
 
-class Store(Shown, Weighed):
+class Store(FactsRepr, SizedInBytes):
     """n samples of d features with their labels. Read-only, read block by block, and never loaded whole.
 
     Make one with `Store.open` (zarr) or `Store.from_arrays` (numpy, scipy CSR, dask). Row ids are 0..n-1.
@@ -80,7 +80,7 @@ class Store(Shown, Weighed):
         self._source, self._columns = source, columns
         self.url, self.attrs, self._names = url, attrs or {}, names or {}
         self._feature_names = feature_names
-        self._kept: Kept | None = None
+        self._kept: StoredStatistics | None = None
         self.n, self.d, self.dtype = source.n, source.d, source.dtype
         self.is_sparse, self.chunk_rows, self.nbytes = source.is_sparse, source.chunk_rows, source.nbytes
         for name, column in columns.items():
@@ -120,7 +120,7 @@ class Store(Shown, Weighed):
             names = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
             columns = {k: open_column(opened, name) for k, name in names.items() if name in opened}
             store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(opened.attrs))
-            store._kept = Kept(opened, store.n) if STORE_MARK in opened.attrs else None
+            store._kept = StoredStatistics(opened, store.n) if STORE_MARK in opened.attrs else None
             return store
 
     @classmethod
@@ -155,7 +155,7 @@ class Store(Shown, Weighed):
         return cls(source_of(X), columns, feature_names=feature_names)
 
     def __reduce__(self) -> Any:
-        if self.url is not None and not isinstance(self._source, View):
+        if self.url is not None and not isinstance(self._source, StoreView):
             path = local_path(self.url)  # absolute, because another process may run in another folder
             return partial(Store.open, self.url if path is None else str(path.absolute()), **self._names), ()
         facts: dict[str, Any] = {"attrs": self.attrs, "feature_names": self._feature_names}
@@ -212,7 +212,7 @@ class Store(Shown, Weighed):
         ids = np.asarray(ids, dtype=np.int64)
         if not len(ids) or np.any(np.diff(ids) <= 0) or not 0 <= ids[0] <= ids[-1] < self.n:
             raise IndexError(f"expected rising row ids from 0 to {self.n - 1}, at least one")
-        return Store(Chosen(self, ids), self.columns_at(ids), feature_names=self.feature_names)
+        return Store(SubsetSource(self, ids), self.columns_at(ids), feature_names=self.feature_names)
 
     def columns(self) -> dict[str, np.ndarray]:
         """y, qid, group and sample_weight, if present."""
@@ -225,7 +225,7 @@ class Store(Shown, Weighed):
 
     def origin(self, row: int) -> tuple[Store, int]:
         """The store that a row is read from, and its id there."""
-        return self._source.origin(row) if isinstance(self._source, View) else (self, row)
+        return self._source.origin(row) if isinstance(self._source, StoreView) else (self, row)
 
     def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
         """The ids of rows of this store in the one that they were chosen from.
@@ -238,7 +238,7 @@ class Store(Shown, Weighed):
             Row numbers, from 0 to n - 1.
         """
         source = self._source
-        return source.ids_in(whole, ids) if self is not whole and isinstance(source, View) else ids
+        return source.ids_in(whole, ids) if self is not whole and isinstance(source, StoreView) else ids
 
     def to_dask(self) -> tuple[Any, Any]:
         """(X, y) as lazy Dask arrays, chunk for chunk. Only labels are read at once. Without labels, y is None.
@@ -257,14 +257,14 @@ class Store(Shown, Weighed):
         return "y" in self._columns
 
     @cached_property
-    def _y(self) -> Values:
+    def _y(self) -> ColumnValues:
         if not self.has_y:
             name = self._names.get("y", "y")
             raise DataError(
                 f"{self.url or 'the data'} has no labels (no array {name!r}); --label names the column of a file, --y "
                 "the array of a store"
             )
-        return Values(self._columns["y"], self.n, labels_of)
+        return ColumnValues(self._columns["y"], self.n, labels_of)
 
     @property
     def y(self) -> np.ndarray:
@@ -334,9 +334,9 @@ class Store(Shown, Weighed):
         return values_of(self._columns["group"]) if "group" in self._columns else None
 
     @cached_property
-    def _weights(self) -> Values | None:
+    def _weights(self) -> ColumnValues | None:
         column = self._columns.get("sample_weight")
-        return None if column is None else Values(column, self.n, weights_of)
+        return None if column is None else ColumnValues(column, self.n, weights_of)
 
     @property
     def sample_weight(self) -> np.ndarray | None:
@@ -364,7 +364,7 @@ class Store(Shown, Weighed):
     @property
     def has_gaps(self) -> bool:
         """Whether ingest found missing values, in these rows or in the rows that they were selected from."""
-        if isinstance(self._source, View):
+        if isinstance(self._source, StoreView):
             return self._source.has_gaps
         return bool(self.attrs.get(GAPS)) or (self.statistics is not None and MISSING in self.statistics)
 
@@ -392,9 +392,9 @@ class Store(Shown, Weighed):
     @property
     def table(self) -> dict[str, Any]:
         """The attributes of the store that its rows were chosen from, or its own, with the columns of its table."""
-        return self._source.store.table if isinstance(self._source, Chosen) else self.attrs
+        return self._source.store.table if isinstance(self._source, SubsetSource) else self.attrs
 
-    def in_columns(self, view: View, attrs: dict[str, Any]) -> Store:
+    def in_columns(self, view: StoreView, attrs: dict[str, Any]) -> Store:
         """Its rows as a view of them has them, in the columns that these attributes describe."""
         names = names_in_attrs(attrs, view.d)
         kept: dict[str, Any] = {"url": self.url, "names": self._names, "attrs": attrs, "feature_names": names}
@@ -410,11 +410,11 @@ class Store(Shown, Weighed):
     @cached_property
     def _fingerprint(self) -> str:
         source = self._source
-        if isinstance(source, Chosen):
+        if isinstance(source, SubsetSource):
             state = hashlib.blake2b(source.store.fingerprint().encode(), digest_size=16)
             state.update(source.ids_in(source.store, np.arange(self.n)).tobytes())
             return WHOLE + state.hexdigest()
-        if isinstance(source, View):
+        if isinstance(source, StoreView):
             return source.store.fingerprint()
         state = self._digest()
         if self.attrs.get("content") is None or self._names.get("x") != "X":
@@ -422,7 +422,7 @@ class Store(Shown, Weighed):
         for name, column in (("qid", self.qid), ("sample_weight", self._weights)):
             if column is not None:
                 state.update(name.encode())
-                for piece in column.pieces() if isinstance(column, Values) else [column]:
+                for piece in column.pieces() if isinstance(column, ColumnValues) else [column]:
                     state.update(piece.tobytes())
         return WHOLE + state.hexdigest()
 
@@ -437,7 +437,7 @@ class Store(Shown, Weighed):
         """
         if fingerprint.startswith(WHOLE):
             return fingerprint == self.fingerprint()
-        if isinstance(self._source, View) and not isinstance(self._source, Chosen):
+        if isinstance(self._source, StoreView) and not isinstance(self._source, SubsetSource):
             return self._source.store.matches(fingerprint)
         return None if fingerprint == self._digest().hexdigest() else False
 
@@ -500,7 +500,7 @@ def _block(store: Store, block_info: Any = None) -> Any:
     return store.read(start, stop).X
 
 
-class View(Weighed):
+class StoreView(SizedInBytes):
     """A source that reads the rows of a store."""
 
     n: int
@@ -527,7 +527,7 @@ class View(Weighed):
         return self.store.ids_in(whole, ids)
 
 
-class Chosen(View):
+class SubsetSource(StoreView):
     """The source of a subset."""
 
     def __init__(self, store: Store, ids: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from streamsvm.data.growing import create_array
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block
 from streamsvm.errors import CorruptDataError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.zarr import open_for_writing
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.checked_array import CheckedArray, whole_metadata
@@ -41,7 +41,7 @@ class Vector(Protocol):
         """Frees the vector, which nobody reads any more."""
 
 
-class HeldVector(Weighed):
+class VectorInMemory(SizedInBytes):
     """A vector in memory, for tasks of this process."""
 
     def __init__(self, values: np.ndarray) -> None:
@@ -66,7 +66,7 @@ class HeldVector(Weighed):
         """Does nothing: Python frees the memory."""
 
 
-class StoredVector(Weighed):
+class VectorOnDisk(SizedInBytes):
     """A zarr array at a path that all workers can read. It is opened at its first use.
 
     Raises CorruptDataError if a chunk is damaged or missing, StorageError if the disk is full.
@@ -76,7 +76,7 @@ class StoredVector(Weighed):
         self._path = path
 
     def __reduce__(self) -> Any:
-        return StoredVector, (self._path,)
+        return VectorOnDisk, (self._path,)
 
     @cached_property
     def _array(self) -> zarr.Array:
@@ -123,7 +123,7 @@ class StoredVector(Weighed):
         remove_tree(self._path)
 
 
-class Vectors:
+class VectorFactory:
     """Makes vectors for rows in these blocks. folder: for arrays, or None to hold them in memory."""
 
     def __init__(self, blocks: Sequence[Block], folder: Place | None) -> None:
@@ -134,20 +134,20 @@ class Vectors:
         """A vector to write block by block. It replaces one of the same name, or keeps its entries."""
         shape = (self._n, *columns)
         if self._folder is None:
-            return HeldVector(np.empty(shape, dtype))
+            return VectorInMemory(np.empty(shape, dtype))
         with storage_errors(str(self._folder)):
             self._folder.mkdir(parents=True, exist_ok=True)
             if keeps and (self._folder / name / "zarr.json").exists():
-                return StoredVector(self._folder / name)
+                return VectorOnDisk(self._folder / name)
             remove_tree(self._folder / name)
             group = zarr.open_group(str(self._folder), mode="a")
             create_array(group, name, shape=shape, chunks=(self._chunk, *columns), dtype=dtype)
-        return StoredVector(self._folder / name)
+        return VectorOnDisk(self._folder / name)
 
     def copy(self, name: str, values: np.ndarray) -> Vector:
         """A vector of values in memory."""
         if self._folder is None:
-            return HeldVector(values)
+            return VectorInMemory(values)
         vector = self.new(name, values.dtype, values.shape[1:])
         for start in range(0, self._n, self._chunk):
             vector.write(start, values[start : start + self._chunk])

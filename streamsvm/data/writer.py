@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import zarr
 
-from streamsvm.data.columns import Column
+from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.growing import GrowingArray
-from streamsvm.data.kept import write_kept
 from streamsvm.data.labels import counted
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
+from streamsvm.data.statistics import write_kept
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.storage.atomic import Target
 from streamsvm.storage.place import STORE_MARK, found_at
@@ -27,7 +27,7 @@ class StoreWriter:
     After an exception or a kill, nothing at `url` opens as a store.
     Rows must have d columns and the layout `is_sparse`. Their entries are cast to `dtype` (uint8, float32, float64).
     `chunk_rows`: rows in a chunk (None: about 4 MiB). With `integral_labels`, labels may be
-    integers, floats and text in turn: see `columns.Column`.
+    integers, floats and text in turn: see `columns.ColumnWriter`.
     Raises StorageError if the disk is full or something is at `url`. With `overwrite`, a store there is replaced.
     """
 
@@ -55,7 +55,7 @@ class StoreWriter:
         self.statistics: Moments | None = None  # saved in the store if set before the end
 
     def __enter__(self) -> StoreWriter:
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, ColumnWriter] = {}
         made = _CSRWriter if self._is_sparse else _DenseWriter
         try:
             with self._target.errors():
@@ -89,7 +89,8 @@ class StoreWriter:
     def _append_columns(self, given: dict[str, np.ndarray], n_rows: int) -> None:
         if self.n == 0 and not self._columns:
             self._columns = {
-                k: Column(k, self._target.folder, labels=k == "y" and self.integral_labels) for k in given
+                k: ColumnWriter(k, self._target.folder, labels=k == "y" and self.integral_labels)
+                for k in given
             }
         if set(given) != set(self._columns):
             before = sorted(self._columns)
@@ -158,7 +159,7 @@ class _CSRWriter:
         self._data = GrowingArray(self._group, "data", dtype, chunk)
         self._indices = GrowingArray(self._group, "indices", index_dtype, chunk)
         self._n, self._nnz = 0, 0
-        self._indptr = Column("indptr", folder)
+        self._indptr = ColumnWriter("indptr", folder)
         self._indptr.append(np.zeros(1, np.int64))
 
     def append(self, rows: Rows) -> None:

@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import Any
 
 
-class _Absent(MetaPathFinder):
+class _HiddenPackages(MetaPathFinder):
     """No package of this name is found by this thread; others find it."""
 
     def __init__(self, name: str) -> None:
@@ -30,7 +30,7 @@ class _Absent(MetaPathFinder):
 
 @contextmanager
 def _without(name: str) -> Iterator[None]:
-    finder = _Absent(name)
+    finder = _HiddenPackages(name)
     sys.meta_path.insert(0, finder)
     try:
         yield

@@ -12,7 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreEstimator
-from streamsvm.estimators.given import (
+from streamsvm.estimators.multilabel import SetClassifier
+from streamsvm.estimators.searched import SEARCH, asked
+from streamsvm.estimators.types import (
     ClassWeight,
     Probability,
     Searched,
@@ -21,8 +23,6 @@ from streamsvm.estimators.given import (
     SearchedMetric,
     SearchedScale,
 )
-from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.searched import SEARCH, asked
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Number, Shift
 from streamsvm.train import train_path

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from streamsvm.estimators.admm_hss import HSSPath
 from streamsvm.estimators.base import StoreRegressor
-from streamsvm.estimators.given import Searched, SearchedGamma, SearchedKernel, SearchedMetric, SearchedScale
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.estimators.types import Searched, SearchedGamma, SearchedKernel, SearchedMetric, SearchedScale
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Number, Shift
 

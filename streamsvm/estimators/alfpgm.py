@@ -14,7 +14,9 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreEstimator
 from streamsvm.estimators.dcsvm import multiclass_of
-from streamsvm.estimators.given import (
+from streamsvm.estimators.multilabel import SetClassifier
+from streamsvm.estimators.support_vectors import SupportVectors
+from streamsvm.estimators.types import (
     ClassWeight,
     MultiClass,
     Probability,
@@ -24,8 +26,6 @@ from streamsvm.estimators.given import (
     SearchedMetric,
     SearchedScale,
 )
-from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.kernels.table import KernelName
 from streamsvm.models import KernelModel
 from streamsvm.options.base import Fill

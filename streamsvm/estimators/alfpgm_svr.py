@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 from streamsvm.estimators.alfpgm import ALFPGMEstimator, Values
 from streamsvm.estimators.base import StoreRegressor
-from streamsvm.estimators.given import Search, Searched, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.estimators.types import Search, Searched, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.kernels.table import KernelName
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Subproblem

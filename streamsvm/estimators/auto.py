@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from streamsvm.config import FitConfig
-from streamsvm.estimators.given import Balanced, Probability
 from streamsvm.estimators.multilabel import SetClassifier
+from streamsvm.estimators.types import Balanced, Probability
 from streamsvm.options.base import Fill
 from streamsvm.search.options import completed
 

@@ -14,9 +14,9 @@ from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import threads, warn
-from streamsvm.estimators.given import ClassWeight, Probability, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
+from streamsvm.estimators.types import ClassWeight, Probability, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.events import Events
 from streamsvm.fits.bsgd import typical_weight
 from streamsvm.fits.prepare import prepare

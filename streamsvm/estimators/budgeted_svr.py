@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.budgeted import BSGD_OPTIONS
-from streamsvm.estimators.given import SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.estimators.types import SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Strategy

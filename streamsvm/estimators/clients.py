@@ -99,17 +99,17 @@ def _is_larger(store: Store, most: float) -> bool:
     import cloudpickle
 
     try:
-        cloudpickle.Pickler(_Bounded(most), protocol=5).dump(store)
-    except _Full:
+        cloudpickle.Pickler(_BoundedFile(most), protocol=5).dump(store)
+    except _FileFull:
         return True
     return False
 
 
-class _Full(Exception):
+class _FileFull(Exception):
     pass
 
 
-class _Bounded:
+class _BoundedFile:
     """A file that keeps nothing, and is full after so many bytes."""
 
     def __init__(self, most: float) -> None:
@@ -119,5 +119,5 @@ class _Bounded:
         size = memoryview(data).nbytes
         self._left -= size
         if self._left < 0:
-            raise _Full
+            raise _FileFull
         return size

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of
-from streamsvm.estimators.given import (
+from streamsvm.estimators.multilabel import SetClassifier
+from streamsvm.estimators.types import (
     ClassWeight,
     Gamma,
     Probability,
@@ -20,7 +21,6 @@ from streamsvm.estimators.given import (
     SearchedMetric,
     SearchedScale,
 )
-from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Loss, Method

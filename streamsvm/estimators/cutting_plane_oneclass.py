@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.estimators.cutting_plane import LinearEstimator
-from streamsvm.estimators.given import Gamma
 from streamsvm.estimators.outliers import OutlierDetector
+from streamsvm.estimators.types import Gamma
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Method

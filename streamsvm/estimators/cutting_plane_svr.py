@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.cutting_plane import WithIntercept
-from streamsvm.estimators.given import Searched, SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.estimators.types import Searched, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Method

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.estimators.dcsvm import DCSVM_OPTIONS
-from streamsvm.estimators.given import Gamma
 from streamsvm.estimators.outliers import OutlierDetector
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.estimators.types import Gamma
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import ExpansionModel
 from streamsvm.options.base import Fill, Scale

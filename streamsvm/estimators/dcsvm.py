@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.given import (
+from streamsvm.estimators.multilabel import SetClassifier
+from streamsvm.estimators.support_vectors import SupportVectors
+from streamsvm.estimators.types import (
     ClassWeight,
     MultiClass,
     Probability,
@@ -16,8 +18,6 @@ from streamsvm.estimators.given import (
     SearchedMetric,
     SearchedScale,
 )
-from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.events import Event, Phase, Record, Round
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Clustering, Combine

@@ -6,7 +6,8 @@ from typing import Any, Literal, Self
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.dcsvm import DCSVM_OPTIONS, loss_of
-from streamsvm.estimators.given import (
+from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.estimators.types import (
     Search,
     Searched,
     SearchedGamma,
@@ -14,7 +15,6 @@ from streamsvm.estimators.given import (
     SearchedMetric,
     SearchedScale,
 )
-from streamsvm.estimators.support_vectors import RegressionVectors
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Clustering
 

@@ -21,7 +21,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.tables.streams import read_once
-from streamsvm.tables.target import coded
+from streamsvm.tables.target_encoding import coded
 
 
 class StoreInputs(BaseEstimator):

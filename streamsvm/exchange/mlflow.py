@@ -20,7 +20,7 @@ from streamsvm.models.files import load_model, save_model
 ANSWERS = ("label", "decision", "proba", "interval")
 
 
-class Answers:
+class PyfuncModel:
     """What MLflow calls: `predict` of raw rows, an array or a data frame whose columns are the model's."""
 
     def __init__(self, model: Any) -> None:
@@ -42,9 +42,9 @@ class Answers:
         return np.asarray(found)
 
 
-def _load_pyfunc(data_path: str) -> Answers:
+def _load_pyfunc(data_path: str) -> PyfuncModel:
     """The loader that MLflow calls for a model that `log_model` wrote."""
-    return Answers(load_model(data_path))
+    return PyfuncModel(load_model(data_path))
 
 
 def log_model(model: Any, name: str = "model", **options: Any) -> ModelInfo:

@@ -43,8 +43,8 @@ from streamsvm.exchange.expansion import expansion, require_two_classes
 from streamsvm.kernels.base import Kernel, joined
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.models.calibration import LARGEST_EXPONENT, Calibration
-from streamsvm.models.pooled import Pooled
-from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.models.pooled import ExpertPool
+from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.solvers import additive
 from streamsvm.solvers.additive import AdditiveLearner
 from streamsvm.solvers.pooling import SUREST, TINY
@@ -116,7 +116,7 @@ def _sums(graph: Graph, model: Any) -> str:
     return _expanded(graph, x, expanded)
 
 
-def _pooled(graph: Graph, model: Any, pooled: Pooled) -> str:
+def _pooled(graph: Graph, model: Any, pooled: ExpertPool) -> str:
     """(N, columns) of raw rows. The expansions' distances are one product."""
     require_two_classes(model)
     ends = (graph.constant(np.float64(sign * LARGEST)) for sign in (-1, 1))
@@ -289,7 +289,7 @@ def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:
     return graph.op("ArgMax", values if ties_broken else graph.op("Round", values), axis=1, keepdims=0)
 
 
-def routed(graph: Graph, x: str, model: Routes) -> tuple[str, str]:
+def routed(graph: Graph, x: str, model: PartitionRouting) -> tuple[str, str]:
     """(N, pairs) decision values of scaled rows x, and (N,) the partition that each falls into."""
     parts = _route(graph, x, model.partition, model.neighbours)
     support, coef, bounds = _support(model)
@@ -309,7 +309,7 @@ def routed(graph: Graph, x: str, model: Routes) -> tuple[str, str]:
     return graph.op("Div", total, m), own
 
 
-def _support(model: Routes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _support(model: PartitionRouting) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Support rows, coefficients and bounds of all partitions; an empty one has a row that counts for nothing."""
     sizes = np.diff(model.bounds)
     empty = model.bounds[:-1][sizes == 0]
@@ -431,7 +431,7 @@ def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> st
 Tensor = str  # the name of one in the graph
 
 
-def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: Pooled) -> Tensor:
+def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: ExpertPool) -> Tensor:
     """(N, columns) logarithms of the pool's odds of scaled rows x (N, d), and of what the kernel expansions say
     (N, expansions * columns)."""
     shape = graph.constant([0, -1, pooled.columns])  # (N, experts, columns)

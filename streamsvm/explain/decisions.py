@@ -16,8 +16,8 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.models import ExpertsModel
 from streamsvm.models.base import Model
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.models.pooled import Pooled
-from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.models.pooled import ExpertPool
+from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.solvers.additive import TRACKS
 from streamsvm.tasks.pairs import classes_of_pairs
 from streamsvm.texts.documented import described
@@ -131,7 +131,7 @@ class PooledDecision:
         return [self._sum(learner, own) for learner, own in zip(self._pooled.kernels, slopes, strict=True)]
 
     @property
-    def _pooled(self) -> Pooled:
+    def _pooled(self) -> ExpertPool:
         return self.model.as_pooled()
 
     def _slopes(self, Z: np.ndarray) -> np.ndarray:
@@ -227,7 +227,7 @@ def decisions(
         yield np.flatnonzero(group.ravel() == number), _of_class(model, _together(routes, asked), code)
 
 
-def _together(routes: Routes, asked: list[int]) -> Expansion:
+def _together(routes: PartitionRouting, asked: list[int]) -> Expansion:
     """The mean over some partitions as one sum; several have no separate metrics."""
     if len(asked) == 1:
         return routes.expansion(asked[0])

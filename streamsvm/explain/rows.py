@@ -19,7 +19,7 @@ from streamsvm.texts.documented import described
 
 
 @dataclass(frozen=True)
-class Told:
+class RowExplanation:
     """A row and its decision.
 
     decision: g(x) of `Decision`. answer: the label, of a task without labels the value. for_class: the class that a
@@ -63,7 +63,7 @@ def explain_rows(
     shapley: bool = False,
     support: int = 3,
     label: str | None = None,
-) -> list[Told]:
+) -> list[RowExplanation]:
     """Explains the decisions on some rows of a store.
 
     Parameters
@@ -90,7 +90,7 @@ def explain_rows(
     """
     raw = chosen(model, store, ids)
     answers, codes = answered(model, raw, label)
-    told: dict[int, Told] = {}
+    told: dict[int, RowExplanation] = {}
     for here, decision in decisions(model, raw, codes):
         if shapley:
             require_shapley(decision)
@@ -102,7 +102,7 @@ def explain_rows(
             near = (
                 support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
             )
-            told[at] = Told(
+            told[at] = RowExplanation(
                 int(ids[at]),
                 answers[at].item(),
                 float(g[i]),

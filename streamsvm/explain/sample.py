@@ -10,8 +10,8 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.models.base import Model
-from streamsvm.models.shapes import Routes
-from streamsvm.tables.target import as_learned
+from streamsvm.models.shapes import PartitionRouting
+from streamsvm.tables.target_encoding import as_learned
 
 MOST_ROWS = 1000
 
@@ -48,7 +48,7 @@ def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
     return _raw(expansion.scaling, expansion.support.take(_spread(len(expansion.support), most)))
 
 
-def _of_parts(routes: Routes, most: int) -> Rows:
+def _of_parts(routes: PartitionRouting, most: int) -> Rows:
     bounds, places = routes.bounds, _spread(int(routes.bounds[-1]), most)
     part = np.searchsorted(bounds, places, side="right") - 1
     found = [routes.part(p)[0].take(places[part == p] - bounds[p]) for p in np.unique(part).tolist()]

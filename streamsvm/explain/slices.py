@@ -15,11 +15,11 @@ from streamsvm.events import Events, heard
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import Predictor, answers_of, assess, predict_blocks
 from streamsvm.tables.schema import Feature, Schema
-from streamsvm.tables.target import coded
+from streamsvm.tables.target_encoding import coded
 from streamsvm.tasks import task_of
 
 if TYPE_CHECKING:
-    from streamsvm.ingest.columns import Values
+    from streamsvm.ingest.columns import ReadColumn
     from streamsvm.ingest.options import IngestOptions
 
 MOST_VALUES, MOST_NUMBERS = 100, 12  # of text, and of numbers that are not cut at quartiles
@@ -57,7 +57,7 @@ def evaluate_sliced(
 
 
 @dataclass(frozen=True)
-class Cut:
+class Grouping:
     """Rows by the value of a column: values in the order in which they are shown, places (n,) in them."""
 
     column: str
@@ -68,7 +68,7 @@ class Cut:
 class Slices:
     """The scores of the rows of each value, as their blocks pass."""
 
-    def __init__(self, model: Predictor, store: Store, cut: Cut) -> None:
+    def __init__(self, model: Predictor, store: Store, cut: Grouping) -> None:
         self.column, self._values, self._places = cut.column, cut.values, cut.places
         self._scores = {
             i: task_of(model.task).scores(model, store.subset(np.flatnonzero(cut.places == i)))
@@ -112,7 +112,7 @@ def cut(
     files: tuple[Sequence[str], IngestOptions] | None,
     engine: Engine,
     events: Events,
-) -> Cut:
+) -> Grouping:
     """The rows by the value of a column, of the store or else of the files. Raises ConfigError, DataError."""
     from streamsvm.ingest.columns import values_of  # Arrow
 
@@ -131,9 +131,9 @@ def cut(
     return _by_text(column, found, MISSING) if found.kind == "text" else _by_number(column, found)
 
 
-def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Values | None:
+def _of_store(store: Store, column: str, engine: Engine, events: Events) -> ReadColumn | None:
     """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
-    from streamsvm.ingest.columns import Values
+    from streamsvm.ingest.columns import ReadColumn
 
     encoded = next((own for own in coded(store.table).items() if own[1].name == column), None)
     if encoded is not None:
@@ -149,19 +149,19 @@ def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Valu
     shared = engine.share(store), np.array(at or texts), bool(texts)
     found = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
     if names is not None and texts:
-        return Values("text", found, tuple(names[i].partition("=")[2] for i in texts))
+        return ReadColumn("text", found, tuple(names[i].partition("=")[2] for i in texts))
     schema = Schema.from_attrs(store.attrs) if "columns" in store.attrs else Schema([])
-    return Values(next((f.kind for f in schema.features if f.name == column), "number"), found)
+    return ReadColumn(next((f.kind for f in schema.features if f.name == column), "number"), found)
 
 
-def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: Events) -> Values:
+def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: Events) -> ReadColumn:
     """A target-encoded feature of a store, whose first code is of missing text."""
-    from streamsvm.ingest.columns import Values
+    from streamsvm.ingest.columns import ReadColumn
 
     shared = engine.share(store), np.array([at]), False
     found = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
     places, texts = found.astype(np.int64) - 2, tuple(feature.categories)[1:]
-    return Values("text", np.where(places < len(texts), places, -1), texts)
+    return ReadColumn("text", np.where(places < len(texts), places, -1), texts)
 
 
 def _read(store: Store, columns: np.ndarray, is_text: bool, block: tuple[int, int]) -> np.ndarray:
@@ -173,7 +173,7 @@ def _read(store: Store, columns: np.ndarray, is_text: bool, block: tuple[int, in
     return np.where((own != 0).any(axis=1), (own != 0).argmax(axis=1), -1)
 
 
-def _by_text(column: str, own: Values, missing: str) -> Cut:
+def _by_text(column: str, own: ReadColumn, missing: str) -> Grouping:
     if len(own.texts) > MOST_VALUES:
         raise ConfigError(
             f"--slice {column}: has {len(own.texts):,} values, expected at most {MOST_VALUES}: a column of categories"
@@ -181,10 +181,10 @@ def _by_text(column: str, own: Values, missing: str) -> Cut:
     texts = [*own.texts, missing]
     places = np.where(own.found < 0, len(own.texts), own.found)
     order = np.argsort(-np.bincount(places, minlength=len(texts)), kind="stable")
-    return Cut(column, [texts[i] for i in order], np.argsort(order)[places])
+    return Grouping(column, [texts[i] for i in order], np.argsort(order)[places])
 
 
-def _by_number(column: str, own: Values) -> Cut:
+def _by_number(column: str, own: ReadColumn) -> Grouping:
     """By value where there are few, else in quarters, which end at the quartiles; what is missing last."""
     is_there = ~np.isnan(own.found)
     known = own.found[is_there]
@@ -200,7 +200,7 @@ def _by_number(column: str, own: Values) -> Cut:
         _told(own.kind, lo) if lo == hi else f"{_told(own.kind, lo)} to {_told(own.kind, hi)}"
         for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
-    return Cut(column, [*told, MISSING], places)
+    return Grouping(column, [*told, MISSING], places)
 
 
 def _told(kind: str, value: float) -> str:

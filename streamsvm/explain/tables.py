@@ -14,7 +14,7 @@ import numpy as np
 from streamsvm.data.names import Names
 from streamsvm.data.store import Store
 from streamsvm.explain.importances import column_names, importances
-from streamsvm.explain.rows import Told, deviations, explain_rows
+from streamsvm.explain.rows import RowExplanation, deviations, explain_rows
 from streamsvm.explain.sample import sampled
 from streamsvm.explain.support import SupportVector
 from streamsvm.models.base import Model
@@ -38,7 +38,7 @@ def rows_tables(
     return [_row(row, names) for row in told]
 
 
-def _row(told: Told, names: Names) -> dict[str, Any]:
+def _row(told: RowExplanation, names: Names) -> dict[str, Any]:
     return {
         "row": told.row,
         "answer": told.answer,
@@ -51,7 +51,7 @@ def _row(told: Told, names: Names) -> dict[str, Any]:
     }
 
 
-def _feature(told: Told, names: Names, f: int) -> dict[str, Any]:
+def _feature(told: RowExplanation, names: Names, f: int) -> dict[str, Any]:
     return {
         "feature": names[f],
         "value": float(told.values[f]),

@@ -23,13 +23,13 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Compressed, Events, Phase, Step, Warned
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Context, Fit, PathFit, Solution
-from streamsvm.fits.growth import Growth, Seen
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.base import Fit, FitContext, PathFit, Solution
+from streamsvm.fits.growth import CostGrowth, Measurements
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.hss.budget import HSSOptions, least_bytes
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.files import Factorisation, SubtreeFactorisation
@@ -47,8 +47,8 @@ from streamsvm.runs.checkpoints import without_tol
 from streamsvm.solvers import blockws
 from streamsvm.solvers.admm import (
     ADMM,
+    ADMMColumns,
     ADMMState,
-    Columns,
     balanced,
     certificate,
     draw_margin,
@@ -81,7 +81,7 @@ INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which comp
 class _Problem:
     """What ADMM sees: columns in tree order; factors are made when a beta is first asked for."""
 
-    columns: Columns
+    columns: ADMMColumns
     matrix: AnyKernel
     engine: Engine
     inverse: AnyInverse
@@ -93,10 +93,10 @@ class _Problem:
         return self.inverse.solve(V, self.engine.threads)
 
 
-class HSSGrowth(Growth):
+class HSSCostGrowth(CostGrowth):
     """Linear once ranks have settled, which those of small pilots have not."""
 
-    def network_bytes(self, n: int, seen: Seen) -> float:
+    def network_bytes(self, n: int, seen: Measurements) -> float:
         """With several subtrees, workers receive a vector of every column in each step, and send one back."""
         steps = STEPS if n > SUBTREE_ROWS else 0
         return super().network_bytes(n, seen) + 16.0 * n * seen.columns * steps
@@ -106,9 +106,9 @@ class ADMMHSSFit(PathFit):
     """One factorisation for all columns: one for each value of C, and for more than two classes each against the
     rest."""
 
-    growth = HSSGrowth(1.5, ("compress", "factorise", "admm"), chooses_rows=True)
+    growth = HSSCostGrowth(1.5, ("compress", "factorise", "admm"), chooses_rows=True)
 
-    def __init__(self, prepared: Prepared, context: Context) -> None:
+    def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
         options = config.admm_hss
@@ -121,7 +121,7 @@ class ADMMHSSFit(PathFit):
             options.storage == "float32",
         )
         self.columns = self.task.columns(len(self.classes))
-        self.samples = StoreSamples(store, self.scaling)
+        self.samples = SamplesInStore(store, self.scaling)
         self.limit_bytes = config.memory_limit or free_bytes()
         n, tree = store.n, ClusterTree.of(store.n, options.leaf)
         self.is_spread = tree.cut > 0 and not self.engine.is_local
@@ -205,7 +205,7 @@ class ADMMHSSFit(PathFit):
         decisions = targets.units.labels(out).reshape(len(rows), len(Cs), self.columns)
         return decisions, converged.reshape(count, len(Cs)).T
 
-    def _converged(self, columns: Columns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    def _converged(self, columns: ADMMColumns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """(fits,) whether the gap of each fit, all of its columns together, is small; f = Kz."""
         found = []
         for first in range(0, z.shape[1], self.columns):
@@ -410,13 +410,13 @@ def duals(task: Task, targets: Targets) -> Iterator[Subproblem]:
         yield Subproblem(ids, y, np.full(len(ids), column), number=column)
 
 
-def columns_of(task: Task, targets: Targets, bounds: np.ndarray) -> Columns:
+def columns_of(task: Task, targets: Targets, bounds: np.ndarray) -> ADMMColumns:
     """The duals, for each column of bounds (n, m), C times the weights, one after the other: m times as many."""
     target, rises, falls, epsilon = zip(*map(_in_coefficients, duals(task, targets)), strict=True)
     shape = len(bounds), -1
     upper = (np.stack(rises, axis=1)[:, None] * bounds[:, :, None]).reshape(shape)
     lower = (np.stack(falls, axis=1)[:, None] * -bounds[:, :, None]).reshape(shape)
-    return Columns(np.tile(np.stack(target, axis=1), bounds.shape[1]), lower, upper, max(epsilon))
+    return ADMMColumns(np.tile(np.stack(target, axis=1), bounds.shape[1]), lower, upper, max(epsilon))
 
 
 def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

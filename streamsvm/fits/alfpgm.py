@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.regroup import Groups, Neighbours
+from streamsvm.data.regroup import NeighbourPartitions, RowPartitions
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import StoreSamples, gather
+from streamsvm.data.samples import SamplesInStore, gather
 from streamsvm.errors import DataError
 from streamsvm.events import Phase
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Context, Fit, Solution, model_of_duals
-from streamsvm.fits.drafts import Draft
-from streamsvm.fits.growth import Growth
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.base import Fit, FitContext, Solution, model_of_duals
+from streamsvm.fits.drafts import ModelDraft
+from streamsvm.fits.growth import CostGrowth
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Precomputed
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import MiB, fits_memory, require_memory
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of
 from streamsvm.problems.streamed import NEAR_BYTES, StreamedDual
@@ -48,7 +48,7 @@ OnStep = Callable[[Any, DualQP], None]
 
 
 @dataclass(frozen=True)
-class Facts:
+class Outcome:
     """How one problem ended. late: before it was solved, as time was up."""
 
     intercept: float
@@ -59,10 +59,10 @@ class Facts:
     late: bool
 
 
-FACTS = len(fields(Facts))
+FACTS = len(fields(Outcome))
 
 
-class _Growth(Growth):
+class _Growth(CostGrowth):
     """Workers share the subproblems."""
 
     def is_spread(self, config: FitConfig, problems: int) -> bool:
@@ -74,7 +74,7 @@ class ALFPGMFit(Fit):
 
     growth = _Growth(spread=("solve",))
 
-    def __init__(self, prepared: Prepared, context: Context) -> None:
+    def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
         if isinstance(self.kernel, Precomputed) and store.n != store.d:
@@ -94,7 +94,7 @@ class ALFPGMFit(Fit):
             settled=options.delta_alpha,
             shrinking=options.shrinking,
         )
-        self.samples = StoreSamples(store, self.scaling)
+        self.samples = SamplesInStore(store, self.scaling)
         self.bytes = {
             "rows_bytes": int(3 * self.samples.nbytes),  # all, a pair's, and its active ones
             "vector_bytes": store.n * ROW_BYTES,
@@ -140,14 +140,14 @@ class ALFPGMFit(Fit):
     def breaks_ties(self) -> bool:
         return self.config.alfpgm.break_ties or not self.task.in_pairs
 
-    def solve(self, draft: Draft) -> Solution:
+    def solve(self, draft: ModelDraft) -> Solution:
         if self.in_memory:
             with self.phase("read"):
                 rows = self.samples.load().rows
             source: _Source = _InMemory(rows, self.engine.threads, self.config.cache_size)
             take = partial(self.kernel.support, rows)
         else:
-            source = _Streamed(Neighbours(self.samples, PART_BYTES), self.engine)
+            source = _Streamed(NeighbourPartitions(self.samples, PART_BYTES), self.engine)
             take = partial(gather, self.samples, engine=self.engine)
         parts = list(self.task.subproblems(self.targets, single=True))
         solved, facts = self._solved(source, parts)
@@ -174,7 +174,7 @@ class ALFPGMFit(Fit):
             late=late,
         )
 
-    def _solved(self, source: _Source, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
+    def _solved(self, source: _Source, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Outcome]]:
         """Variables and facts of all subproblems, those of a checkpoint first."""
         alphas, facts = [], []
         duals = [_Dual(self.kernel, part, part.bounds(self.upper)) for part in parts]
@@ -189,7 +189,7 @@ class ALFPGMFit(Fit):
             saved = {"facts": saved["facts"][:done]}
         alphas += begun[:done]
         facts += [
-            Facts(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()
+            Outcome(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()
         ]
         running = {name[8:]: value for name, value in saved.items() if name.startswith("running_")}
 
@@ -214,10 +214,10 @@ class ALFPGMFit(Fit):
         duals: Sequence[_Dual],
         running: dict[str, np.ndarray],
         keep: Callable[..., None],
-    ) -> Iterator[tuple[np.ndarray, Facts]]:
+    ) -> Iterator[tuple[np.ndarray, Outcome]]:
         """Few problems one after the other, each on all threads; many in parallel, if rows are in memory."""
         slots = self.engine.slots
-        solve = _Solve(self.solver, self._most_rounds, self.until)
+        solve = _SubproblemSolver(self.solver, self._most_rounds, self.until)
         if isinstance(source, _InMemory) and len(duals) >= 4 * slots and not running:
             alone = partial(_solve_alone, solve, source.cache_bytes // self.engine.worker_memory()[1])
             shared = (self.engine.share(source.rows),)
@@ -241,7 +241,7 @@ class ALFPGMFit(Fit):
 
 
 @dataclass(frozen=True)
-class _Dual(Weighed):
+class _Dual(SizedInBytes):
     """A subproblem and the bounds (m,) of its rows, which may be some of all. begin: the variables to begin with."""
 
     kernel: Kernel
@@ -285,7 +285,7 @@ class _InMemory:
 class _Streamed:
     """Duals of subproblems whose rows are read partition by partition."""
 
-    groups: Groups
+    groups: RowPartitions
     engine: Engine
 
     def __call__(self, dual: _Dual) -> DualQP:
@@ -299,7 +299,7 @@ _Source = _InMemory | _Streamed
 
 
 @dataclass(frozen=True)
-class _Solve:
+class _SubproblemSolver:
     """How each problem is solved: from few of its rows if time is up before it begins."""
 
     solver: ALFPGM
@@ -312,7 +312,7 @@ class _Solve:
         dual: _Dual,
         start: ALFPGMState | None = None,
         on_step: OnStep = lambda state, problem: None,
-    ) -> tuple[np.ndarray, Facts]:
+    ) -> tuple[np.ndarray, Outcome]:
         """Its variables and facts; start: the state that another run has reached."""
         if start is not None or not is_late(self.until):
             problem = source(dual)
@@ -325,7 +325,7 @@ class _Solve:
         alpha[dual.part.variables(few)] = found
         return alpha, replace(facts, late=len(few) < len(dual.part.ids) or facts.late)
 
-    def _solved(self, dual: DualQP, start: ALFPGMState | None, on_step: OnStep) -> tuple[np.ndarray, Facts]:
+    def _solved(self, dual: DualQP, start: ALFPGMState | None, on_step: OnStep) -> tuple[np.ndarray, Outcome]:
         def stop(state: Any) -> bool:
             return self.solver.has_ended(state, self.most_rounds)
 
@@ -334,10 +334,12 @@ class _Solve:
 
         state: Any = run(self.solver, dual, start, stop=stop, on_step=told, until=self.until)
         late, state = not stop(state), self.solver.unshrunk(dual, state)
-        return state.alpha, Facts(
+        return state.alpha, Outcome(
             state.bias, *blockws.certificate(dual, state), state.rounds, state.violation, late
         )
 
 
-def _solve_alone(solve: _Solve, cache_bytes: int, rows: Rows, dual: _Dual) -> tuple[np.ndarray, Facts]:
+def _solve_alone(
+    solve: _SubproblemSolver, cache_bytes: int, rows: Rows, dual: _Dual
+) -> tuple[np.ndarray, Outcome]:
     return solve(_InMemory(rows, 1, cache_bytes), dual)

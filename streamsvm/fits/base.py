@@ -24,18 +24,18 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, HeldOut, Warned
-from streamsvm.fits.drafts import Draft
-from streamsvm.fits.growth import Growth
-from streamsvm.fits.prepare import Prepared
-from streamsvm.judging.expected import Expected, losses_of, of_model, of_threshold
+from streamsvm.fits.drafts import ModelDraft
+from streamsvm.fits.growth import CostGrowth
+from streamsvm.fits.prepare import TrainingData
+from streamsvm.judging.expected import ExpectedScore, losses_of, of_model, of_threshold
 from streamsvm.judging.label_thresholds import chosen_of
-from streamsvm.judging.thresholds import Decided, Told, unmet, with_costs, with_threshold
+from streamsvm.judging.thresholds import FoldDecisions, Told, unmet, with_costs, with_threshold
 from streamsvm.metrics import shown
 from streamsvm.models import ExpansionModel, KernelModel, files
 from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.intervals import Intervals
-from streamsvm.options.probability import Wish
+from streamsvm.options.probability import ThresholdObjective
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.problems.subproblems import coefficients_of
 from streamsvm.runs.checkpoints import ROWS, SCRATCH, Checkpoints
@@ -43,8 +43,8 @@ from streamsvm.runs.phases import Phases
 from streamsvm.solvers.catalogue import section_of
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
-from streamsvm.tasks.base import Targets, Units
-from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.base import LabelScale, Targets
+from streamsvm.tasks.scores import DecisionRule
 from streamsvm.tasks.weights import class_factors
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
@@ -53,7 +53,7 @@ LATE = "the time budget ended the fit, so the model may score less than expected
 Report = dict[str, Any]  # what `fit --json` prints
 
 
-class Learned(files.Model, Protocol):
+class FittedModel(files.Model, Protocol):
     """A model that a fit makes."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -69,7 +69,7 @@ class Learned(files.Model, Protocol):
 
 
 @dataclass
-class Context:
+class FitContext:
     """What a fit works with: who computes, what is saved to resume from, who receives events, and the time spent.
 
     until: time.time() at which it must end; None: no limit.
@@ -158,7 +158,7 @@ class Solution:
     was done.
     """
 
-    model: Learned
+    model: FittedModel
     objective: float
     gap: float | None
     n_support: int
@@ -175,7 +175,7 @@ class Solution:
 class Fit(ABC):
     """One fit of prepared data. Creating one plans its memory and reads nothing. Raises MemoryLimitError."""
 
-    growth: ClassVar[Growth] = Growth()
+    growth: ClassVar[CostGrowth] = CostGrowth()
     has_budget: ClassVar[bool] = (
         False  # of support vectors or features: it describes dense rows no better than sparse ones
     )
@@ -185,7 +185,7 @@ class Fit(ABC):
         """Whether its duals keep y'a = 0."""
         return False
 
-    def __init__(self, prepared: Prepared, context: Context) -> None:
+    def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         self.prepared, self.context = prepared, context
         self.store, self.config, self.task = prepared.store, prepared.config, prepared.task
         self.scaling, self.kernel, self.classes = prepared.scaling, prepared.kernel, prepared.classes
@@ -248,13 +248,15 @@ class Fit(ABC):
         """What the fit would do; nothing is trained."""
 
     @abstractmethod
-    def solve(self, draft: Draft) -> Solution:
+    def solve(self, draft: ModelDraft) -> Solution:
         """Trains. draft: takes those arrays of a large model that come partition by partition."""
 
     def ended(self) -> None:  # noqa: B027  most keep nothing
         """Called once the model is in its place: deletes what an interrupted run would have resumed from."""
 
-    def certified(self, solution: Solution, by_folds: Decided | None = None) -> tuple[Learned, Report]:
+    def certified(
+        self, solution: Solution, by_folds: FoldDecisions | None = None
+    ) -> tuple[FittedModel, Report]:
         """The model with what is known of it, and the report. Warns if the solver ended before it converged, and of
         a threshold that is not what was asked for.
 
@@ -288,7 +290,7 @@ class Fit(ABC):
             "exact": solution.exact,
             "converged": solution.converged,
             **_violation(solution),
-            **({"target_units": asdict(units)} if units != Units() else {}),
+            **({"target_units": asdict(units)} if units != LabelScale() else {}),
             "gamma": self.kernel.to_attrs().get("gamma"),
             **({"metric": dict(self.prepared.learned)} if self.prepared.learned else {}),
             **{name: certificate[name] for name in ("threshold", "expected") if name in certificate},
@@ -308,7 +310,7 @@ class Fit(ABC):
         which of these solutions converged, (len(Cs), count)."""
         raise ConfigError(f"solver {self.config.solver} does not share its work among folds")
 
-    def judge(self) -> Judge:
+    def judge(self) -> DecisionRule:
         """A model without support vectors: it interprets the decision values of `folds`, or of pairs."""
         none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
         header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
@@ -322,7 +324,9 @@ class Fit(ABC):
         return True
 
 
-def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided | None = None) -> Learned:
+def with_certificate(
+    prepared: TrainingData, solution: Solution, by_folds: FoldDecisions | None = None
+) -> FittedModel:
     """The model with what is known of it, and of its decisions on held-out rows, or else of folds."""
     solution = _asked(prepared, solution)
     certificate: dict[str, Any] = {
@@ -335,7 +339,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
     }
     if prepared.asked is not None:
         certificate["asked"] = prepared.asked
-    by_folds = by_folds or Decided()
+    by_folds = by_folds or FoldDecisions()
     header = solution.model.header
     header = replace(
         header,
@@ -363,7 +367,7 @@ def _violation(solution: Solution) -> dict[str, float]:
 
 
 def _answers(
-    prepared: Prepared, model: Learned, decided: np.ndarray | None
+    prepared: TrainingData, model: FittedModel, decided: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """The model's answers to the held-out rows of a classification; None if there are none."""
     kept = prepared.kept_out
@@ -372,16 +376,18 @@ def _answers(
     return model.answers(kept.rows) if decided is None else model.answers_from(decided, kept.rows)
 
 
-def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
+def _threshold(prepared: TrainingData, f: np.ndarray) -> Told | None:
     """The threshold chosen on the held-out rows, if one is requested; f: their decision values."""
     wish, kept = prepared.config.probability.threshold, prepared.kept_out
     if wish is None or kept is None:
         return None
     weight = (prepared.whole or prepared.store).weights_at(kept.ids)
-    return chosen_of(Wish.of(wish), kept.codes, f.reshape(len(f), -1), weight, prepared.config.seed)
+    return chosen_of(
+        ThresholdObjective.of(wish), kept.codes, f.reshape(len(f), -1), weight, prepared.config.seed
+    )
 
 
-def _asked(prepared: Prepared, solution: Solution) -> Solution:
+def _asked(prepared: TrainingData, solution: Solution) -> Solution:
     """The solution with a regression's answers to the held-out rows, unless the solver has given them already."""
     kept = prepared.kept_out
     if kept is None or not prepared.task.has_intervals or solution.decided is not None:
@@ -389,7 +395,7 @@ def _asked(prepared: Prepared, solution: Solution) -> Solution:
     return replace(solution, decided=solution.model.answers(kept.rows)[0][:, None])
 
 
-def _intervals(prepared: Prepared, solution: Solution) -> Intervals | None:
+def _intervals(prepared: TrainingData, solution: Solution) -> Intervals | None:
     level, kept = prepared.config.interval, prepared.kept_out
     if level is None:
         return None
@@ -398,7 +404,7 @@ def _intervals(prepared: Prepared, solution: Solution) -> Intervals | None:
     return Intervals.of(level, kept.y, solution.decided[:, 0])
 
 
-def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | None) -> HeldOut | None:
+def _of_held_out(prepared: TrainingData, solution: Solution, intervals: Intervals | None) -> HeldOut | None:
     """Points for a report: some of a regression's held-out rows."""
     kept, decided = prepared.kept_out, solution.decided
     if kept is None or decided is None or not prepared.task.has_intervals:
@@ -408,12 +414,12 @@ def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | 
 
 
 def _expected(
-    prepared: Prepared,
-    model: Learned,
+    prepared: TrainingData,
+    model: FittedModel,
     codes: np.ndarray | None,
     decided: np.ndarray | None,
-    by_folds: Decided,
-) -> Expected | None:
+    by_folds: FoldDecisions,
+) -> ExpectedScore | None:
     """The score to expect of the model on new rows, at its threshold or by its costs: from the held-out rows (codes:
     their predicted classes), else from folds that decide as the model, else from a search.
 
@@ -450,7 +456,7 @@ class PathFit(Fit):
     def path(self, Cs: Sequence[float]) -> list[Solution]:
         """A solution for each C; shared work is among the facts of each."""
 
-    def solve(self, draft: Draft) -> Solution:
+    def solve(self, draft: ModelDraft) -> Solution:
         return self.path([self.config.C])[0]
 
 

@@ -23,18 +23,18 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
-from streamsvm.data.regroup import Spool, SpooledGroups
+from streamsvm.data.regroup import PartitionsOnDisk, Spool
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import StoreSamples, gather
+from streamsvm.data.samples import SamplesInStore, gather
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
-from streamsvm.fits.answers import Answers
-from streamsvm.fits.base import Context, Fit, Solution
-from streamsvm.fits.drafts import Draft
-from streamsvm.fits.growth import Growth, Seen
-from streamsvm.fits.parts import Carried
-from streamsvm.fits.prepare import Prepared, first_rows
+from streamsvm.fits.base import Fit, FitContext, Solution
+from streamsvm.fits.drafts import ModelDraft
+from streamsvm.fits.growth import CostGrowth, Measurements
+from streamsvm.fits.parts import PartitionColumns
+from streamsvm.fits.prepare import TrainingData, first_rows
+from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.balanced import balanced
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.models import BudgetModel, LocalBudgetModel
@@ -43,12 +43,12 @@ from streamsvm.models.calibration import are_odds
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.budget.losses import right, values
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
 from streamsvm.storage.paths import remove_tree
-from streamsvm.tasks.base import Targets, Task, Units
+from streamsvm.tasks.base import LabelScale, Targets, Task
 from streamsvm.tasks.weights import class_factors
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
@@ -58,16 +58,16 @@ CODED_BYTES = 12  # of the code and the weight of a row in scratch files
 BLOCKS = 8  # of a learner, between looks at the clock
 
 
-class _Growth(Growth):
+class _Growth(CostGrowth):
     """Workers share the regions, and read rows and labels themselves."""
 
     def is_spread(self, config: FitConfig, problems: int) -> bool:
         return config.bsgd.partitions > 1
 
-    def network_bytes(self, n: int, seen: Seen) -> float:
+    def network_bytes(self, n: int, seen: Measurements) -> float:
         return 0.0
 
-    def scratch_bytes(self, n: int, seen: Seen, *, on_workers: bool) -> int:
+    def scratch_bytes(self, n: int, seen: Measurements, *, on_workers: bool) -> int:
         """Of regions, whose files small fits have, too: rows, their codes and weights."""
         return int((seen.spooled_row_bytes + CODED_BYTES) * n) if seen.is_spread else 0
 
@@ -81,7 +81,7 @@ class BSGDFit(Fit):
     growth = _Growth(1.2, ("cluster", "learn"))
     has_budget = True
 
-    def __init__(self, prepared: Prepared, context: Context) -> None:
+    def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
         self.require_no_choice_of_nu()
@@ -95,7 +95,7 @@ class BSGDFit(Fit):
             store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
         )  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
-        self.source = _Source(
+        self.source = _WindowReader(
             store, self.scaling, prepared.answers, config.C if self.task.reads_labels else 1.0
         )
         self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
@@ -114,12 +114,12 @@ class BSGDFit(Fit):
         self.epochs, self.late = 0.0, False  # so far; whether time was up before the last row
         self.loss = 0.0  # mean loss of the last epoch's rows, each before its step
 
-    def _units(self) -> tuple[Units, bool]:
+    def _units(self) -> tuple[LabelScale, bool]:
         """Of what is learned, numbers scaled in any case; and whether the targets are so already."""
         units = self.prepared.no_targets.units
-        if units != Units() or self.task.has_classes or not self.task.reads_labels:
+        if units != LabelScale() or self.task.has_classes or not self.task.reads_labels:
             return units, True
-        return Units.of(self.task.learnable(self.prepared.targets)), False
+        return LabelScale.of(self.task.learnable(self.prepared.targets)), False
 
     def plan(self) -> dict[str, Any]:
         """Memory, and the numbers of rows and kernel values to compute."""
@@ -127,7 +127,7 @@ class BSGDFit(Fit):
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"steps": rows, "kernel_values": rows * self.config.bsgd.budget}
 
-    def solve(self, draft: Draft) -> Solution:
+    def solve(self, draft: ModelDraft) -> Solution:
         if self.config.bsgd.partitions > 1:
             with self.engine.serial_blas(), self.phase("cluster"):
                 self._divide()
@@ -250,7 +250,7 @@ class BSGDFit(Fit):
             spans = self.spans[number].tolist()
             seed = [self.config.seed, SHUFFLE, epoch, int(number)]
             ends = shares_of_time(self.until, len(spans), self.engine.slots)
-            turns = [_Turn(*turn, seed) for turn in zip(range(len(spans)), spans, ends, strict=True)]
+            turns = [_LearningTask(*turn, seed) for turn in zip(range(len(spans)), spans, ends, strict=True)]
             makers = (partial(self._learner, learner.options) for learner in self.learners)
             before = (learner.to_state() for learner in self.learners)
             states, scores = zip(*self.engine.map(learn, turns, makers, before, shared=shared), strict=True)
@@ -335,7 +335,7 @@ class BSGDFit(Fit):
         return held | own
 
 
-def typical_weight(prepared: Prepared) -> float:
+def typical_weight(prepared: TrainingData) -> float:
     """The mean weight of a row by its class, times K(x, x) of some rows."""
     diagonal = prepared.kernel.diag(prepared.scaling.apply(first_rows(prepared.store))).mean()
     counts = prepared.class_rows
@@ -346,12 +346,12 @@ def typical_weight(prepared: Prepared) -> float:
 
 
 @dataclass(frozen=True)
-class _Source(Weighed):
+class _WindowReader(SizedInBytes):
     """Reads windows: rows, and the targets that they are learned by."""
 
     store: Store
     scaling: Scaling
-    answers: Answers
+    answers: TargetSource
     C: float
 
     def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
@@ -367,7 +367,7 @@ class _Source(Weighed):
 
 
 @dataclass(frozen=True)
-class _Turn:
+class _LearningTask:
     """Rows start..stop of a region, for its learner to learn until then, in an order of this seed and the region."""
 
     region: int
@@ -379,7 +379,7 @@ class _Turn:
 def _take_turn(
     threads: int,
     regions: Regions,
-    turn: _Turn,
+    turn: _LearningTask,
     learner: Callable[[], BudgetLearner],
     state: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -421,7 +421,7 @@ REGION_ROWS = 256
 
 
 @dataclass(frozen=True)
-class Regions(Weighed):
+class Regions(SizedInBytes):
     """Regions of input space, and their rows in files.
 
     C: that their bounds are of, times their weights. targets: of none of their rows.
@@ -453,7 +453,7 @@ class Regions(Weighed):
 
 
 @dataclass(frozen=True)
-class Routed(Weighed):
+class RegionLabels(SizedInBytes):
     """The regions of rows, as `Labels`."""
 
     partition: Partition
@@ -480,7 +480,7 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
 
     C: that their bounds are of, times their weights.
     """
-    samples, engine, folder = StoreSamples(fit.store, fit.scaling), fit.engine, fit.scratch / "regions"
+    samples, engine, folder = SamplesInStore(fit.store, fit.scaling), fit.engine, fit.scratch / "regions"
     rng = np.random.default_rng([fit.config.seed, DIVIDE])
     ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
     partition = balanced(gather(samples, ids, engine), n_regions, rng)
@@ -488,11 +488,11 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
     engine.require_folder(fit.scratch)
     remove_tree(folder)  # of an earlier fit
     own = (
-        Routed(partition),
+        RegionLabels(partition),
         len(partition.nodes) + 1,
         folder,
         engine,
-        Carried(fit.prepared.answers),
+        PartitionColumns(fit.prepared.answers),
         fit.events,
     )
-    return Regions(partition, SpooledGroups(samples, *own).reader, C, fit.task, fit.prepared.no_targets)
+    return Regions(partition, PartitionsOnDisk(samples, *own).reader, C, fit.task, fit.prepared.no_targets)

@@ -14,24 +14,31 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.pass_cache import PASS_BYTES, Columns, HeldSamples
-from streamsvm.data.samples import Samples, StoreSamples, gather
+from streamsvm.data.pass_cache import PASS_BYTES, CachedSamples, Columns
+from streamsvm.data.samples import Samples, SamplesInStore, gather
 from streamsvm.errors import DataError
 from streamsvm.events import Step
-from streamsvm.fits.answers import Answers
-from streamsvm.fits.base import Context, Fit, Solution
-from streamsvm.fits.drafts import Draft
-from streamsvm.fits.growth import Growth, Seen
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.base import Fit, FitContext, Solution
+from streamsvm.fits.drafts import ModelDraft
+from streamsvm.fits.growth import CostGrowth, Measurements
+from streamsvm.fits.prepare import TrainingData
+from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import Header, LinearModel
 from streamsvm.parallel.memory import free_bytes, process_bytes, require_memory
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
-from streamsvm.problems.row_risk import Above, AgainstRest, InSets, Pieces, RowRisk, Tube
+from streamsvm.problems.row_risk import (
+    LossTerms,
+    MarginTerms,
+    MultilabelTerms,
+    OneVsRestTerms,
+    RowRisk,
+    TubeTerms,
+)
 from streamsvm.problems.support_risk import RHO, SupportRisk
 from streamsvm.progress.approach import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
@@ -50,11 +57,11 @@ MOST_MORE = 300  # planes of a column besides those that were idle for a while, 
 
 
 @dataclass(frozen=True)
-class _Beside(Weighed):
+class _RowColumns(SizedInBytes):
     """What losses need with each row: their pieces, and its upper bound."""
 
-    answers: Answers
-    pieces: Pieces
+    answers: TargetSource
+    pieces: LossTerms
 
     @property
     def row_bytes(self) -> int:
@@ -65,10 +72,10 @@ class _Beside(Weighed):
         return *self.pieces.known(asked.targets), asked.upper
 
 
-class _Growth(Growth):
+class _Growth(CostGrowth):
     """Workers send nothing per row, except for pairs: scores back from each pass, and slopes there every other time."""
 
-    def network_bytes(self, n: int, seen: Seen) -> float:
+    def network_bytes(self, n: int, seen: Measurements) -> float:
         return seen.grown(n, "rows_read") * 8 if seen.compares_rows else 0.0
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
@@ -82,14 +89,14 @@ class CuttingPlaneFit(Fit):
     growth = _Growth(1.5, ("planes",))
     has_budget = True
 
-    def __init__(self, prepared: Prepared, context: Context) -> None:
+    def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
         self.options = config.cutting_plane
         self.require_no_choice_of_nu()
         self.calibration = self.odds(self.options.loss)
         self.columns = self.task.columns(len(self.classes))
-        self.samples = StoreSamples(store, self.scaling)
+        self.samples = SamplesInStore(store, self.scaling)
         self.limit_bytes = config.memory_limit or free_bytes()
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
@@ -106,7 +113,7 @@ class CuttingPlaneFit(Fit):
         rows = {"held_bytes": self._held_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
         return self.bytes | rows | facts
 
-    def solve(self, draft: Draft) -> Solution:
+    def solve(self, draft: ModelDraft) -> Solution:
         features = self._features()
         passes = self._passes(features)
         risk = self._risk(passes)
@@ -237,14 +244,18 @@ class CuttingPlaneFit(Fit):
         return HingeRisk if self.calibration is None else LogisticRisk
 
     @property
-    def _pieces(self) -> Pieces:
+    def _pieces(self) -> LossTerms:
         """Of the losses of single rows."""
         return PIECES[self.task.loss](self)
 
     @property
-    def _against_rest(self) -> Pieces:
+    def _against_rest(self) -> LossTerms:
         common = self.prepared.no_targets
-        return AgainstRest(len(self.classes)) if common.sets is None else InSets(common.sets, common.factors)
+        return (
+            OneVsRestTerms(len(self.classes))
+            if common.sets is None
+            else MultilabelTerms(common.sets, common.factors)
+        )
 
     def _features(self) -> Nystroem | None:
         if self.options.landmarks is None:
@@ -261,8 +272,10 @@ class CuttingPlaneFit(Fit):
             samples = NystroemSamples(samples, features, blocks)
         held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
         if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
-            return Passes(HeldSamples(samples, held_bytes, self._here), self.engine, events=self.events)
-        held = HeldSamples(samples, held_bytes, self._here, _Beside(self.prepared.answers, self._pieces))
+            return Passes(CachedSamples(samples, held_bytes, self._here), self.engine, events=self.events)
+        held = CachedSamples(
+            samples, held_bytes, self._here, _RowColumns(self.prepared.answers, self._pieces)
+        )
         is_one_class = self.prepared.no_targets.nu is not None
         return Passes(held, self.engine, RHO if is_one_class else self.options.bias, self.events)
 
@@ -299,8 +312,8 @@ class CuttingPlaneFit(Fit):
         return max(0, int(0.9 * self.limit_bytes) - used)
 
 
-PIECES: dict[str, Callable[[CuttingPlaneFit], Pieces]] = {  # by the loss of a task
+PIECES: dict[str, Callable[[CuttingPlaneFit], LossTerms]] = {  # by the loss of a task
     "hinge": lambda fit: fit._against_rest,
-    "support": lambda _: Above(),
-    "epsilon": lambda fit: Tube(fit.config.epsilon),
+    "support": lambda _: MarginTerms(),
+    "epsilon": lambda fit: TubeTerms(fit.config.epsilon),
 }

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.samples import StoreSamples, gather
+from streamsvm.data.samples import SamplesInStore, gather
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, Warned
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Context, Fit, Solution, model_of_duals
+from streamsvm.fits.base import Fit, FitContext, Solution, model_of_duals
 from streamsvm.fits.divided import DividedProblem, cuts_of, spans_of
-from streamsvm.fits.drafts import Draft
-from streamsvm.fits.early import EarlyParts, part_facts
-from streamsvm.fits.growth import Growth, Seen
+from streamsvm.fits.drafts import ModelDraft
+from streamsvm.fits.early import EarlyPartitions, part_facts
+from streamsvm.fits.growth import CostGrowth, Measurements
 from streamsvm.fits.memory_plan import COPIES, MemoryPlan, plan_memory, vector_bytes
 from streamsvm.fits.parts import has_bias, in_plane
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.problems.subproblems import over_margins
 from streamsvm.progress.approach import Rounds
@@ -39,23 +39,23 @@ Decisions = tuple[np.ndarray | None, np.ndarray | None]  # see `Solution`
 ASIDE = "aside"  # the thread of what is wanted in the end alone
 
 
-class DividedGrowth(Growth):
+class DividedCostGrowth(CostGrowth):
     """Rows in as many partitions as all rows have: partitions of the same regions, with fewer rows."""
 
-    def network_bytes(self, n: int, seen: Seen) -> float:
+    def network_bytes(self, n: int, seen: Measurements) -> float:
         """The solutions of partitions and, for rounds of the top, the products of all rows. The other data of each row
         goes through files."""
         support = seen.grown(n, "n_support") * (4 * seen.d + 12 + 8 * seen.columns)
         return support + 8 * seen.grown(n, "rows_of_rounds")
 
-    def least_bytes(self, n: int, seen: Seen) -> int:
+    def least_bytes(self, n: int, seen: Measurements) -> int:
         """Of an exact fit vectors of all rows, and the model's support vectors twice over: gathered, then whole."""
         if seen.divided:
             return seen.base_bytes
         support = int(2 * seen.grown(n, "n_support") * seen.spooled_row_bytes)
         return seen.base_bytes + vector_bytes(n, seen.columns) + support
 
-    def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
+    def regroups(self, n: int, seen: Measurements, *, on_workers: bool) -> bool:
         """In the order of their partitions: for workers, or if memory does not hold them."""
         return on_workers or not seen.is_held(n)
 
@@ -83,7 +83,7 @@ class DividedGrowth(Growth):
 class DCSVMFit(Fit):
     """DC-SVM, exact or with early prediction."""
 
-    growth = DividedGrowth(spread=("cluster", "levels", "solve", "top"))
+    growth = DividedCostGrowth(spread=("cluster", "levels", "solve", "top"))
 
     @property
     def has_bias(self) -> bool:
@@ -96,7 +96,7 @@ class DCSVMFit(Fit):
         has_own_duals = options.is_squared or config.nu is not None
         return not options.early and not has_own_duals and parts_levels(n, config) == 0
 
-    def __init__(self, prepared: Prepared, context: Context) -> None:
+    def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         super().__init__(prepared, context)
         store, config, options = prepared.store, prepared.config, prepared.config.dcsvm
         if self.has_bias and options.early and options.combine != "nearest":
@@ -145,7 +145,7 @@ class DCSVMFit(Fit):
         if not self.engine.is_local:
             limit, threads = self.engine.worker_memory()
         return plan_memory(
-            StoreSamples(self.store, self.scaling),
+            SamplesInStore(self.store, self.scaling),
             self.task.coefficients(len(self.classes)),
             limit,
             threads,
@@ -154,7 +154,7 @@ class DCSVMFit(Fit):
             parts_alone=parts_alone,
         )
 
-    def solve(self, draft: Draft) -> Solution:
+    def solve(self, draft: ModelDraft) -> Solution:
         """An early model's partitions go into the draft as they are solved."""
         with self.engine.serial_blas():
             model: KernelModel | ExpansionModel | LocalModel
@@ -186,7 +186,7 @@ class DCSVMFit(Fit):
         if level < self.solver.levels:
             return {}
         cuts = cuts_of(self.prepared, level, self.part_rows(level))
-        own = StoreSamples(self.store, self.scaling), cuts
+        own = SamplesInStore(self.store, self.scaling), cuts
         spans = spans_of(*own, in_memory=self.memory.in_memory)
         found = {"rounds": model.partition.depth, "blocks": len(spans.blocks), "files": len(spans.files)}
         return {"graph": found | {"parts": len(model.present)}}
@@ -214,13 +214,13 @@ class DCSVMFit(Fit):
         share = 2 * self.store.n // options.children**level
         return min(max(share, 1024), most)
 
-    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, Decisions]:
+    def _early(self, draft: ModelDraft) -> tuple[LocalModel, DCSVMState, Decisions]:
         """The partitions of a level, and their decision values for the held-out rows, and for those of a search, each
         row by its own partition."""
         in_memory, keeps = self.memory.in_memory, self.checkpoints.run_dir is not None
         files = PartFiles(self.context.folder / "solved") if keeps or not in_memory else None
         log = PartLog(files, self.events)
-        parts = EarlyParts(draft, self.prepared, log, None if in_memory else files)
+        parts = EarlyPartitions(draft, self.prepared, log, None if in_memory else files)
         problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts)
         aside = ThreadPoolExecutor(1, ASIDE)
         known = aside.submit(self.prepared.fingerprint)  # the one look at all labels that is left here

@@ -14,35 +14,42 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.latest import Latest
-from streamsvm.data.regroup import Groups, MemoryGroups, SpooledGroups, file_bytes
+from streamsvm.data.cache import SingleEntryCache
+from streamsvm.data.regroup import PartitionsInMemory, PartitionsOnDisk, RowPartitions, file_bytes
 from streamsvm.data.samples import (
     Block,
-    MemorySamples,
-    StoreSamples,
-    Table,
+    SampleBlocks,
+    SamplesInMemory,
+    SamplesInStore,
     block_columns,
     gather,
     grouped,
     memory_blocks,
 )
-from streamsvm.data.vectors import HeldVector, StoredVector, Vector, Vectors
+from streamsvm.data.vectors import Vector, VectorFactory, VectorInMemory, VectorOnDisk
 from streamsvm.errors import CorruptDataError
 from streamsvm.events import Warned
-from streamsvm.fits.answers import Answers, HeldAnswers
 from streamsvm.fits.base import Fit
-from streamsvm.fits.early import EarlyParts
+from streamsvm.fits.early import EarlyPartitions
 from streamsvm.fits.memory_plan import MemoryPlan
-from streamsvm.fits.parts import Carried, Parts, PartSolver, SeveralParts, SolvedPart, has_bias
-from streamsvm.fits.prepare import Prepared
-from streamsvm.kernels.division import Cuts, partition, random_rows
+from streamsvm.fits.parts import (
+    PartitionColumns,
+    PartitionSolver,
+    SequentialSolver,
+    SolvedPartition,
+    TaskPartitions,
+    has_bias,
+)
+from streamsvm.fits.prepare import TrainingData
+from streamsvm.fits.targets import TargetsInMemory, TargetSource
+from streamsvm.kernels.division import PartitionOptions, partition, random_rows
 from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.parallel.engine import several
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
-from streamsvm.problems.subproblems import Asked, MakeDual, TaskDuals, in_memory, with_loss
+from streamsvm.problems.subproblems import DualData, MakeDual, TaskDuals, in_memory, with_loss
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
 from streamsvm.solvers.in_turn import InTurnState
@@ -67,7 +74,7 @@ class DividedProblem:
         memory: MemoryPlan,
         part_rows: Callable[[int], int],
         early: int | None = None,
-        keep: EarlyParts | None = None,
+        keep: EarlyPartitions | None = None,
     ) -> None:
         self._fit, self._memory, self._part_rows = fit, memory, part_rows
         self._early, self._keep = early, keep
@@ -77,11 +84,11 @@ class DividedProblem:
         self._parts: tuple[int, Vector] | None = None  # of the level that was divided last
         self._bottom: tuple[int, Vector] | None = None  # of the lowest one
         self._told_capped = False
-        self._groups: tuple[int, Groups] | None = None
+        self._groups: tuple[int, RowPartitions] | None = None
         self._duals: TaskDuals | None = None  # of the refinement or the whole
-        self._among: Latest[TaskDuals] = Latest()
+        self._among: SingleEntryCache[TaskDuals] = SingleEntryCache()
         self._whole: TaskDuals | None = None
-        self._coming: Iterator[list[SolvedPart]] = iter(())
+        self._coming: Iterator[list[SolvedPartition]] = iter(())
         self._due: tuple[int, int] | None = None  # level and number of the next of it
         self.clustering_s, self.solving_since = 0.0, 0.0
 
@@ -90,28 +97,28 @@ class DividedProblem:
         self._coming, self._due = iter(()), None
 
     @cached_property
-    def samples(self) -> MemorySamples | StoreSamples:
-        samples = StoreSamples(self._fit.store, self._fit.scaling)
+    def samples(self) -> SamplesInMemory | SamplesInStore:
+        samples = SamplesInStore(self._fit.store, self._fit.scaling)
         if not self._memory.in_memory:
             return samples
         with self._fit.phase("read"):
             return samples.load()
 
     @cached_property
-    def _answers(self) -> Answers:
+    def _answers(self) -> TargetSource:
         prepared = self._fit.prepared
-        return HeldAnswers(prepared.all_asked) if self._memory.in_memory else prepared.answers
+        return TargetsInMemory(prepared.all_asked) if self._memory.in_memory else prepared.answers
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> DualData:
         """The targets and bounds of all rows."""
         asked = self._fit.prepared.all_asked
         return asked if self._bottom is None else replace(asked, close=self._bottom[1].all())
 
-    def _vectors(self, level: int) -> Vectors:
+    def _vectors(self, level: int) -> VectorFactory:
         if self._memory.in_memory:
-            return Vectors(self.samples.blocks(), None)
+            return VectorFactory(self.samples.blocks(), None)
         self._engine.require_folder(self._fit.context.folder)
-        return Vectors(self.samples.blocks(), self._folder(level))
+        return VectorFactory(self.samples.blocks(), self._folder(level))
 
     def _folder(self, level: int) -> Place:
         """For the data of each row, in the run directory if there is one."""
@@ -120,12 +127,12 @@ class DividedProblem:
     def divide(self, level: int, start: np.ndarray | None) -> Division:
         began, self._groups = time.perf_counter(), None
         with self._fit.phase("cluster"):
-            division = self._division(Table(self.samples, self._engine), level, start)
+            division = self._division(SampleBlocks(self.samples, self._engine), level, start)
         self._groups_of(division, start)
         self.clustering_s = time.perf_counter() - began
         return division
 
-    def _division(self, table: Table, level: int, start: np.ndarray | None) -> Division:
+    def _division(self, table: SampleBlocks, level: int, start: np.ndarray | None) -> Division:
         options, prepared = self._fit.config.dcsvm, self._fit.prepared
         adaptive = options.adaptive and start is not None and start.any()  # section 4, adaptive clustering
         candidates = support_of(start) if adaptive and start is not None else None
@@ -138,7 +145,7 @@ class DividedProblem:
         self._parts = level, parts
         self._bottom = self._bottom or self._parts
 
-    def _bound(self, table: Table, parts: Vector) -> float:
+    def _bound(self, table: SampleBlocks, parts: Vector) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between partitions."""
         rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
         ids = random_rows(table, BOUND_ROWS, rng)
@@ -150,7 +157,7 @@ class DividedProblem:
         apart = own[:, None] != own
         return float(K[apart].sum()) / max(float(K.sum()), 1e-300)  # rows may be too far apart for float32
 
-    def _groups_of(self, division: Division, start: np.ndarray | None) -> Groups:
+    def _groups_of(self, division: Division, start: np.ndarray | None) -> RowPartitions:
         """The rows by partition, with what partitions are solved from."""
         if self._groups is None or self._groups[0] != division.level:
             self._groups = None  # let the old ones go before making new ones
@@ -159,18 +166,18 @@ class DividedProblem:
                 self._groups = division.level, self._regrouped(self._parts[1], division, start)
         return self._groups[1]
 
-    def _regrouped(self, parts: Vector, division: Division, start: np.ndarray | None) -> Groups:
+    def _regrouped(self, parts: Vector, division: Division, start: np.ndarray | None) -> RowPartitions:
         samples, vectors = self.samples, self._vectors(division.level)
         is_lowest = self._bottom is None or self._bottom[0] == division.level
         close = None if is_lowest or self._bottom is None else self._bottom[1]
         began = None if start is None else vectors.copy("start", start)
-        carried = Carried(self._answers, close, began)
-        if isinstance(samples, MemorySamples):
-            return MemoryGroups(samples, parts.all(), division.n_parts, carried)
+        carried = PartitionColumns(self._answers, close, began)
+        if isinstance(samples, SamplesInMemory):
+            return PartitionsInMemory(samples, parts.all(), division.n_parts, carried)
         folder = self._fit.scratch / "parts"
         remove_tree(folder)
         own = parts, division.n_parts, folder, self._engine, carried, self._events
-        return SpooledGroups(samples, *own)
+        return PartitionsOnDisk(samples, *own)
 
     def parts(
         self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
@@ -204,7 +211,7 @@ class DividedProblem:
 
     def _solutions(
         self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
-    ) -> Iterator[list[SolvedPart]]:
+    ) -> Iterator[list[SolvedPartition]]:
         fit, engine, groups = self._fit, self._engine, self._groups_of(division, start)
         threads, window = engine.wide(groups.n_parts)
         cache_bytes = self._memory.cache_bytes * threads // engine.worker_memory()[1]
@@ -215,9 +222,9 @@ class DividedProblem:
         files = self._keep.files if self._keep and division.level == self._early else None
         todo, together = range(first, groups.n_parts), engine.together(groups.n_parts)
         yield from engine.map(
-            SeveralParts(solver, files),
+            SequentialSolver(solver, files),
             several(todo, together),
-            shared=(engine.share(Parts(groups.reader, fit.task, fit.prepared.no_targets)),),
+            shared=(engine.share(TaskPartitions(groups.reader, fit.task, fit.prepared.no_targets)),),
             phase=f"level {division.level}",
             events=self._events,
             window=window,  # partitions come largest first: few cores wait at a window's end
@@ -252,8 +259,8 @@ class DividedProblem:
     def _known(self, level: int, arrays: Mapping[str, Any]) -> Vector:
         """The partitions of a level of an earlier run. Raises CorruptDataError if they are gone or damaged."""
         if f"parts{level}" in arrays:
-            return HeldVector(arrays[f"parts{level}"])
-        parts = StoredVector(self._folder(level) / "parts")
+            return VectorInMemory(arrays[f"parts{level}"])
+        parts = VectorOnDisk(self._folder(level) / "parts")
         parts.require_whole()
         return parts
 
@@ -282,7 +289,7 @@ class DividedProblem:
 
     def whole(self, division: Division | None) -> TaskDuals:
         """All subproblems, in memory or streamed."""
-        self._among = Latest()  # rows that are wanted no more
+        self._among = SingleEntryCache()  # rows that are wanted no more
         if self._whole is None:
             make = self._held() or self._streamed(division)
             self._whole = TaskDuals(self._asked(), self._with_loss(make))
@@ -290,7 +297,7 @@ class DividedProblem:
         return self._whole
 
     def _held(self) -> MakeDual | None:
-        if not isinstance(self.samples, MemorySamples):
+        if not isinstance(self.samples, SamplesInMemory):
             return None
         return in_memory(self._kernel, self.samples.rows, self._engine.threads, self._memory.cache_bytes)
 
@@ -303,26 +310,26 @@ class DividedProblem:
 
         return dual
 
-    def _by_position(self) -> Groups:
+    def _by_position(self) -> RowPartitions:
         """Neighbours in the store, where nothing divided the rows."""
         n = self._fit.store.n
         share = max(1024, n // (4 * self._engine.slots))
         parts = np.arange(n, dtype=np.int32) // min(share, self._memory.max_part_rows)
-        return self._regrouped(HeldVector(parts), Division(0, np.bincount(parts)), None)
+        return self._regrouped(VectorInMemory(parts), Division(0, np.bincount(parts)), None)
 
 
 def _taken(parts: Vector, ids: np.ndarray) -> np.ndarray:
     return parts.take(ids)
 
 
-def cuts_of(prepared: Prepared, level: int, max_rows: int) -> Cuts:
+def cuts_of(prepared: TrainingData, level: int, max_rows: int) -> PartitionOptions:
     """The required partitions of a level."""
     options = prepared.config.dcsvm
     kernel = prepared.kernel if options.clustering == "kernel" else Linear()
-    return Cuts(options.children**level, max_rows, options.sample, kernel)
+    return PartitionOptions(options.children**level, max_rows, options.sample, kernel)
 
 
-def rng_of(prepared: Prepared, level: int) -> np.random.Generator:
+def rng_of(prepared: TrainingData, level: int) -> np.random.Generator:
     """What draws the samples of a level."""
     return np.random.default_rng([prepared.config.seed, level])
 
@@ -334,8 +341,8 @@ def division_of(level: int, tree: Partition, sizes: np.ndarray, bound: float = 0
 
 
 def part_solver(
-    prepared: Prepared, threads: int, cache_bytes: int, *, is_last: bool, until: float | None = None
-) -> PartSolver:
+    prepared: TrainingData, threads: int, cache_bytes: int, *, is_last: bool, until: float | None = None
+) -> PartitionSolver:
     """Solves the partitions of a level; is_last: the level that a model is made of."""
     config, options = prepared.config, prepared.config.dcsvm
     is_split = prepared.task.in_pairs and len(prepared.classes) > 2
@@ -346,11 +353,11 @@ def part_solver(
         single = True
     refits = options.part_metric if is_last else None
     own = prepared.kernel, config.tol, threads, cache_bytes, single, refits, until, has_bias(prepared)
-    return PartSolver(*own, options.is_squared)
+    return PartitionSolver(*own, options.is_squared)
 
 
 @dataclass(frozen=True)
-class Spans(Weighed):
+class TaskSpans(SizedInBytes):
     """blocks: of rows whose products are made together; those of one task each. files: spans of one task each, which
     regroups them. slots: the maximum number of tasks that solve partitions."""
 
@@ -365,14 +372,14 @@ class Spans(Weighed):
         return list(map(_whole, self.blocks))
 
 
-def spans_of(samples: StoreSamples, cuts: Cuts, *, in_memory: bool) -> Spans:
+def spans_of(samples: SamplesInStore, cuts: PartitionOptions, *, in_memory: bool) -> TaskSpans:
     """The spans of a fit."""
     chunks = samples.blocks()
     held = memory_blocks(samples.n, block_columns(samples))
     blocks = list(grouped(held if in_memory else chunks, chunks[0][1]))
     slots = 2 * max(cuts.n_parts, -(-samples.n // cuts.max_rows))
     rows = int(file_bytes(samples, slots) * samples.n / samples.nbytes)
-    return Spans(blocks, list(grouped(list(map(_whole, blocks)), rows)), slots, in_memory)
+    return TaskSpans(blocks, list(grouped(list(map(_whole, blocks)), rows)), slots, in_memory)
 
 
 def _whole(blocks: list[Block]) -> Block:

@@ -18,7 +18,7 @@ from streamsvm.data.samples import Block
 from streamsvm.models import LocalModel
 from streamsvm.models.files import Model, ModelWriter, save_model
 from streamsvm.parallel.engine import Engine, several
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.zarr import open_for_writing
 from streamsvm.runs.part_log import PartFiles
 from streamsvm.runs.phases import Phases
@@ -30,12 +30,12 @@ class _Discarded(Exception):  # noqa: N818  ends a draft, and is no error
     pass
 
 
-class Draft(Protocol):
+class ModelDraft(Protocol):
     """Takes blocks of a model's arrays as they come."""
 
     def append(self, name: str, block: np.ndarray) -> None: ...
 
-    def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
+    def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
         """Arrays of partitions in files; folder: for what tasks write."""
         ...
 
@@ -59,16 +59,16 @@ class Draft(Protocol):
 
 
 @contextmanager
-def opened_draft(path: Place | None, phase: Phases) -> Iterator[Draft]:
+def opened_draft(path: Place | None, phase: Phases) -> Iterator[ModelDraft]:
     """A draft of the file at `path`, which appears, whole, at the end; None: of a model that stays in memory."""
     if path is None:
-        yield InMemory()
+        yield DraftInMemory()
         return
     with ExitStack() as stack:
-        yield InFile(path, stack, phase)
+        yield DraftInFile(path, stack, phase)
 
 
-class InMemory:
+class DraftInMemory:
     """A draft of a model that stays in memory."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class InMemory:
     def append(self, name: str, block: np.ndarray) -> None:
         self._blocks.setdefault(name, []).append(block)
 
-    def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
+    def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
         for own in arrays:
             self._blocks[own.name] = [own.like, *blocks_of(own, engine)]
 
@@ -96,7 +96,7 @@ class InMemory:
         """Nothing to do: a model holds its arrays."""
 
 
-class InFile:
+class DraftInFile:
     """A draft in a file; a model that comes in partitions is written from the first one on, until the stack ends."""
 
     def __init__(self, path: Place, stack: ExitStack, phase: Phases) -> None:
@@ -106,7 +106,7 @@ class InFile:
     def append(self, name: str, block: np.ndarray) -> None:
         self._begun().append(name, block)
 
-    def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
+    def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
         writer = self._begun()
         for name, place in write(arrays, writer.place_for(folder), engine):
             writer.adopt(name, place)
@@ -145,7 +145,7 @@ MOST_TOGETHER = 32  # chunks that one task writes
 
 
 @dataclass(frozen=True)
-class Joined(Weighed):
+class JoinedArray(SizedInBytes):
     """One array of the model, made of those of all partitions, one after another.
 
     bounds (partitions + 1,): where each begins. before (partitions,): what is added to the ends of a partition's
@@ -184,7 +184,7 @@ class Joined(Weighed):
         return found[max(0, start - begins) : stop - begins]
 
 
-def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[Joined]:
+def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[JoinedArray]:
     """The support rows, coefficients and codes of partitions in files; rows, entries (partitions,): support rows of
     each, and nonzeros of these."""
     first = files.read(0)
@@ -194,10 +194,10 @@ def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[Join
     for name in (name for name in first if name in ("alpha", "codes") or name.startswith("support")):
         like = first[name][:0]
         if name == INDPTR:
-            found.append(Joined(files, name, bounds + (np.arange(len(bounds)) > 0), like, of_entries))
+            found.append(JoinedArray(files, name, bounds + (np.arange(len(bounds)) > 0), like, of_entries))
         else:
             is_entry = name in ("support_indices", "support_data")
-            found.append(Joined(files, name, of_entries if is_entry else bounds, like))
+            found.append(JoinedArray(files, name, of_entries if is_entry else bounds, like))
     return found
 
 
@@ -207,7 +207,7 @@ def indptr_after(indptr: np.ndarray, part: int, entries: int) -> np.ndarray:
     return indptr[part > 0 :] + entries
 
 
-def write(arrays: Sequence[Joined], folder: Place, engine: Engine) -> Iterator[tuple[str, Place]]:
+def write(arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> Iterator[tuple[str, Place]]:
     """Names and places of these arrays, as tasks have written them to a folder that they see."""
     with storage_errors(str(folder)):
         group = zarr.open_group(str(folder), mode="a", zarr_format=3)
@@ -222,17 +222,17 @@ def write(arrays: Sequence[Joined], folder: Place, engine: Engine) -> Iterator[t
         yield own.name, place
 
 
-def blocks_of(own: Joined, engine: Engine) -> Iterator[np.ndarray]:
+def blocks_of(own: JoinedArray, engine: Engine) -> Iterator[np.ndarray]:
     """An array, read by tasks."""
     yield from engine.map(_read, own.blocks, shared=(engine.share(own),))
 
 
-def _write(own: Joined, place: Place, blocks: Sequence[Block]) -> None:
+def _write(own: JoinedArray, place: Place, blocks: Sequence[Block]) -> None:
     array: Any = open_for_writing(str(place))
     for block in blocks:
         with storage_errors(str(place)):
             array[slice(*block)] = own.read(*block)
 
 
-def _read(own: Joined, block: Block) -> np.ndarray:
+def _read(own: JoinedArray, block: Block) -> np.ndarray:
     return own.read(*block)

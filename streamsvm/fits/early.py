@@ -13,9 +13,9 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import CorruptDataError
-from streamsvm.fits.drafts import INDPTR, Draft, indptr_after, joined
-from streamsvm.fits.parts import FiledPart, ModelPart, has_bias
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.drafts import INDPTR, ModelDraft, indptr_after, joined
+from streamsvm.fits.parts import ModelPartition, PartitionOnDisk, has_bias
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.kmeans import Partition, partition_from_state
 from streamsvm.models import Header, LocalModel
 from streamsvm.parallel.engine import Engine, several
@@ -27,15 +27,15 @@ MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
 TOGETHER = 16  # partitions in files that one task decides with
 
 
-class EarlyParts:
+class EarlyPartitions:
     """Takes one partition after another, saves it in the run directory, and lets each decide for the held-out rows that
     fall into it. Memory keeps only what assigns rows to partitions.
 
-    files: in which tasks have written the partitions, which come as `FiledPart`; folder: for their joined arrays.
+    files: in which tasks have written the partitions, which come as `PartitionOnDisk`; folder: for their joined arrays.
     """
 
     def __init__(
-        self, draft: Draft, prepared: Prepared, log: PartLog, files: PartFiles | None = None
+        self, draft: ModelDraft, prepared: TrainingData, log: PartLog, files: PartFiles | None = None
     ) -> None:
         self._draft, self._prepared, self._log, self.files = draft, prepared, log, files
         self._options = prepared.config.dcsvm
@@ -62,9 +62,9 @@ class EarlyParts:
         columns = prepared.task.n_subproblems(len(prepared.classes))
         self._decided = np.zeros((0 if rows is None else len(rows), columns))
 
-    def add(self, division: Division, part: ModelPart | FiledPart) -> None:
+    def add(self, division: Division, part: ModelPartition | PartitionOnDisk) -> None:
         """The next partition."""
-        if isinstance(part, ModelPart):
+        if isinstance(part, ModelPartition):
             self._log.add(len(self._present), part.to_arrays())
         self._take(division, part)
 
@@ -75,14 +75,14 @@ class EarlyParts:
             return 0
         found = engine.map(_known, range(count), shared=(files, self.files is not None))
         for number, part in enumerate(found):
-            if not isinstance(part, ModelPart | FiledPart):
+            if not isinstance(part, ModelPartition | PartitionOnDisk):
                 if part is not None:
                     self._log.warn(part)
                 return number
             self._take(division, part)
         return count
 
-    def _take(self, division: Division, part: ModelPart | FiledPart) -> None:
+    def _take(self, division: Division, part: ModelPartition | PartitionOnDisk) -> None:
         number = len(self._present)
         self._sizes.append(part.n_support)
         self._entries.append(part.n_entries)
@@ -90,7 +90,7 @@ class EarlyParts:
         self._bias.append(part.bias)
         if part.weights is not None:
             self._weights.append(part.weights)
-        if isinstance(part, FiledPart):
+        if isinstance(part, PartitionOnDisk):
             return
         if self._kept is not None:
             here = self._asking(division, number)
@@ -160,7 +160,7 @@ class EarlyParts:
         return found[: len(kept.y)], (None if self._prepared.promised is None else found[len(kept.y) :])
 
 
-def _says(like: LocalModel, part: ModelPart, rows: Rows) -> np.ndarray:
+def _says(like: LocalModel, part: ModelPartition, rows: Rows) -> np.ndarray:
     """(m, subproblems) what a partition of such a model decides for scaled rows."""
     weights = None if part.weights is None else part.weights[None]
     bounds = np.array([0, part.n_support])
@@ -177,11 +177,13 @@ def _files_say(
         arrays = files.read(number)
         if arrays is None:
             raise CorruptDataError(f"{files.folder}: part {number} is missing; --resume solves it again")
-        found.append((number, _says(like, ModelPart.from_arrays(arrays), rows.take(here))))
+        found.append((number, _says(like, ModelPartition.from_arrays(arrays), rows.take(here))))
     return found
 
 
-def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPart | FiledPart | CorruptDataError | None:
+def _known(
+    files: PartFiles, is_filed: bool, number: int
+) -> ModelPartition | PartitionOnDisk | CorruptDataError | None:
     """A partition that an earlier run has saved, or why it is damaged, or None if it is missing."""
     try:
         arrays = files.read(number)
@@ -189,8 +191,8 @@ def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPart | FiledPa
         return error
     if arrays is None:
         return None
-    part = ModelPart.from_arrays(arrays)
-    return FiledPart.of(part) if is_filed else part
+    part = ModelPartition.from_arrays(arrays)
+    return PartitionOnDisk.of(part) if is_filed else part
 
 
 def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:

@@ -24,21 +24,21 @@ import numpy as np
 
 from streamsvm.data.regroup import Spool, SpoolFile, write_file
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import StoreSamples
-from streamsvm.data.vectors import Vector, Vectors
+from streamsvm.data.samples import SamplesInStore
+from streamsvm.data.vectors import Vector, VectorFactory
 from streamsvm.events import ignore
 from streamsvm.fits.base import Fit, Solution, with_certificate
 from streamsvm.fits.dcsvm import DCSVMFit, require_graph
-from streamsvm.fits.divided import Spans, cuts_of, division_of, part_solver, rng_of, spans_of
-from streamsvm.fits.drafts import InMemory
-from streamsvm.fits.early import EarlyParts
-from streamsvm.fits.parts import Carried, Parts, PartSolver, SolvedPart
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.divided import TaskSpans, cuts_of, division_of, part_solver, rng_of, spans_of
+from streamsvm.fits.drafts import DraftInMemory
+from streamsvm.fits.early import EarlyPartitions
+from streamsvm.fits.parts import PartitionColumns, PartitionSolver, SolvedPartition, TaskPartitions
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.division import (
-    Cuts,
-    Growth,
-    Numbers,
+    LeafPartitions,
+    PartitionOptions,
     Routes,
+    TreeGrowth,
     leaves_of,
     most_rounds,
     receipt,
@@ -46,33 +46,33 @@ from streamsvm.kernels.division import (
 )
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.models import LocalModel
-from streamsvm.parallel.engine import Later, Serial
+from streamsvm.parallel.engine import Deferred, SerialEngine
 from streamsvm.parallel.imports import uncollected
-from streamsvm.parallel.sizes import Weighed, aligned
+from streamsvm.parallel.sizes import SizedInBytes, aligned
 from streamsvm.runs.part_log import PartLog
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-SERIAL = Serial()
+SERIAL = SerialEngine()
 Task = TypeVar("Task", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Plan(Weighed):
+class Plan(SizedInBytes):
     """The arguments of every task. cuts: the required partitions; folder: for the data of each row."""
 
-    prepared: Prepared
+    prepared: TrainingData
     level: int
-    cuts: Cuts
-    solver: PartSolver
-    spans: Spans
+    cuts: PartitionOptions
+    solver: PartitionSolver
+    spans: TaskSpans
     folder: Place
 
     @property
-    def samples(self) -> StoreSamples:
-        return StoreSamples(self.prepared.store, self.prepared.scaling)
+    def samples(self) -> SamplesInStore:
+        return SamplesInStore(self.prepared.store, self.prepared.scaling)
 
     @property
     def rounds(self) -> int:
@@ -80,30 +80,30 @@ class Plan(Weighed):
 
 
 @dataclass(frozen=True)
-class Sampled(Weighed):
+class SampledLeaves(SizedInBytes):
     """What a round fits centres on: rows of the leaves to split; leaves: of all rows so far."""
 
-    growth: Growth
+    growth: TreeGrowth
     leaves: Vector | None
     rows: list[Rows]
 
 
 @dataclass(frozen=True)
-class Round(Weighed):
+class Round(SizedInBytes):
     """The leaves of rows in a round: by routes, from old leaves to new ones; the same vector if none is split."""
 
-    growth: Growth
+    growth: TreeGrowth
     old: Vector | None
     leaves: Vector | None
     routes: Routes
 
 
 @dataclass(frozen=True)
-class Numbered(Weighed):
+class PartitionNumbers(SizedInBytes):
     """The partitions: what assigns new rows and training rows to them."""
 
     partition: Partition
-    numbers: Numbers
+    numbers: LeafPartitions
 
 
 def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
@@ -122,7 +122,7 @@ def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
         fit.memory,
     )  # nobody would hear of it
     cuts = cuts_of(prepared, level, fit.part_rows(level))
-    spans = spans_of(StoreSamples(fit.store, fit.scaling), cuts, in_memory=memory.in_memory)
+    spans = spans_of(SamplesInStore(fit.store, fit.scaling), cuts, in_memory=memory.in_memory)
     solver = part_solver(prepared, 1, memory.cache_bytes // memory.threads, is_last=True)
     return Plan(prepared, level, cuts, solver, spans, folder)
 
@@ -204,47 +204,47 @@ def _task(fn: Task) -> Task:
 
 
 class _Spans:
-    """Rows by span, as `Growth.samples` asks for them."""
+    """Rows by span, as `TreeGrowth.samples` asks for them."""
 
     def __init__(self, plan: Plan) -> None:
         self.blocks, self.take, read = plan.spans.whole, plan.samples.take, plan.samples.read
-        self.rows, self.in_memory = [Later(read, *span) for span in self.blocks], plan.spans.in_memory
+        self.rows, self.in_memory = [Deferred(read, *span) for span in self.blocks], plan.spans.in_memory
 
 
 @_task
-def _begun(plan: Plan) -> Sampled:
+def _begun(plan: Plan) -> SampledLeaves:
     """What the first round fits centres on."""
     rng = rng_of(plan.prepared, plan.level)
-    return _drawn(plan, Growth(plan.prepared.store.n, plan.cuts, rng), None)
+    return _drawn(plan, TreeGrowth(plan.prepared.store.n, plan.cuts, rng), None)
 
 
 @_task
-def _sampled(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Sampled:
+def _sampled(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> SampledLeaves:
     """What a round fits centres on. receipts: of the blocks of the round before."""
     return _drawn(plan, _noted(last, receipts), last.leaves)
 
 
-def _noted(last: Round, receipts: list[np.ndarray | None]) -> Growth:
+def _noted(last: Round, receipts: list[np.ndarray | None]) -> TreeGrowth:
     growth = deepcopy(last.growth)  # what another task, or this one again, is given stays as it is
     if last.routes:
         growth.note(found for found in receipts if found is not None)
     return growth
 
 
-def _drawn(plan: Plan, growth: Growth, leaves: Vector | None) -> Sampled:
+def _drawn(plan: Plan, growth: TreeGrowth, leaves: Vector | None) -> SampledLeaves:
     if not growth.todo:
-        return Sampled(growth, leaves, [])
-    return Sampled(growth, leaves, growth.samples(leaves, _Spans(plan), SERIAL))
+        return SampledLeaves(growth, leaves, [])
+    return SampledLeaves(growth, leaves, growth.samples(leaves, _Spans(plan), SERIAL))
 
 
 @_task
-def _centred(plan: Plan, sampled: Sampled) -> Round:
+def _centred(plan: Plan, sampled: SampledLeaves) -> Round:
     """The centres of a round, and room for the leaves of all rows."""
     if not sampled.rows:
         return Round(sampled.growth, sampled.leaves, sampled.leaves, {})
     growth = deepcopy(sampled.growth)
     routes = growth.split(growth.fit(sampled.rows))
-    leaves = Vectors(plan.spans.whole, plan.folder).new(growth.name, np.int32, keeps=True)
+    leaves = VectorFactory(plan.spans.whole, plan.folder).new(growth.name, np.int32, keeps=True)
     return Round(growth, sampled.leaves, leaves, routes)
 
 
@@ -262,15 +262,15 @@ def _assigned(plan: Plan, last: Round, number: int) -> np.ndarray | None:
 
 
 @_task
-def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Numbered:
-    return Numbered(*_noted(last, receipts).finish(last.leaves, plan.spans.whole, SERIAL))
+def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> PartitionNumbers:
+    return PartitionNumbers(*_noted(last, receipts).finish(last.leaves, plan.spans.whole, SERIAL))
 
 
 @_task
-def _regrouped(plan: Plan, numbered: Numbered, number: int) -> tuple[SpoolFile, np.ndarray]:
+def _regrouped(plan: Plan, numbered: PartitionNumbers, number: int) -> tuple[SpoolFile, np.ndarray]:
     """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
     folder, numbers = plan.folder / "parts", numbered.numbers
-    given = plan.samples, numbers, Carried(plan.prepared.answers)
+    given = plan.samples, numbers, PartitionColumns(plan.prepared.answers)
     if isinstance(folder, URLPath):  # objects are there when they are whole
         return write_file(folder, len(numbers.sizes), given, plan.spans.files[number])
     own = folder / uuid4().hex
@@ -282,14 +282,16 @@ def _regrouped(plan: Plan, numbered: Numbered, number: int) -> tuple[SpoolFile, 
 
 
 @_task
-def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> Parts:
+def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> TaskPartitions:
     """Places of the rows of each partition."""
     places, bounds = zip(*files, strict=True)
-    return Parts(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets)
+    return TaskPartitions(
+        Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets
+    )
 
 
 @_task
-def _solved(plan: Plan, parts: Parts, number: int) -> list[SolvedPart]:
+def _solved(plan: Plan, parts: TaskPartitions, number: int) -> list[SolvedPartition]:
     """The solutions of this partition and of those that come so many slots after it: mostly one, or none."""
     assert isinstance(parts.reader, Spool)
     mine = range(number, len(parts.reader.sizes), plan.spans.slots)
@@ -297,11 +299,11 @@ def _solved(plan: Plan, parts: Parts, number: int) -> list[SolvedPart]:
 
 
 @_task
-def _model(plan: Plan, numbered: Numbered, solved: Sequence[list[SolvedPart]]) -> LocalModel:
+def _model(plan: Plan, numbered: PartitionNumbers, solved: Sequence[list[SolvedPartition]]) -> LocalModel:
     """The model of all partitions, with its certificate; the files are no longer needed."""
     prepared, sizes = plan.prepared, numbered.numbers.sizes
     parts = [solved[number % plan.spans.slots][number // plan.spans.slots] for number in range(len(sizes))]
-    keep = EarlyParts(InMemory(), prepared, PartLog(None, ignore))
+    keep = EarlyPartitions(DraftInMemory(), prepared, PartLog(None, ignore))
     division = division_of(plan.level, numbered.partition, sizes)
     for part in parts:
         assert part.kept is not None  # of the last level

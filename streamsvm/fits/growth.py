@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 from streamsvm.config import FitConfig
 
 
-class Seen(Protocol):
+class Measurements(Protocol):
     """What small fits have shown: a `dry_run.Costs`."""
 
     @property
@@ -40,7 +40,7 @@ class Seen(Protocol):
 
 
 @dataclass(frozen=True)
-class Growth:
+class CostGrowth:
     """steepest: largest power of n. spread: phases that the workers of a cluster share, next to `scale`. chooses_rows:
     whether the fit takes as many rows as it has time for."""
 
@@ -54,19 +54,19 @@ class Growth:
         """Whether workers share more than reading."""
         return True
 
-    def network_bytes(self, n: int, seen: Seen) -> float:
+    def network_bytes(self, n: int, seen: Measurements) -> float:
         """Bytes between the leading process and the workers: by default the rows, once, as float32."""
         return n * 4.0 * seen.d
 
-    def least_bytes(self, n: int, seen: Seen) -> int:
+    def least_bytes(self, n: int, seen: Measurements) -> int:
         """Of memory, that no limit makes smaller; what else grows with the rows is in the plan."""
         return seen.base_bytes
 
-    def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
+    def regroups(self, n: int, seen: Measurements, *, on_workers: bool) -> bool:
         """Whether rows are written once more, in this solver's order, which small fits do without."""
         return False
 
-    def scratch_bytes(self, n: int, seen: Seen, *, on_workers: bool) -> int:
+    def scratch_bytes(self, n: int, seen: Measurements, *, on_workers: bool) -> int:
         """Of files with all rows, in this solver's order."""
         return int(seen.spooled_row_bytes * n) if self.regroups(n, seen, on_workers=on_workers) else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.errors import MemoryLimitError
 from streamsvm.kernels.row_cache import WIDE
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes
@@ -40,7 +40,7 @@ class MemoryPlan:
 
 
 def plan_memory(
-    samples: StoreSamples,
+    samples: SamplesInStore,
     columns: int,
     limit_bytes: int | None,
     threads: int,

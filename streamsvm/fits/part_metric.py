@@ -17,7 +17,7 @@ from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.judging.expected import is_surely_better
 from streamsvm.kernels.base import Kernel
-from streamsvm.problems.subproblems import Asked, task_gradients
+from streamsvm.problems.subproblems import DualData, task_gradients
 
 LEAST_ROWS = 1000  # of a partition that learns a metric
 HELD = 5  # one row in so many is held out
@@ -27,7 +27,7 @@ GRADIENT_BYTES = 32 << 20  # or fewer where they are wide
 
 
 class Solve(Protocol):
-    def __call__(self, number: int, rows: Rows, asked: Asked, alpha: np.ndarray, tol: float) -> np.ndarray:
+    def __call__(self, number: int, rows: Rows, asked: DualData, alpha: np.ndarray, tol: float) -> np.ndarray:
         """The coefficients of the task over rows in memory, from alpha; number: how many were solved before."""
 
 
@@ -45,7 +45,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class PartMetric:
+class PartitionMetric:
     """Learns a partition's metric by so many refits."""
 
     kernel: Kernel
@@ -53,7 +53,7 @@ class PartMetric:
     threads: int
     solve: Solve
 
-    def __call__(self, rows: Rows, asked: Asked, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, rows: Rows, asked: DualData, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Weights (d,) of columns, above 0, all 1 unless others are surely better; and alpha to continue from."""
         codes = asked.targets.codes
         if len(rows) < LEAST_ROWS or np.all(codes == codes[0]):
@@ -63,7 +63,7 @@ class PartMetric:
         chosen = best if is_surely_better(best.right, plain.right) else plain
         return chosen.weights, chosen.alpha
 
-    def _trials(self, rows: Rows, asked: Asked, alpha: np.ndarray) -> Iterator[Trial]:
+    def _trials(self, rows: Rows, asked: DualData, alpha: np.ndarray) -> Iterator[Trial]:
         """With all weights 1, then after each refit."""
         rng = np.random.default_rng(0)
         shuffled = rng.permutation(len(rows))
@@ -80,7 +80,7 @@ class PartMetric:
                 found = task_gradients(self.kernel, weighed, asked, learned, at, self.threads)
                 weights = refitted(weights, found, spread)
 
-    def _right(self, rows: Rows, asked: Asked, alpha: np.ndarray, held: np.ndarray) -> np.ndarray:
+    def _right(self, rows: Rows, asked: DualData, alpha: np.ndarray, held: np.ndarray) -> np.ndarray:
         """See `Trial`; each is weighted as its row is."""
         out = []
         for part in asked.task.subproblems(asked.targets):
@@ -105,6 +105,6 @@ def refitted(weights: np.ndarray, gradients: np.ndarray, spread: np.ndarray) -> 
     return found * np.sqrt(float(spread.sum()) / total) if total > 0 else weights
 
 
-def _sample(d: int, asked: Asked) -> int:
+def _sample(d: int, asked: DualData) -> int:
     """Rows whose gradients, of all subproblems, take GRADIENT_BYTES at most."""
     return max(64, min(SAMPLE, GRADIENT_BYTES // (8 * d * asked.shape[1])))

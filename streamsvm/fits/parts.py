@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.regroup import Arrays, PartReader
+from streamsvm.data.regroup import Arrays, PartitionReader
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.data.samples import splitmix64
 from streamsvm.data.vectors import Vector
-from streamsvm.fits.answers import Answers
-from streamsvm.fits.part_metric import PartMetric
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.part_metric import PartitionMetric
+from streamsvm.fits.prepare import TrainingData
+from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.base import Kernel
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly
 from streamsvm.problems.subproblems import (
-    Asked,
+    DualData,
     TaskDuals,
     coefficients_of,
     in_memory,
@@ -44,13 +44,13 @@ ROUGH_TOL = 0.03  # of partitions that are solved to estimate a bias
 
 
 @dataclass(frozen=True)
-class Carried(Weighed):
+class PartitionColumns(SizedInBytes):
     """The data that goes with rows into their partitions: ids, targets and bounds, and the start of their solution.
 
     close: partitions of the lowest level. start: coefficients (n, columns). Both are None at the lowest level itself.
     """
 
-    answers: Answers
+    answers: TargetSource
     close: Vector | None = None
     start: Vector | None = None
 
@@ -63,7 +63,7 @@ class Carried(Weighed):
         return _arrays(ids, self.answers.take(ids), close, alpha)
 
 
-def _arrays(ids: np.ndarray, asked: Asked, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
+def _arrays(ids: np.ndarray, asked: DualData, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
     own = asked.targets
     given = {"linear": own.linear, "groups": own.groups, "close": close, "alpha": alpha}
     return {"ids": ids, "codes": own.codes, "upper": asked.upper} | {
@@ -72,23 +72,23 @@ def _arrays(ids: np.ndarray, asked: Asked, close: np.ndarray | None, alpha: np.n
 
 
 @dataclass(frozen=True)
-class Parts(Weighed):
-    """Partitions as tasks read them, with what `Carried` sent along. targets: of none of their rows."""
+class TaskPartitions(SizedInBytes):
+    """Partitions as tasks read them, with what `PartitionColumns` sent along. targets: of none of their rows."""
 
-    reader: PartReader
+    reader: PartitionReader
     task: Task
     targets: Targets
 
-    def read(self, part: int) -> tuple[Rows, np.ndarray, Asked, np.ndarray]:
+    def read(self, part: int) -> tuple[Rows, np.ndarray, DualData, np.ndarray]:
         """Rows of a partition, their ids, targets and bounds, and coefficients to begin with."""
         rows, of = self.reader.rows(part), self.reader.beside(part)
         close = of.get("close", np.zeros(len(rows), np.int8))
-        asked = Asked(self.task, self.targets.of(of), of["upper"], close)
+        asked = DualData(self.task, self.targets.of(of), of["upper"], close)
         return rows, of["ids"], asked, of.get("alpha", np.zeros(asked.shape))
 
 
 @dataclass(frozen=True)
-class ModelPart(Weighed):
+class ModelPartition(SizedInBytes):
     """What a model keeps of a partition: support rows (s, d), as the store's scaling leaves them, their coefficients
     alpha (s, columns), compact of pairs of classes, and codes (s,); present (k,): classes that it learned. weights
     (d,): of the columns, specific to the partition; None if there are none. bias (subproblems,).
@@ -120,16 +120,16 @@ class ModelPart(Weighed):
         return int(self.rows.X.nnz) if self.rows.is_sparse else 0  # type: ignore[union-attr]
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> ModelPart:
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> ModelPartition:
         rows = rows_from_state("support", arrays, int(arrays["d"]), 0, len(arrays["codes"]))
         alpha, codes, present = (arrays[name] for name in ("alpha", "codes", "present"))
         return cls(rows, alpha, codes, present, arrays.get("weights"), arrays["bias"])
 
 
 @dataclass(frozen=True)
-class FiledPart(Weighed):
-    """The description of a `ModelPart` that its task has written to a file; n_entries: nonzeros of its support rows, if
-    they are sparse."""
+class PartitionOnDisk(SizedInBytes):
+    """The description of a `ModelPartition` that its task has written to a file; n_entries: nonzeros of its support
+    rows, if they are sparse."""
 
     n_support: int
     n_entries: int
@@ -138,24 +138,24 @@ class FiledPart(Weighed):
     bias: np.ndarray
 
     @classmethod
-    def of(cls, part: ModelPart) -> FiledPart:
+    def of(cls, part: ModelPartition) -> PartitionOnDisk:
         return cls(part.n_support, part.n_entries, part.present, part.weights, part.bias)
 
 
 @dataclass(frozen=True)
-class SolvedPart(PartSolution):
+class SolvedPartition(PartSolution):
     """A partition's solution; kept: of one in a model, which has its coefficients.
 
     seconds: to read its rows and solve. centre: see `part_map.sketch`.
     """
 
-    kept: ModelPart | FiledPart | None = None
+    kept: ModelPartition | PartitionOnDisk | None = None
     seconds: float | None = None
     centre: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
-class PartSolver:
+class PartitionSolver:
     """What all partitions are solved with. single: subproblems of one class, too.
 
     refits: of the metric of each partition of an early model; None for other partitions. until: time.time() from which
@@ -174,32 +174,34 @@ class PartSolver:
     squared: bool = False
     thresholds: Thresholds | None = None
 
-    def at(self, thresholds: Thresholds) -> PartSolver:
+    def at(self, thresholds: Thresholds) -> PartitionSolver:
         """For partitions that share these biases, solved roughly if nothing is known of them; rows of one class have a
         problem, too."""
         tol = self.tol if thresholds.are_known else max(self.tol, ROUGH_TOL)
         return replace(self, thresholds=thresholds, tol=tol, has_bias=False, single=True)
 
-    def __call__(self, parts: Parts, part: int) -> SolvedPart:
+    def __call__(self, parts: TaskPartitions, part: int) -> SolvedPartition:
         """The solution of a partition, from what its rows begin with."""
         began = time.perf_counter()
         rows, ids, asked, alpha = parts.read(part)
         found = self._of_rows(rows, ids, asked, alpha)
         return replace(found, seconds=round(time.perf_counter() - began, 4), centre=sketch(rows))
 
-    def _of_rows(self, rows: Rows, ids: np.ndarray, asked: Asked, alpha: np.ndarray) -> SolvedPart:
+    def _of_rows(self, rows: Rows, ids: np.ndarray, asked: DualData, alpha: np.ndarray) -> SolvedPartition:
         present = None if self.refits is None else asked.present
         if is_late(self.until):
             return self._hasty(rows, ids, asked, present)
         weights = None
         if self.refits:
-            metric = PartMetric(self.kernel, self.refits, self.threads, self._trial)
+            metric = PartitionMetric(self.kernel, self.refits, self.threads, self._trial)
             weights, alpha = metric(rows, asked, alpha)
         own = rows if weights is None else rows.times(weights)
         state = self._solved(own, asked, alpha, self.tol)
         return self._solution(rows, ids, asked, state, present, weights)
 
-    def _hasty(self, rows: Rows, ids: np.ndarray, asked: Asked, present: np.ndarray | None) -> SolvedPart:
+    def _hasty(
+        self, rows: Rows, ids: np.ndarray, asked: DualData, present: np.ndarray | None
+    ) -> SolvedPartition:
         """The solution of a partition once time is up: from few of its rows, so that they decide at all."""
         few = evenly(len(ids), HASTY_ROWS)
         solver = replace(self, until=None, tol=max(self.tol, HASTY_TOL))
@@ -212,11 +214,11 @@ class PartSolver:
         self,
         rows: Rows,
         ids: np.ndarray,
-        asked: Asked,
+        asked: DualData,
         state: InTurnState,
         present: np.ndarray | None,
         weights: np.ndarray | None,
-    ) -> SolvedPart:
+    ) -> SolvedPartition:
         alpha, bias, task = state.solved, state.bias, asked.task
         if present is not None:
             alpha, bias = over_margins(asked, alpha, bias, state.margin)
@@ -227,12 +229,12 @@ class PartSolver:
         is_capped = present is not None and (asked.targets.nu or 0.0) > asked.most_nu
         numbers = len(support), state.objective, state.gap, state.late, is_capped, state.violation
         if present is None:
-            return SolvedPart(ids[support], alpha[support], *numbers)
+            return SolvedPartition(ids[support], alpha[support], *numbers)
         codes = asked.targets.codes[support].astype(np.int32)
-        kept = ModelPart(rows.take(support), alpha[support], codes, present, weights, bias)
-        return SolvedPart(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, kept)
+        kept = ModelPartition(rows.take(support), alpha[support], codes, present, weights, bias)
+        return SolvedPartition(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, kept)
 
-    def _trial(self, number: int, rows: Rows, asked: Asked, alpha: np.ndarray, tol: float) -> np.ndarray:
+    def _trial(self, number: int, rows: Rows, asked: DualData, alpha: np.ndarray, tol: float) -> np.ndarray:
         """Coefficients of one of the fits before the last one."""
         share = 1.0 / ((self.refits or 0) + 2)
         return self._solved(rows, asked, alpha, max(tol, self.tol), (number * share, share)).solved
@@ -240,7 +242,7 @@ class PartSolver:
     def _solved(
         self,
         rows: Rows,
-        asked: Asked,
+        asked: DualData,
         alpha: np.ndarray,
         tol: float,
         shares: tuple[float, float] | None = None,
@@ -261,28 +263,28 @@ class PartSolver:
 
 
 @dataclass(frozen=True)
-class SeveralParts:
+class SequentialSolver:
     """Solves partitions one after the other, in one task; files: for what a model keeps of them."""
 
-    solver: PartSolver
+    solver: PartitionSolver
     files: PartFiles | None = None
 
-    def __call__(self, parts: Parts, numbers: Sequence[int]) -> list[SolvedPart]:
+    def __call__(self, parts: TaskPartitions, numbers: Sequence[int]) -> list[SolvedPartition]:
         found = []
         for done, number in enumerate(numbers):
             with share_of(done, len(numbers)):
                 found.append(self._solved(parts, number))
         return found
 
-    def _solved(self, parts: Parts, number: int) -> SolvedPart:
+    def _solved(self, parts: TaskPartitions, number: int) -> SolvedPartition:
         found = self.solver(parts, number)
-        if self.files is None or not isinstance(found.kept, ModelPart):
+        if self.files is None or not isinstance(found.kept, ModelPartition):
             return found
         self.files.write(number, found.kept.to_arrays())
-        return replace(found, kept=FiledPart.of(found.kept))
+        return replace(found, kept=PartitionOnDisk.of(found.kept))
 
 
-def has_bias(prepared: Prepared) -> bool:
+def has_bias(prepared: TrainingData) -> bool:
     """Whether the duals of a fit have y'a = 0."""
     keeps_sums = prepared.task.nu(prepared.config) is not None
     options, zero_at_origin = prepared.config.dcsvm, prepared.kernel.is_zero_at_origin

@@ -25,20 +25,20 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.fits.advice import advice, rounded_columns
-from streamsvm.fits.answers import Answers, HeldAnswers, answers_of
 from streamsvm.fits.gaps import are_filled, filled
-from streamsvm.fits.target import encoded
-from streamsvm.judging.expected import Expected
-from streamsvm.judging.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
-from streamsvm.judging.promised import Promised
+from streamsvm.fits.target_encoding import encoded
+from streamsvm.fits.targets import TargetsInMemory, TargetSource, answers_of
+from streamsvm.judging.expected import ExpectedScore
+from streamsvm.judging.held_out import HeldOutRows, by_chance, kept_out, rows_of_intervals
+from streamsvm.judging.search_expectation import SearchExpectation
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of, needs_variance
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.sizes import Weighed
-from streamsvm.problems.subproblems import Asked
+from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.problems.subproblems import DualData
 from streamsvm.runs.phases import Phases
 from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Targets, Task
@@ -48,7 +48,7 @@ CENTRED = {"none": "centre", "maxabs": "maxabs"}  # kinds of scaling that leave 
 
 
 @dataclass(frozen=True)
-class Prepared(Weighed):
+class TrainingData(SizedInBytes):
     """A store as solvers see it. answers: targets and bounds of its rows. kernel: its gamma is a number.
 
     class_rows (k,): the number of rows of each class in the whole store, also if this is a sample. moments: of all rows
@@ -61,25 +61,25 @@ class Prepared(Weighed):
     store: Store
     config: FitConfig
     task: Task
-    answers: Answers
+    answers: TargetSource
     class_rows: np.ndarray
     scaling: Scaling
     kernel: Kernel
     moments: Moments | None = None
     learned: Mapping[str, Any] = field(default_factory=dict)
-    kept_out: KeptOut | None = None
+    kept_out: HeldOutRows | None = None
     whole: Store | None = None
-    expected: Expected | None = None
+    expected: ExpectedScore | None = None
     asked: str | None = None
-    promised: Promised | None = None
-    complete: Prepared | None = None
+    promised: SearchExpectation | None = None
+    complete: TrainingData | None = None
 
     @property
     def classes(self) -> np.ndarray:
         return self.answers.classes
 
     @cached_property
-    def all_asked(self) -> Asked:
+    def all_asked(self) -> DualData:
         """The targets and bounds of all rows, in memory, for solvers that need them there."""
         return self.answers.all()
 
@@ -112,7 +112,7 @@ class Prepared(Weighed):
             return BALANCED
         return (search.chosen and self.task.searched_by) or self.task.scoring
 
-    def without(self, rows: int) -> Prepared:
+    def without(self, rows: int) -> TrainingData:
         """So many held-out rows, which the seed chooses. Raises ConfigError, DataError."""
         store = self.store
         ids = by_chance(store, rows, self.config.seed)
@@ -135,13 +135,13 @@ class Prepared(Weighed):
         """Rows that are not held out."""
         return self.store.n - (0 if self.kept_out is None else len(self.kept_out.ids))
 
-    def of_rows(self, rows: int) -> Prepared:
+    def of_rows(self, rows: int) -> TrainingData:
         """So many random rows, which the seed chooses, without the held-out ones."""
         store, rng = self.store, np.random.default_rng([self.config.seed, 27])
         ids = self.drawn(min(rows, self.n_free), rng)
         config, answers = (
             self.config.model_copy(update={"rows": len(ids)}),
-            HeldAnswers(self.answers.take(ids)),
+            TargetsInMemory(self.answers.take(ids)),
         )
         kept = self.kept_out and replace(
             self.kept_out, ids=np.empty(0, np.int64)
@@ -183,7 +183,7 @@ def prepare(
     *,
     phase: Phases | None = None,
     targets: Targets | None = None,
-) -> Prepared:
+) -> TrainingData:
     """Targets, scaling, kernel and weights of a store, with warnings as events if they promise little.
 
     targets: from a caller that knows classes which these rows may lack; default: those of the task. Raises
@@ -205,7 +205,7 @@ def prepare(
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments, engine)
         scaling, kernel = measured(store, config, scaling, first, moments, events)
-    found = Prepared(
+    found = TrainingData(
         store, config, task, answers, class_rows, scaling, kernel, moments, kept_out=kept, whole=whole
     )
     if config.holdout and kept is None:
@@ -213,7 +213,7 @@ def prepare(
     return found.of_rows(config.rows) if config.rows is not None and config.rows < store.n else found
 
 
-def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut]:
+def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, HeldOutRows]:
     """The rows that are learned from, and those that intervals are computed from.
 
     Nothing that a model is made of, such as scaling, units, gamma and partitions, knows of the latter, as split

@@ -14,7 +14,7 @@ from streamsvm.hss.spread import SpreadInverse, SpreadKernel, Subtree, spread_ag
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.hss.ulv import ULVFactor, ULVNode
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Factorisation:
 
 
 @dataclass(frozen=True)
-class SubtreeFactorisation(Weighed):
+class SubtreeFactorisation(SizedInBytes):
     """Blocks and factors of the nodes of a subtree, and features of its rows."""
 
     kind: ClassVar[str] = "hss-subtree"

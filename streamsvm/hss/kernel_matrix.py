@@ -14,7 +14,7 @@ from streamsvm.hss.compress import Sampling, compress
 from streamsvm.hss.landmarks import (
     STRIP_ROWS,
     Landmarks,
-    Remainder,
+    NystroemRemainder,
     column_strips,
     partial_products,
     subtract_product,
@@ -166,7 +166,7 @@ def approximate(
         return order, spread_kernel(rows, tree, landmarks, sampling, made, engine, events)
     with engine.serial_blas():
         Z = landmarks.features(rows, tree.strips(STRIP_ROWS), engine.threads)
-    entries = Remainder(kernel, rows, Z)
+    entries = NystroemRemainder(kernel, rows, Z)
     H = compress(entries, tree, sampling, tolerances, engine, events=events, on_level=budget.check)
     return order, KernelMatrix(H, Z, landmarks.explained)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import strips
 
 WORTH = 0.5  # share of the trace that landmarks must explain to be used: they cost each product n x landmarks
@@ -20,7 +20,7 @@ Strips = Sequence[tuple[int, int]]  # first and last row of each
 
 
 @dataclass(frozen=True)
-class Landmarks(Weighed):
+class Landmarks(SizedInBytes):
     """Rows and M (rows, m), so that Z = K(X, rows) M makes Z Z' of Nystroem; m = 0 if they explain little.
 
     explained: share of the trace.
@@ -60,7 +60,7 @@ class Landmarks(Weighed):
 
 
 @dataclass(frozen=True)
-class Remainder(Weighed):
+class NystroemRemainder(SizedInBytes):
     """Entries of K(X, X) - Z Z' by row and column ids."""
 
     kernel: Kernel

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from streamsvm.hss.tree import ClusterTree
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import strips
 
 SUBTREES = 4  # tasks of a sweep for each thread
@@ -22,7 +22,7 @@ Blocks = dict[int, np.ndarray]  # by number of a node
 
 
 @dataclass
-class Sweep(Weighed):
+class TreeSweep(SizedInBytes):
     """The state of a product or a solve on its way up and down a tree, or a subtree.
 
     columns (m, k): of row number `first` and those after it. up, down: what each node sends up, and is sent from
@@ -37,20 +37,20 @@ class Sweep(Weighed):
     out: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @classmethod
-    def of(cls, V: np.ndarray, dtype: np.dtype, first: int = 0) -> Sweep:
+    def of(cls, V: np.ndarray, dtype: np.dtype, first: int = 0) -> TreeSweep:
         """That of V (m,) or (m, k)."""
         return cls(np.ascontiguousarray(V.reshape(len(V), -1), dtype), first)
 
-    def falling(self, down: Blocks) -> Sweep:
+    def falling(self, down: Blocks) -> TreeSweep:
         """This on its way down, as often as wanted: what there is of the way up stays as it is."""
         kept, out = dict(self.kept), np.empty_like(self.columns)
-        return Sweep(self.columns, self.first, self.up, kept, down, out)
+        return TreeSweep(self.columns, self.first, self.up, kept, down, out)
 
     def rows(self, span: tuple[int, int]) -> slice:
         return slice(span[0] - self.first, span[1] - self.first)
 
 
-class Swept(Protocol):
+class SweepNodes(Protocol):
     """Nodes of a tree that a product or a solve goes up and down by: `rise` after the nodes below, `fall` after that
     above."""
 
@@ -63,13 +63,13 @@ class Swept(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def rise(self, node: int, at: Sweep) -> None: ...
+    def rise(self, node: int, at: TreeSweep) -> None: ...
 
-    def fall(self, node: int, at: Sweep) -> None: ...
+    def fall(self, node: int, at: TreeSweep) -> None: ...
 
 
 @dataclass(frozen=True)
-class HSSMatrix(Weighed):
+class HSSMatrix(SizedInBytes):
     """A symmetric n x n matrix K, rows in tree order (Chandrasekaran, Gu and Lyons 2005; symmetric case).
 
     Leaves hold K's diagonal blocks D (m, m). A node but the root holds its basis P (m, r): m rows of a leaf, or the
@@ -113,7 +113,7 @@ class HSSMatrix(Weighed):
         """K @ V for V (n,) or (n, k), float64."""
         return swept(self, V, threads)
 
-    def rise(self, node: int, at: Sweep) -> None:
+    def rise(self, node: int, at: TreeSweep) -> None:
         if node == 0:
             return
         below = (
@@ -123,7 +123,7 @@ class HSSMatrix(Weighed):
         )
         at.up[node] = self.P[node].T @ below
 
-    def fall(self, node: int, at: Sweep) -> None:
+    def fall(self, node: int, at: TreeSweep) -> None:
         from_above = self.P[node] @ at.down.pop(node) if node in at.down else None
         if self.tree.is_leaf(node):
             here = at.rows(self.tree.span(node))
@@ -161,19 +161,19 @@ def _of(blocks: Blocks, nodes: set[int]) -> Blocks:
     return {node: block for node, block in blocks.items() if node in nodes}
 
 
-def swept(made: Swept, V: np.ndarray, threads: int) -> np.ndarray:
+def swept(made: SweepNodes, V: np.ndarray, threads: int) -> np.ndarray:
     """The result of a product or a solve for V (n,) or (n, k), float64, of a whole tree that is here.
 
     Subtrees are shared among threads where the bytes of all nodes times columns are worth it.
     """
-    tree, at = made.tree, Sweep.of(V, made.dtype)
+    tree, at = made.tree, TreeSweep.of(V, made.dtype)
     at.out = np.empty_like(at.columns)
     worth = made.nbytes * at.columns.shape[1] > WORTH_THREADS * tree.size
     threads = threads if worth else 1
     top = min(tree.depth, int(np.ceil(np.log2(SUBTREES * threads))) if threads > 1 else 0)
     roots = tree.level(top)
 
-    def whole(visit: Callable[[int, Sweep], None], order: int) -> Callable[[int, int], None]:
+    def whole(visit: Callable[[int, TreeSweep], None], order: int) -> Callable[[int, int], None]:
         def work(start: int, stop: int) -> None:
             for root in roots[start:stop]:
                 for node in list(tree.below(root))[::order]:
@@ -191,15 +191,15 @@ def swept(made: Swept, V: np.ndarray, threads: int) -> np.ndarray:
     return at.out.reshape(V.shape).astype(np.float64)
 
 
-def risen(made: Swept, root: int, V: np.ndarray) -> Sweep:
+def risen(made: SweepNodes, root: int, V: np.ndarray) -> TreeSweep:
     """The way up a subtree, for V (m,) or (m, k) of its rows."""
-    at = Sweep.of(V, made.dtype, made.tree.span(root)[0])
+    at = TreeSweep.of(V, made.dtype, made.tree.span(root)[0])
     for node in made.tree.below(root):
         made.rise(node, at)
     return at
 
 
-def fallen(made: Swept, root: int, at: Sweep, down: np.ndarray) -> np.ndarray:
+def fallen(made: SweepNodes, root: int, at: TreeSweep, down: np.ndarray) -> np.ndarray:
     """The way down a subtree that `down` is sent to, and the result (m, k) of its rows, float64."""
     falling = at.falling({root: down})
     for node in list(made.tree.below(root))[::-1]:
@@ -207,10 +207,10 @@ def fallen(made: Swept, root: int, at: Sweep, down: np.ndarray) -> np.ndarray:
     return falling.out.astype(np.float64)
 
 
-def across(made: Swept, up: Blocks) -> Blocks:
+def across(made: SweepNodes, up: Blocks) -> Blocks:
     """What is sent down to each subtree, from what they send up."""
     tree = made.tree
-    at = Sweep(np.empty((0, next(iter(up.values())).shape[1]), made.dtype), up=dict(up))
+    at = TreeSweep(np.empty((0, next(iter(up.values())).shape[1]), made.dtype), up=dict(up))
     for node in reversed(tree.above):
         made.rise(node, at)
     for node in tree.above:

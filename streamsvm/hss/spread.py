@@ -20,7 +20,7 @@ from streamsvm.hss.compress import Nodes, Sampling, compress_nodes
 from streamsvm.hss.landmarks import (
     STRIP_ROWS,
     Landmarks,
-    Remainder,
+    NystroemRemainder,
     column_strips,
     partial_products,
     subtract_product,
@@ -29,8 +29,8 @@ from streamsvm.hss.landmarks import (
 from streamsvm.hss.matrix import (
     HSSMatrix,
     Shapes,
-    Sweep,
-    Swept,
+    SweepNodes,
+    TreeSweep,
     across,
     fallen,
     fullness,
@@ -40,16 +40,16 @@ from streamsvm.hss.matrix import (
 )
 from streamsvm.hss.tree import ClusterTree, strips_of
 from streamsvm.hss.ulv import ULVFactor, factorise_nodes
-from streamsvm.parallel.engine import Engine, Serial
+from streamsvm.parallel.engine import Engine, SerialEngine
 from streamsvm.parallel.memory import MiB
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
 USED_SHARE = 0.8  # of its memory that it may use
 
 
 @dataclass(frozen=True)
-class Subtree(Weighed):
+class Subtree(SizedInBytes):
     """Blocks or factors of the nodes under a root, and features (m, landmarks) of their rows. skeleton: the root's,
     until all are compressed."""
 
@@ -155,7 +155,7 @@ def spread_kernel(
     features = engine.hold(_features, tree.roots, shared=(of, here, tree))
     entries = engine.hold(_remainder, [of], *[[own] for own in features], shared=(here,))[0]
     near = [sampling.among(np.arange(*tree.span(root))) for root in tree.roots]
-    work = _Work(tree, options, limit_bytes)
+    work = _SubtreeOptions(tree, options, limit_bytes)
     subtrees = engine.hold(_compressed, tree.roots, features, near, shared=(entries, work))
     told = list(engine.map(_of_matrix, subtrees, phase="compress", events=events))
     skeletons = {root: own for root, (own, _, _) in zip(tree.roots, told, strict=True)}
@@ -199,7 +199,7 @@ def _kernel(
 
 def _applied(
     engine: Engine,
-    top: Swept,
+    top: SweepNodes,
     subtrees: Sequence[Any],
     V: np.ndarray,
     inside: Callable[[np.ndarray], np.ndarray],
@@ -217,7 +217,7 @@ def _applied(
     return out
 
 
-def _down(top: Swept, ups: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _down(top: SweepNodes, ups: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What each subtree receives, from what they send up."""
     found = across(top, dict(zip(top.tree.roots, ups, strict=True)))
     return [found[root] for root in top.tree.roots]
@@ -238,7 +238,7 @@ def _subtree_bytes(tree: ClusterTree, row_bytes: float, engine: Engine) -> int |
 
 
 @dataclass(frozen=True)
-class _Work(Weighed):
+class _SubtreeOptions(SizedInBytes):
     """The options that compress a subtree. limit_bytes: of matrix and factor."""
 
     tree: ClusterTree
@@ -251,17 +251,19 @@ def _features(landmarks: Landmarks, rows: Rows, tree: ClusterTree, root: int) ->
     return landmarks.features(rows.take(slice(start, stop)), strips_of(0, stop - start, STRIP_ROWS))
 
 
-def _remainder(rows: Rows, landmarks: Landmarks, *features: np.ndarray) -> Remainder:
-    return Remainder(landmarks.kernel, rows, np.concatenate(features))
+def _remainder(rows: Rows, landmarks: Landmarks, *features: np.ndarray) -> NystroemRemainder:
+    return NystroemRemainder(landmarks.kernel, rows, np.concatenate(features))
 
 
-def _compressed(entries: Remainder, work: _Work, root: int, features: np.ndarray, near: Sampling) -> Subtree:
+def _compressed(
+    entries: NystroemRemainder, work: _SubtreeOptions, root: int, features: np.ndarray, near: Sampling
+) -> Subtree:
     tree = work.tree
     budget = Budget(len(features), work.options, work.limit_bytes, of_worker=True)
     nodes = Nodes(tree, tree.levels(root), {})
     shared = entries, near
     matrix, skeletons = compress_nodes(
-        shared, nodes, work.options.tolerances, Serial(), on_level=budget.check
+        shared, nodes, work.options.tolerances, SerialEngine(), on_level=budget.check
     )
     return Subtree(root, matrix, features, skeletons[root])
 
@@ -277,7 +279,7 @@ def _factorised(beta: float, subtree: Subtree) -> Subtree:
     matrix = subtree.made
     assert isinstance(matrix, HSSMatrix)
     levels = matrix.tree.levels(subtree.root)
-    factor = factorise_nodes(matrix, beta, levels, {}, Serial())
+    factor = factorise_nodes(matrix, beta, levels, {}, SerialEngine())
     return Subtree(subtree.root, factor, np.empty((len(subtree.features), 0), np.float32))
 
 
@@ -287,18 +289,18 @@ def _of_factor(subtree: Subtree) -> tuple[np.ndarray, int]:
     return subtree.made.nodes[subtree.root].R, subtree.made.nbytes + subtree.features.nbytes
 
 
-def _rise(subtree: Subtree, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, Sweep]:
+def _rise(subtree: Subtree, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, TreeSweep]:
     at = risen(subtree.made, subtree.root, V)
     return at.up[subtree.root], partial_products(subtree.features, V, subtree.within), at
 
 
-def _sums(begun: tuple[np.ndarray, np.ndarray, Sweep]) -> tuple[np.ndarray, np.ndarray]:
+def _sums(begun: tuple[np.ndarray, np.ndarray, TreeSweep]) -> tuple[np.ndarray, np.ndarray]:
     """What is sent up, and features' V by strip."""
     return begun[:2]
 
 
 def _fall(
-    B: np.ndarray, subtree: Subtree, begun: tuple[np.ndarray, np.ndarray, Sweep], down: np.ndarray
+    B: np.ndarray, subtree: Subtree, begun: tuple[np.ndarray, np.ndarray, TreeSweep], down: np.ndarray
 ) -> np.ndarray:
     out = fallen(subtree.made, subtree.root, begun[2], down).reshape(-1, *B.shape[1:])
     if len(B):
@@ -308,12 +310,12 @@ def _fall(
 
 def _rise_features(
     columns: tuple[int, int], factor: Subtree, subtree: Subtree
-) -> tuple[np.ndarray, np.ndarray, Sweep]:
+) -> tuple[np.ndarray, np.ndarray, TreeSweep]:
     return _rise(factor, subtree.features[:, slice(*columns)])
 
 
 def _fall_features(
-    factor: Subtree, begun: tuple[np.ndarray, np.ndarray, Sweep], down: np.ndarray
+    factor: Subtree, begun: tuple[np.ndarray, np.ndarray, TreeSweep], down: np.ndarray
 ) -> np.ndarray:
     return fallen(factor.made, factor.root, begun[2], down).astype(np.float32)
 

@@ -10,14 +10,14 @@ from scipy.linalg import solve_triangular
 
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.hss.matrix import HSSMatrix, Sweep, swept
+from streamsvm.hss.matrix import HSSMatrix, TreeSweep, swept
 from streamsvm.hss.tree import ClusterTree, level_of
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 
 @dataclass(frozen=True)
-class ULVNode(Weighed):
+class ULVNode(SizedInBytes):
     """Linv (m, m) of a node's reduced diagonal block L L'; Q (m, r), R (r, r) of the scaled basis Linv U = Q R."""
 
     Linv: np.ndarray
@@ -26,7 +26,7 @@ class ULVNode(Weighed):
 
 
 @dataclass(frozen=True)
-class ULVFactor(Weighed):
+class ULVFactor(SizedInBytes):
     """K + beta I = (product of block diagonal L Q over levels) times its transpose.
 
     A node's diagonal block is scaled to the identity by its Cholesky factor; then the orthogonal Q leaves only r
@@ -59,7 +59,7 @@ class ULVFactor(Weighed):
         """(K + beta I)^-1 V for V (n,) or (n, k), float64."""
         return swept(self, V, threads)
 
-    def rise(self, i: int, at: Sweep) -> None:
+    def rise(self, i: int, at: TreeSweep) -> None:
         node = self.nodes[i]
         own = (
             at.columns[at.rows(self.tree.span(i))]
@@ -70,7 +70,7 @@ class ULVFactor(Weighed):
         if i > 0:
             at.up[i] = node.Q.T @ at.kept[i]
 
-    def fall(self, i: int, at: Sweep) -> None:
+    def fall(self, i: int, at: TreeSweep) -> None:
         node, t = self.nodes[i], at.kept.pop(i)
         if i > 0:
             t = t + node.Q @ (at.down.pop(i) - at.up[i])

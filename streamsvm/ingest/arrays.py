@@ -11,7 +11,7 @@ import numpy as np
 
 from streamsvm.data.labels import plain_labels, written_as
 from streamsvm.data.layout import Layout
-from streamsvm.data.narrow import TooNarrow, lost_in
+from streamsvm.data.precision import NeedsFloat64, lost_in
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 from streamsvm.ingest.block import Block, OpenStream, cast
@@ -84,7 +84,7 @@ class ArrayReader:
         """Raises TooNarrow if float32 loses what a column says."""
         if self._options.dtype is None and X.dtype.itemsize > 2 and X.dtype != np.float32:
             if (loss := lost_in(X)) is not None:
-                raise TooNarrow(
+                raise NeedsFloat64(
                     f"float32 rounds numbers of column {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: "
                     "the rows are float64"
                 )

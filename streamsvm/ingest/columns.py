@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from streamsvm.data.names import listed
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.ingest.found import File, files_of
 from streamsvm.ingest.options import IngestOptions
+from streamsvm.ingest.paths import DataFile, files_of
 from streamsvm.ingest.streams import TABLES, detect_format
 from streamsvm.ingest.table import Batches, Table, arrow_errors
 from streamsvm.ingest.tables import READ_AS, table_of
@@ -21,7 +21,7 @@ from streamsvm.tables.arrow import as_written, days, numbers, texts
 
 
 @dataclass(frozen=True)
-class Values:
+class ReadColumn:
     """The values of a column of a kind (see `schema.KINDS`). found (n,): numbers, NaN if missing; for text, each row's
     index in `texts`, -1 if missing."""
 
@@ -30,7 +30,7 @@ class Values:
     texts: tuple[str, ...] = ()
 
 
-class KeptColumns:
+class OtherColumns:
     """Columns of tables as they are written there, as text to go next to the predictions of their rows."""
 
     def __init__(self, sources: Sequence[str], names: Sequence[str], options: IngestOptions) -> None:
@@ -42,7 +42,7 @@ class KeptColumns:
         self._batches = chain(begun, chain.from_iterable(map(self._batches_of, others)))
         self._rest: pa.RecordBatch | None = None
 
-    def _batches_of(self, file: File) -> Batches:
+    def _batches_of(self, file: DataFile) -> Batches:
         self.close()
         self._table = self._tables.opened(file, self._names)
         return self._table.batches(dict.fromkeys(self._names, pa.string()))
@@ -67,17 +67,17 @@ class KeptColumns:
             self._table.close()
 
 
-def values_of(sources: Sequence[str], name: str, options: IngestOptions) -> Values:
+def values_of(sources: Sequence[str], name: str, options: IngestOptions) -> ReadColumn:
     """A column of tables, whether or not it is a feature. It is text if the tables differ in its kind. Raises
     ConfigError, DataError."""
     tables, places = _Tables(sources, options, "to slice by"), {"": -1}
     kinds = {_kind_in(tables, file, name) for file in tables.files}
     kind = kinds.pop() if len(kinds) == 1 else "text"
     found = [own for file in tables.files for own in _values_in(tables, file, name, kind, places)]
-    return Values(kind, np.concatenate(found), tuple(places)[1:])
+    return ReadColumn(kind, np.concatenate(found), tuple(places)[1:])
 
 
-def _kind_in(tables: _Tables, file: File, name: str) -> str:
+def _kind_in(tables: _Tables, file: DataFile, name: str) -> str:
     with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
         kind = table.kinds()[name]
     if kind not in READ_AS:
@@ -88,9 +88,9 @@ def _kind_in(tables: _Tables, file: File, name: str) -> str:
 
 
 def _values_in(
-    tables: _Tables, file: File, name: str, kind: str, places: dict[str, int]
+    tables: _Tables, file: DataFile, name: str, kind: str, places: dict[str, int]
 ) -> Iterator[np.ndarray]:
-    """`Values.found` batch by batch. places: index by text, to which new texts are added."""
+    """`ReadColumn.found` batch by batch. places: index by text, to which new texts are added."""
     with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
         line = table.first_line
         for batch in table.batches({name: READ_AS[kind]}):
@@ -115,7 +115,7 @@ class _Tables:
         if self._format not in TABLES:
             raise ConfigError(f"{path}: columns {use} need a table, found {self._format}")
 
-    def opened(self, file: File, names: Sequence[str]) -> Table:
+    def opened(self, file: DataFile, names: Sequence[str]) -> Table:
         """A table that has these columns. Raises DataError."""
         table = table_of(file, self._format, self._options)
         has = [*table.kinds()]

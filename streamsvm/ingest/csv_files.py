@@ -22,8 +22,8 @@ from streamsvm.ingest.dialect import (
     GROUPED_COMMAS,
     POINTS,
     SPACES,
-    Edited,
-    Marks,
+    EditedStream,
+    NumberMarks,
     has_decimal_commas,
     marks_given,
     marks_of,
@@ -34,7 +34,7 @@ from streamsvm.ingest.dialect import (
 )
 from streamsvm.ingest.foreign import binary_of
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.ingest.table import NOTHING_KNOWN, Batches, Known, require_different, unlike
+from streamsvm.ingest.table import NOTHING_KNOWN, Batches, KnownColumns, require_different, unlike
 from streamsvm.tables.arrow import MISSING, kind_of, of_texts, times
 from streamsvm.tables.schema import KINDS
 
@@ -54,7 +54,7 @@ class Csv:
         options: IngestOptions,
         delimiter: str,
         open_stream: OpenStream,
-        known: Known = NOTHING_KNOWN,
+        known: KnownColumns = NOTHING_KNOWN,
     ) -> None:
         """delimiter: the usual one of files with this name."""
         self._path, self._options, self._open, self._known = path, options, open_stream, known
@@ -106,7 +106,7 @@ class Csv:
             null_values=[*MISSING, *self._options.missing],
         )
         stream: Any = self._open(self._path)
-        self._streams.append(Edited(stream, self._edits) if self._edits else stream)
+        self._streams.append(EditedStream(stream, self._edits) if self._edits else stream)
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
     def _found_columns(self, first: int) -> dict[str, Column]:
@@ -212,7 +212,7 @@ class Csv:
     def _converted(
         self,
         batch: pa.RecordBatch,
-        edited: dict[str, Marks],
+        edited: dict[str, NumberMarks],
         of_times: dict[str, pa.DataType],
         line: int,
     ) -> pa.RecordBatch:
@@ -235,7 +235,7 @@ class Csv:
             batch = batch.set_column(at, f.name, column)
         return batch
 
-    def _numbers(self, name: str, column: pa.Array, marks: Marks, line: int) -> pa.Array:
+    def _numbers(self, name: str, column: pa.Array, marks: NumberMarks, line: int) -> pa.Array:
         fit = pc.match_substring_regex(column, marks.pattern)
         if pc.all(fit).as_py() is False:
             wrong = fit.to_pylist().index(False)
@@ -265,11 +265,16 @@ class Column(NamedTuple):
     """kind: see `schema.KINDS`. marks: of its numbers. None: they are whole, and those of the file will do."""
 
     kind: str
-    marks: Marks | None = None
+    marks: NumberMarks | None = None
 
 
 def columns_of(
-    types: Mapping[str, pa.DataType], texts: Texts, *, whole: Set[str], given: Marks | None, commas: bool
+    types: Mapping[str, pa.DataType],
+    texts: Texts,
+    *,
+    whole: Set[str],
+    given: NumberMarks | None,
+    commas: bool,
 ) -> tuple[dict[str, Column], bool]:
     """The columns by name, and whether numbers of the file have decimal commas.
 

@@ -25,7 +25,7 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.servers import with_password
 from streamsvm.ingest.streams import open_raw
-from streamsvm.ingest.table import ARROW_ERRORS, Batches, OfSchema, require_different, rows_at_once, told
+from streamsvm.ingest.table import ARROW_ERRORS, ArrowTable, Batches, require_different, rows_at_once, told
 from streamsvm.storage.paths import local_path
 from streamsvm.tables.arrow import MISSING, of_integers, of_numbers, of_texts, times
 
@@ -159,7 +159,7 @@ class Sqlite(Database):
         )
 
 
-class DuckDb(Database, OfSchema):
+class DuckDb(Database, ArrowTable):
     """A DuckDB table or query, which has types. One thread keeps the order of rows the same in every pass."""
 
     FIND = "SELECT {0}_name FROM duckdb_{0}s() WHERE NOT internal AND schema_name = 'main' ORDER BY 1"
@@ -254,7 +254,7 @@ SETTINGS = (  # the last two: rows of a table come in the same order in every pa
 TYPE = b"ADBC:postgresql:typname"  # of a column that Arrow has no type for, which comes as text
 
 
-class PostgreSql(Database, OfSchema):
+class PostgreSql(Database, ArrowTable):
     """A PostgreSQL table or query, which has types; numerics become float64. The server sends rows as they are read."""
 
     FIND = (

@@ -34,7 +34,7 @@ _WIDE_LINE = re.compile(rb"([!-~]\0){2}|(\0[!-~]){2}")  # two letters, without a
 _NUMBER = re.compile(r"\s*[-+]?(\d+|\d{1,3}([., ']\d{3})+)?([.,]\d*)?([eE][-+]?\d+)?\s*")
 
 
-class Marks(NamedTuple):
+class NumberMarks(NamedTuple):
     """The decimal mark of numbers, and the mark between thousands, if there is one."""
 
     decimal: str = "."
@@ -71,20 +71,20 @@ class Marks(NamedTuple):
         return plain.cast(pa.float64())
 
 
-POINTS, COMMAS, THOUSANDS_COMMAS = Marks("."), Marks(","), Marks(".", ",")
-GROUPED_COMMAS = tuple(Marks(",", mark) for mark in (".", " ", "\u00a0", "\u202f", "'"))
+POINTS, COMMAS, THOUSANDS_COMMAS = NumberMarks("."), NumberMarks(","), NumberMarks(".", ",")
+GROUPED_COMMAS = tuple(NumberMarks(",", mark) for mark in (".", " ", "\u00a0", "\u202f", "'"))
 CANDIDATES = (POINTS, COMMAS, THOUSANDS_COMMAS, *GROUPED_COMMAS)
 
 
-def marks_given(options: IngestOptions) -> Marks | None:
+def marks_given(options: IngestOptions) -> NumberMarks | None:
     """The marks of all numbers, if the options name one of them."""
     decimal, thousands = options.decimal, options.thousands
     if decimal is None and thousands is None:
         return None
-    return Marks(decimal or ("," if thousands == "." else "."), thousands or "")
+    return NumberMarks(decimal or ("," if thousands == "." else "."), thousands or "")
 
 
-class Shape(NamedTuple):
+class TableShape(NamedTuple):
     """The lines and columns of a file. skip_lines: before the names, or before the rows if names are given. names: of
     the columns, if they differ from those in the file."""
 
@@ -94,7 +94,9 @@ class Shape(NamedTuple):
     remark: str | None = None
 
 
-def shape_of(path: str, head: bytes, usual: str, delimiter: str | None, skip: int, *, header: bool) -> Shape:
+def shape_of(
+    path: str, head: bytes, usual: str, delimiter: str | None, skip: int, *, header: bool
+) -> TableShape:
     """The shape of a file that begins with these bytes. usual: the delimiter of files with this name. Raises DataError
     for text that is not UTF-8, and for lines that cannot be names of the columns after them."""
     text = _text_of(path, head)
@@ -106,21 +108,21 @@ def shape_of(path: str, head: bytes, usual: str, delimiter: str | None, skip: in
     delimiter = delimiter or delimiter_of(text, usual, header=header)
     rows, ends = _rows_of(text, delimiter)
     if not header:
-        return Shape(delimiter, skip, _without_empty_end(rows))
+        return TableShape(delimiter, skip, _without_empty_end(rows))
     if len(rows) < 2:
-        return Shape(delimiter, skip, None)
+        return TableShape(delimiter, skip, None)
     width = _usual_width(rows[1:])
     names, body = rows[0], [row for row in rows[1:] if len(row) == width]
     if len(names) >= width:
-        return Shape(delimiter, skip, None)
+        return TableShape(delimiter, skip, None)
     if not any(filter(None, (cell for row in body for cell in row[len(names) :]))):
-        return Shape(delimiter, skip + ends[0], (*names, *[""] * (width - len(names))))
+        return TableShape(delimiter, skip + ends[0], (*names, *[""] * (width - len(names))))
     first = [row[0] for row in body]
     if len(names) == width - 1 and len(names) > 1 and len({*first}) == len(first) > 1:
         told = (
             f"line {skip + 1} has {len(names)} names, for {width} columns: the first one is read as row names"
         )
-        return Shape(delimiter, skip + ends[0], ("", *names), told)
+        return TableShape(delimiter, skip + ends[0], ("", *names), told)
     titles = next(at for at, row in enumerate(rows) if len(row) == width)
     found = f"found {len(names)} column{'s' * (len(names) > 1)}, and {width} in the lines below"
     raise DataError(
@@ -222,7 +224,7 @@ def without_comments(text: bytes, mark: bytes) -> bytes:
     return re.sub(rb"(?m)^[ \t]*" + re.escape(mark) + rb"[^\n]*", b"", text)
 
 
-class Edited(io.RawIOBase):
+class EditedStream(io.RawIOBase):
     """A stream of text whose whole lines are edited as they are read."""
 
     def __init__(self, stream: Any, edits: Sequence[Callable[[bytes], bytes]]) -> None:
@@ -254,7 +256,7 @@ class Edited(io.RawIOBase):
         super().close()
 
 
-def survivors(texts: Iterable[pa.Array], candidates: Sequence[Marks]) -> tuple[Marks, ...]:
+def survivors(texts: Iterable[pa.Array], candidates: Sequence[NumberMarks]) -> tuple[NumberMarks, ...]:
     """The marks with which all texts are numbers."""
     left = tuple(candidates)
     for piece in texts:
@@ -262,12 +264,12 @@ def survivors(texts: Iterable[pa.Array], candidates: Sequence[Marks]) -> tuple[M
     return left
 
 
-def has_decimal_commas(fitting: tuple[Marks, ...]) -> bool:
+def has_decimal_commas(fitting: tuple[NumberMarks, ...]) -> bool:
     """Whether numbers that fit these marks show that their decimal mark is a comma: it cannot divide thousands."""
     return COMMAS in fitting and POINTS not in fitting and THOUSANDS_COMMAS not in fitting
 
 
-def marks_of(fitting: tuple[Marks, ...], *, commas: bool) -> Marks | None:
+def marks_of(fitting: tuple[NumberMarks, ...], *, commas: bool) -> NumberMarks | None:
     """The marks of a column of numbers that fit these, in a file whose numbers have decimal commas or not. None: it is
     not clear that they are numbers."""
     order = (COMMAS, *GROUPED_COMMAS, POINTS) if commas else (POINTS,)

@@ -17,15 +17,15 @@ from scipy import sparse
 
 from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
-from streamsvm.data.narrow import TooNarrow
+from streamsvm.data.precision import NeedsFloat64
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.ingest.block import Block, Reader
-from streamsvm.ingest.found import File, files_of
 from streamsvm.ingest.options import DIALECT, IngestOptions
+from streamsvm.ingest.paths import DataFile, files_of
 from streamsvm.ingest.split import Split, split_of
 from streamsvm.ingest.spool import Shuffler, Spool
 from streamsvm.ingest.streams import CSV, DATABASES, TABLES, Stream, detect_format, source_bytes
@@ -33,7 +33,7 @@ from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import is_same, require_place
-from streamsvm.tables.schema import Retyped, Unsettled
+from streamsvm.tables.schema import KindChanged, UnknownText
 from streamsvm.texts.documented import described
 
 # options
@@ -108,11 +108,11 @@ def ingest(
             summary = _ingested(
                 files, os.fspath(store_url), options, events, like, attrs, guesses=guesses, whole=whole
             )
-        except Unsettled:
+        except UnknownText:
             guesses = False
-        except TooNarrow as error:
+        except NeedsFloat64 as error:
             options, why = options.model_copy(update={"dtype": "float64"}), error
-        except Retyped as late:
+        except KindChanged as late:
             events(Warned(f"{late}; all rows are read again to find its type"))
             whole[late.column] = late.marker
     if why is not None:
@@ -121,7 +121,7 @@ def ingest(
 
 
 def _ingested(
-    files: list[File],
+    files: list[DataFile],
     url: str,
     options: IngestOptions,
     events: Events,
@@ -214,7 +214,7 @@ def _reader(
     options: IngestOptions,
     like: Layout | None,
     open_stream: Any,
-    files: list[File],
+    files: list[DataFile],
     whole: Mapping[str, str],
 ) -> Reader:
     if format_ == "svmlight":

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamsvm.data.labels import NAMED, lacks_name, written_as
 from streamsvm.data.layout import Layout
-from streamsvm.data.narrow import SAMPLE, TooNarrow, lost
+from streamsvm.data.precision import SAMPLE, NeedsFloat64, lost
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
 from streamsvm.errors import DataError
@@ -146,7 +146,7 @@ class SvmlightReader:
         """Raises TooNarrow if float32 loses what a column says."""
         end = parsed.indptr[min(n, SAMPLE)]
         if (loss := lost(parsed.indices[:end], parsed.values[:end])) is not None:
-            raise TooNarrow(
+            raise NeedsFloat64(
                 f"float32 rounds numbers of feature {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: the "
                 "rows are float64"
             )

@@ -15,13 +15,13 @@ from streamsvm.errors import DataError
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.storage.quoted import as_names
 from streamsvm.tables.arrow import kind_of
-from streamsvm.tables.schema import Retyped
+from streamsvm.tables.schema import KindChanged
 
 Batches = Iterator[pa.RecordBatch]
 ARROW_ERRORS = (pa.ArrowInvalid, OSError)
 
 
-class Known(NamedTuple):
+class KnownColumns(NamedTuple):
     """What earlier files or passes have shown. whole: columns whose kind follows from all rows, as their first rows
     were misleading, with the value that showed it. has_commas: whether numbers have decimal commas."""
 
@@ -29,17 +29,17 @@ class Known(NamedTuple):
     has_commas: bool = False
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = KnownColumns()
 
 
-def unlike(path: str, line: int, column: str, value: str, expected: str, known: Known) -> DataError:
+def unlike(path: str, line: int, column: str, value: str, expected: str, known: KnownColumns) -> DataError:
     """The error for a value that is not of its column's type."""
     name, shown = as_names(column), value[:80]
     found = f"{path}:{line}: column {column!r}: expected {expected}, found {shown!r}"
     remedy = f"--missing {as_names(shown)} reads it as a missing value"
     if column in known.whole:
         return DataError(f"{found}; {remedy}")
-    return Retyped(f"{found}; {remedy}, --text {name} the column as text", column, value)
+    return KindChanged(f"{found}; {remedy}, --text {name} the column as text", column, value)
 
 
 class Table(Protocol):
@@ -72,7 +72,7 @@ class Table(Protocol):
     def close(self) -> None: ...
 
 
-class OfSchema:
+class ArrowTable:
     """A table described by an Arrow schema."""
 
     _path: str

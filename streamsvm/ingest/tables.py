@@ -26,15 +26,15 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 from streamsvm.ingest.block import Block, OpenStream, cast
 from streamsvm.ingest.csv_files import Csv
-from streamsvm.ingest.found import File, Parted, Parts
 from streamsvm.ingest.options import DIALECT, IngestOptions
+from streamsvm.ingest.paths import DataFile, FolderTable, Parts
 from streamsvm.ingest.streams import CSV, DATABASES, Stream, open_raw
 from streamsvm.ingest.table import (
     ARROW_ERRORS,
     NOTHING_KNOWN,
+    ArrowTable,
     Batches,
-    Known,
-    OfSchema,
+    KnownColumns,
     Table,
     arrow_errors,
     rows_at_once,
@@ -101,7 +101,7 @@ class TableReader:
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
         has_commas = like is not None and like.attrs.get(COMMAS, False)
-        self._known = Known(whole, has_commas)
+        self._known = KnownColumns(whole, has_commas)
         self._remarks: list[str] = []
         self._merged: str | None = None  # a label that is written in several ways
         self._hex: str | None = ""  # a label that is a hexadecimal number; None if others are not
@@ -117,7 +117,7 @@ class TableReader:
                 line += batch.num_rows
 
     def _table(self, path: str) -> Table:
-        file = File(path, self._parts.get(path, {}))
+        file = DataFile(path, self._parts.get(path, {}))
         return table_of(file, self._format, self._options, self._open_stream, self._known)
 
     def _batches(self, path: str, table: Table) -> Batches:
@@ -355,11 +355,11 @@ def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], lin
 
 
 def table_of(
-    file: File,
+    file: DataFile,
     format_: str,
     options: IngestOptions,
     open_stream: OpenStream = Stream,
-    known: Known = NOTHING_KNOWN,
+    known: KnownColumns = NOTHING_KNOWN,
 ) -> Table:
     """Opens a file of a table format."""
     table: Table
@@ -375,7 +375,7 @@ def table_of(
         table = (Sqlite if format_ == "sqlite" else DuckDb)(file.path, options)
     else:
         table = (Parquet if format_ == "parquet" else ArrowFile)(file.path, options)
-    return Parted(table, file.parts) if file.parts else table
+    return FolderTable(table, file.parts) if file.parts else table
 
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
@@ -447,7 +447,7 @@ def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
     return schema.label if names.issuperset(schema.label) else ()
 
 
-class Parquet(OfSchema):
+class Parquet(ArrowTable):
     def __init__(self, path: str, options: IngestOptions) -> None:
         self._path, self._options = path, options
         self._raw = open_raw(path)
@@ -468,7 +468,7 @@ class Parquet(OfSchema):
         self._raw.close()
 
 
-class ArrowFile(OfSchema):
+class ArrowFile(ArrowTable):
     """Feather and other Arrow files, or streams in a file. One of their batches is decompressed at a time. From an
     uncompressed local file, only the needed bytes are read."""
 

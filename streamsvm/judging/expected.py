@@ -19,7 +19,7 @@ STEEPEST = 0.5  # power of the rows by which errors fall
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedScore:
     """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and how many rows they are
     based on.
 
@@ -39,7 +39,7 @@ class Expected:
         return {name: value for name, value in asdict(self).items() if name != "folds" or value}
 
 
-def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: int) -> Expected:
+def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: int) -> ExpectedScore:
     """The score to expect of the best of several candidates, each with losses (h,) on the same held-out rows.
 
     The best of many looks better than it is: so it is chosen in bootstrap samples of the rows, and judged on the rows
@@ -57,20 +57,20 @@ def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: i
             scores.append(losses[best, outside].mean())
     mean = float(np.mean(scores) if scores else losses.mean(axis=1).min())
     low, high = _interval(losses[int(np.argmin(losses.mean(axis=1)))], mean)
-    return Expected(scoring, 1 - mean * (1 - gain), 1 - high, 1 - low * (1 - gain), h, model=False)
+    return ExpectedScore(scoring, 1 - mean * (1 - gain), 1 - high, 1 - low * (1 - gain), h, model=False)
 
 
-def of_model(scoring: str, losses: np.ndarray, *, folds: bool = False) -> Expected:
+def of_model(scoring: str, losses: np.ndarray, *, folds: bool = False) -> ExpectedScore:
     """The score to expect of a model with these losses (h,) on held-out rows; of fits of folds as the model's."""
     mean = float(losses.mean())
     low, high = _interval(losses, mean)
-    return Expected(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=not folds, folds=folds)
+    return ExpectedScore(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=not folds, folds=folds)
 
 
-def of_threshold(scoring: str, told: Mapping[str, Any], *, folds: bool) -> Expected | None:
+def of_threshold(scoring: str, told: Mapping[str, Any], *, folds: bool) -> ExpectedScore | None:
     """The score that the choice of a threshold expects on new rows; None if it has no such score."""
     own = (told.get("expected") or {}).get(scoring)
-    return own and Expected(scoring, **own, rows=told["rows"], model=not folds, folds=folds)
+    return own and ExpectedScore(scoring, **own, rows=told["rows"], model=not folds, folds=folds)
 
 
 def losses_of(scoring: str, found: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -14,14 +14,14 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.models.intervals import rank, rows_needed
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 SHARE, MOST = 5, 10_000  # one of so many rows is held out for intervals, and so many at most
 MORE = 5  # a fifth more do, where the coverage then is nearer to what is asked for
 
 
 @dataclass(frozen=True)
-class KeptOut(Weighed):
+class HeldOutRows(SizedInBytes):
     """Rows as stored, (h, d), that a fit does not learn from.
 
     codes, y (h,): their classes' numbers, see `Task.truth`, and labels. ids: of those that are in the store of the fit,
@@ -65,11 +65,11 @@ def _small_groups(groups: np.ndarray, rows: int) -> tuple[np.ndarray, int]:
     return np.flatnonzero(np.bincount(groups)[groups] <= most), most
 
 
-def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:
+def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> HeldOutRows:
     """These rows, with these codes. Raises DataError."""
     rows = store.take(ids)
     require_finite(store, rows, ids, gaps=True)  # as far as the others' are filled, too
-    return KeptOut(ids, rows, codes, store.labels_at(ids))
+    return HeldOutRows(ids, rows, codes, store.labels_at(ids))
 
 
 def require_holdout(store: Store, rows: int) -> None:

@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.judging.thresholds import SCORES, Ranked, Told, chosen, expected, samples, scores, some_rows
-from streamsvm.options.probability import MICRO, Wish
+from streamsvm.options.probability import MICRO, ThresholdObjective
 
 OF_LABEL = ("value", "met", *SCORES, "expected")  # what is told of each label's
 ONE_SIDED = {"value": 0.0, "met": False}  # of a label that all rows have, or none
 
 
-def chosen_of(wish: Wish, codes: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
+def chosen_of(
+    wish: ThresholdObjective, codes: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int
+) -> Told:
     """`chosen` for the second of two classes, codes (h,) and f (h, 1), or for each label, codes bool (h, k), f (h, k).
 
     Each label is a choice by itself, which makes their mean the largest, too; with MICRO all are one choice, whose

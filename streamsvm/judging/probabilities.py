@@ -28,7 +28,7 @@ from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.judging.expected import is_surely_better
 from streamsvm.judging.label_thresholds import chosen_of
 from streamsvm.judging.thresholds import (
-    Decided,
+    FoldDecisions,
     require_two,
     unmet,
     with_costs,
@@ -45,7 +45,7 @@ from streamsvm.models.calibration import (
     sigmoid,
     targets,
 )
-from streamsvm.options.probability import MICRO, Wish
+from streamsvm.options.probability import MICRO, ThresholdObjective
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import predict_blocks
@@ -104,14 +104,14 @@ def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) ->
         require_classes(task)
     if asked.threshold is not None:
         require_classes(task, "a threshold goes")
-        if Wish.of(asked.threshold).score == MICRO and not in_sets:
+        if ThresholdObjective.of(asked.threshold).score == MICRO and not in_sets:
             raise ConfigError(
                 f"threshold {MICRO} is for several labels a row, found task {task}; expected another, for example f1"
             )
         require_two(2 if in_sets else n_classes)
 
 
-def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> Decided:
+def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> FoldDecisions:
     """What decision values (n, own problems) of rows make. state: their codes, of k classes, their sample weights,
     their groups if any, and whether problems are pairs of classes, and labels follow decisions.
 
@@ -129,19 +129,19 @@ def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray,
         calibration = calibrate(found, codes, k, weight=state["weight"], **facts)
         calibration = replace(calibration, by_decisions=bool(state["by_decisions"]))
     if asked.threshold is not None:
-        threshold = chosen_of(Wish.of(asked.threshold), codes, found, state["weight"], seed)
-    return Decided(calibration, threshold, {**state, "decisions": found, "binary": binary})
+        threshold = chosen_of(ThresholdObjective.of(asked.threshold), codes, found, state["weight"], seed)
+    return FoldDecisions(calibration, threshold, {**state, "decisions": found, "binary": binary})
 
 
 def by_parts(
-    decided: Decided,
+    decided: FoldDecisions,
     model: Any,
     store: Store,
     engine: Engine,
     *,
     rows: np.ndarray | None = None,
     seed: int = 0,
-) -> Decided:
+) -> FoldDecisions:
     """With a sigmoid for each partition of the model, if held-out rows show that these are surely better.
 
     rows (n,): the rows of the store that decided, else all; of folds by other models, whose partitions were others.
@@ -168,7 +168,7 @@ def cross_validated(
     run_dir: Place | None = None,
     resume: bool = False,
     events: Events = ignore,
-) -> list[Decided]:
+) -> list[FoldDecisions]:
     """What config.probability requests, for each of the models that `learn` makes from the rows of a store.
 
     Finished folds are saved in the run directory. Raises what `learn` raises, and DataError if a class has one

@@ -21,7 +21,7 @@ from streamsvm.metrics import ScoreCounts, cuts_below
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
 from streamsvm.options.costs import Costs
-from streamsvm.options.probability import Wish
+from streamsvm.options.probability import ThresholdObjective
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import joined
 
@@ -31,7 +31,7 @@ Told = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Decided:
+class FoldDecisions:
     """Results from decision values of held-out rows: probabilities, a threshold; None if not requested.
 
     by: these rows, see `probabilities.by_parts`.
@@ -58,7 +58,9 @@ class Decided:
         return codes
 
 
-def chosen(wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
+def chosen(
+    wish: ThresholdObjective, positive: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int
+) -> Told:
     """The threshold that best meets the wish: rows whose decision value is above it are positive.
 
     positive, f (h,): of held-out rows, each of which counts as many as its weight. Returns `value`, the threshold.
@@ -100,7 +102,7 @@ def scores(hits: np.ndarray, falls: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(SCORES, (precision, recall, f1, (recall + spared) / 2, accuracy), strict=True))
 
 
-def _best(wish: Wish, hits: np.ndarray, falls: np.ndarray) -> int:
+def _best(wish: ThresholdObjective, hits: np.ndarray, falls: np.ndarray) -> int:
     """Which of falling thresholds; of equally good ones the highest."""
     there = scores(hits, falls)
     own = there[wish.score]
@@ -111,7 +113,7 @@ def _best(wish: Wish, hits: np.ndarray, falls: np.ndarray) -> int:
 
 
 def _expected(
-    wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray, seed: int
+    wish: ThresholdObjective, positive: np.ndarray, f: np.ndarray, weight: np.ndarray, seed: int
 ) -> dict[str, dict[str, float]]:
     """The scores to expect on new rows, see `optimism.expected`. Empty if samples are of one class."""
     rng = np.random.default_rng([seed, 28])
@@ -122,7 +124,7 @@ def _expected(
     return dict(zip(SCORES, expected(ranked.above(), of_both, partial(_best_of, wish), _at), strict=False))
 
 
-def _best_of(wish: Wish, above: np.ndarray) -> int:
+def _best_of(wish: ThresholdObjective, above: np.ndarray) -> int:
     return _best(wish, *above)
 
 
@@ -160,7 +162,7 @@ def unmet(told: Told | None) -> str | None:
     """What to report of a threshold that is not what was asked for; None if it is, or if there is none."""
     if told is None or told["met"]:
         return None
-    wish = Wish.of(told["wish"])
+    wish = ThresholdObjective.of(told["wish"])
     if "labels" in told:
         missed = [own["label"] for own in told["labels"] if not own["met"]]
         return (

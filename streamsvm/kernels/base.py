@@ -13,7 +13,7 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.kernels.slopes import Slopes, groups
-from streamsvm.kernels.table import Row, kernel_names, kernel_row, parameters
+from streamsvm.kernels.table import KernelRow, kernel_names, kernel_row, parameters
 from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
 from streamsvm.parallel.imports import imported
 from streamsvm.parallel.strips import evenly, strips
@@ -35,7 +35,7 @@ class Kernel(ABC):
     )
 
     @property
-    def row(self) -> Row:
+    def row(self) -> KernelRow:
         return kernel_row(self.name)
 
     @property

@@ -17,13 +17,13 @@ import numpy as np
 
 from streamsvm.data.regroup import by_part
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.samples import Block, Table
-from streamsvm.data.vectors import Vector, Vectors
+from streamsvm.data.samples import Block, SampleBlocks
+from streamsvm.data.vectors import Vector, VectorFactory
 from streamsvm.events import Events, ignore
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.kmeans import MOST_CENTRES, Centres, Partition, fit_centres
 from streamsvm.parallel.engine import Engine, several
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 RECEIPT_BYTES = 64 << 20  # of how many rows each block has of each leaf, which are kept
 SAMPLED = 64  # rows per centre, for a partition that is split further
@@ -36,7 +36,7 @@ Job = tuple[Rows, int, np.random.Generator]  # a leaf's sample, how many centres
 
 
 @dataclass(frozen=True)
-class Cuts:
+class PartitionOptions:
     """About n_parts partitions of at most max_rows rows, by k-means with this kernel on `sample` rows at first."""
 
     n_parts: int
@@ -46,11 +46,11 @@ class Cuts:
 
 
 def partition(
-    table: Table,
+    table: SampleBlocks,
     engine: Engine,
-    wanted: Cuts,
+    wanted: PartitionOptions,
     rng: np.random.Generator,
-    vectors: Vectors,
+    vectors: VectorFactory,
     candidates: np.ndarray | None = None,
     events: Events = ignore,
 ) -> tuple[Partition, Vector, np.ndarray]:
@@ -61,7 +61,7 @@ def partition(
     centres separate, or that are too many after `most_rounds`, are cut by position, so the bound always holds; such
     pieces share a centre, which routes to the first of them.
     """
-    growth, blocks = Growth(table.n, wanted, rng), table.blocks
+    growth, blocks = TreeGrowth(table.n, wanted, rng), table.blocks
     every = partial(engine.map, events=events)
     leaves: Vector | None = None  # of each row; None: of the one that there is
     while growth.todo:
@@ -88,18 +88,18 @@ def partition(
     return found, parts, numbers.sizes
 
 
-def most_rounds(n: int, wanted: Cuts) -> int:
+def most_rounds(n: int, wanted: PartitionOptions) -> int:
     """Rounds after which what is still too large is cut by position: enough to reach the required partitions, and
     MORE_ROUNDS. covtype takes 2 or 3, although 1 would reach them."""
     parts = max(wanted.n_parts, -(-n // wanted.max_rows), 2)
     return math.ceil(math.log(parts) / math.log(MOST_CENTRES)) + MORE_ROUNDS
 
 
-class Growth(Weighed):
+class TreeGrowth(SizedInBytes):
     """Leads `partition` from round to round. It holds the tree so far, the rows of its leaves, and the next draw. It is
     small, and reads no rows: these come as receipts. A round is `samples`, `jobs`, `split` and `note`."""
 
-    def __init__(self, n: int, wanted: Cuts, rng: np.random.Generator) -> None:
+    def __init__(self, n: int, wanted: PartitionOptions, rng: np.random.Generator) -> None:
         self._tree, self._wanted, self._rng = Tree(), wanted, rng
         self._counts, self._left = np.array([n]), most_rounds(n, wanted)
         first = {0: min(wanted.n_parts, MOST_CENTRES)} if wanted.n_parts > 1 else self._too_large()
@@ -112,7 +112,7 @@ class Growth(Weighed):
         """Of the vector of this round's leaves."""
         return f"leaves-{self._tree.n_leaves}"
 
-    def samples(self, leaves: Vector | None, table: InBlocks, engine: Engine) -> list[Rows]:
+    def samples(self, leaves: Vector | None, table: RowBlocks, engine: Engine) -> list[Rows]:
         """Of each leaf to split, the rows that its centres are fitted on. If rows are read for them, a few blocks do,
         unless they have few of the leaf's own."""
         sample, every = self._wanted.sample, range(len(table.blocks))
@@ -129,7 +129,7 @@ class Growth(Weighed):
     def _drawn(
         self,
         leaves: Vector,
-        table: InBlocks,
+        table: RowBlocks,
         numbers: Sequence[int],
         most: Mapping[int, int],
         plenty: int,
@@ -187,12 +187,12 @@ class Growth(Weighed):
 
     def finish(
         self, leaves: Vector | None, blocks: Sequence[Block], engine: Engine
-    ) -> tuple[Partition, Numbers]:
+    ) -> tuple[Partition, LeafPartitions]:
         """The tree, and what numbers rows of its leaves."""
         found, first, cuts, sizes = self._tree.finish(self._counts, self._wanted.max_rows)
         seen = before_each(self._counts_in(leaves, [*cuts], blocks, range(len(blocks)), engine))
         starts = np.array([start for start, _ in blocks])
-        return found, Numbers(leaves, first, tuple(cuts.values()), sizes, starts, seen)
+        return found, LeafPartitions(leaves, first, tuple(cuts.values()), sizes, starts, seen)
 
     def _counts_in(
         self,
@@ -212,7 +212,7 @@ class Growth(Weighed):
 
 
 @dataclass(frozen=True)
-class Numbers(Weighed):
+class LeafPartitions(SizedInBytes):
     """Finds the partitions of rows by their leaves. first (leaves,) int32: the partition of each; if a leaf is cut by
     position, its first one. cuts: all partitions of each of these leaves. sizes (partitions,): their rows. seen
     (blocks, cuts): rows of these leaves in the blocks before, which begin at starts.
@@ -263,7 +263,7 @@ def leaves_of(vector: Vector | None, block: Block) -> np.ndarray:
     return np.zeros(block[1] - block[0], np.int32) if vector is None else vector.read(*block)
 
 
-def _number(own: tuple[Numbers, Vector], block: Block) -> None:
+def _number(own: tuple[LeafPartitions, Vector], block: Block) -> None:
     """Writes the partitions of a block's rows."""
     numbers, parts = own
     parts.write(block[0], numbers.read(block))
@@ -273,7 +273,7 @@ def _chosen(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(n, min(n, most), replace=False))
 
 
-def few_blocks(table: InBlocks, rng: np.random.Generator) -> Sequence[int]:
+def few_blocks(table: RowBlocks, rng: np.random.Generator) -> Sequence[int]:
     """Numbers of the blocks that samples are drawn from: random ones if rows are read for them, else all."""
     count = len(table.blocks)
     if table.in_memory or count <= FEW_BLOCKS:
@@ -281,7 +281,7 @@ def few_blocks(table: InBlocks, rng: np.random.Generator) -> Sequence[int]:
     return _chosen(count, FEW_BLOCKS, rng).tolist()
 
 
-def random_rows(table: InBlocks, most: int, rng: np.random.Generator) -> np.ndarray:
+def random_rows(table: RowBlocks, most: int, rng: np.random.Generator) -> np.ndarray:
     """Rising ids of random rows, at most so many, from `few_blocks`."""
     starts, stops = np.array([table.blocks[number] for number in few_blocks(table, rng)]).T
     ends = np.cumsum(stops - starts)
@@ -290,7 +290,7 @@ def random_rows(table: InBlocks, most: int, rng: np.random.Generator) -> np.ndar
     return ranks - ends[block] + stops[block]
 
 
-class InBlocks(Protocol):
+class RowBlocks(Protocol):
     """Rows by block, as items of mapped functions. in_memory: of the process that maps."""
 
     @property
@@ -364,7 +364,7 @@ def _fit_parts(kernel: Kernel, jobs: Sequence[Job]) -> list[Centres]:
     return [fit_centres(sample, min(k, len(sample)), kernel, rng) for sample, k, rng in jobs]
 
 
-class Tree(Weighed):
+class Tree(SizedInBytes):
     """A partition under construction; leaves are numbered as they appear."""
 
     def __init__(self) -> None:

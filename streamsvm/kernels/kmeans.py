@@ -17,7 +17,7 @@ from scipy import sparse
 from streamsvm.data.regroup import by_part
 from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 RESTARTS = 3
 DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
@@ -28,7 +28,7 @@ FLAT = 1e-2  # reach of a kernel that hardly distinguishes rows
 
 
 @dataclass(frozen=True)
-class Centres(Weighed):
+class Centres(SizedInBytes):
     """k centres c = sum_j weights[j, c] phi(x_j), with offsets[c] = |c|^2."""
 
     kernel: Kernel
@@ -148,7 +148,7 @@ def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray
 
 
 @dataclass(frozen=True)
-class Partition(Weighed):
+class Partition(SizedInBytes):
     """A tree of centres: each row ends in one partition, 0..n_parts-1.
 
     nodes[i] is the i-th inner node; children[i][c] is a partition (>= 0) or, if negative, inner node ~children[i][c].

@@ -9,13 +9,13 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, Samples
 from streamsvm.kernels.base import Kernel
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 NOISE = 1e-6  # of the largest eigenvalue: smaller ones are rounding of float32 kernel values
 
 
 @dataclass(frozen=True)
-class Nystroem(Weighed):
+class Nystroem(SizedInBytes):
     """phi(x) = M' K(Z, x), with M M' the pseudo-inverse of K(Z, Z): landmarks Z (s, d), M (s, r) float32, r <= s."""
 
     kernel: Kernel
@@ -38,7 +38,7 @@ class Nystroem(Weighed):
         return self.M.astype(np.float64) @ W
 
 
-class NystroemSamples(Weighed):
+class NystroemSamples(SizedInBytes):
     """Samples as their features; each read makes them again."""
 
     def __init__(self, samples: Samples, features: Nystroem, blocks: list[Block]) -> None:

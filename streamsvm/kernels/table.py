@@ -15,7 +15,7 @@ DefiniteKernel = Literal["rbf", "laplacian", "matern", "cauchy", "poly", "linear
 KernelName = Literal[DefiniteKernel, "sigmoid", "precomputed"]
 
 
-class Row(NamedTuple):
+class KernelRow(NamedTuple):
     """where: module:class. parameters: options of the section `kernel` that it reads, the fields of its class."""
 
     where: str
@@ -28,20 +28,22 @@ class Row(NamedTuple):
 
 
 KERNELS = {
-    "rbf": Row("streamsvm.kernels.distance:RBF", "exp(-gamma |a-b|^2)", merges=True),
-    "laplacian": Row("streamsvm.kernels.laplacian:Laplacian", "exp(-gamma |a-b|_1)"),
-    "matern": Row(
+    "rbf": KernelRow("streamsvm.kernels.distance:RBF", "exp(-gamma |a-b|^2)", merges=True),
+    "laplacian": KernelRow("streamsvm.kernels.laplacian:Laplacian", "exp(-gamma |a-b|_1)"),
+    "matern": KernelRow(
         "streamsvm.kernels.distance:Matern",
         "p(s) exp(-s), s = sqrt(2 nu) gamma |a-b|, p = 1, 1 + s or 1 + s + s^2/3 for nu = 0.5, 1.5 or 2.5",
         ("gamma", "nu"),
     ),
-    "cauchy": Row("streamsvm.kernels.distance:Cauchy", "1 / (1 + gamma |a-b|^2)"),
-    "poly": Row("streamsvm.kernels.inner:Poly", "(gamma a'b + coef0)^degree", ("gamma", "degree", "coef0")),
-    "sigmoid": Row(
+    "cauchy": KernelRow("streamsvm.kernels.distance:Cauchy", "1 / (1 + gamma |a-b|^2)"),
+    "poly": KernelRow(
+        "streamsvm.kernels.inner:Poly", "(gamma a'b + coef0)^degree", ("gamma", "degree", "coef0")
+    ),
+    "sigmoid": KernelRow(
         "streamsvm.kernels.inner:Sigmoid", "tanh(gamma a'b + coef0)", ("gamma", "coef0"), definite=False
     ),
-    "linear": Row("streamsvm.kernels.inner:Linear", "a'b", (), is_linear=True),
-    "precomputed": Row(
+    "linear": KernelRow("streamsvm.kernels.inner:Linear", "a'b", (), is_linear=True),
+    "precomputed": KernelRow(
         "streamsvm.kernels.inner:Precomputed",
         "rows are kernel values with all training rows",
         (),
@@ -52,7 +54,7 @@ KERNELS = {
 }
 
 
-def kernel_row(name: str) -> Row:
+def kernel_row(name: str) -> KernelRow:
     """The row of the kernel with this name. Raises ValueError if there is none."""
     if name not in KERNELS:
         raise ValueError(f"found kernel {name!r}, expected one of {', '.join(kernel_names())}")
@@ -89,7 +91,7 @@ def has_gamma(name: str) -> bool:
     return "gamma" in KERNELS[name].parameters if name in KERNELS else bool(name)
 
 
-def register(name: str, row: Row) -> None:
+def register(name: str, row: KernelRow) -> None:
     """Adds a custom kernel to those that come with the package. Raises ConfigError for what is wrong with it."""
     if name in KERNELS:
         raise ConfigError(f"there is a kernel {name!r} already; expected another name")

@@ -18,22 +18,22 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.calibration import Calibration
-from streamsvm.models.columns import Named
+from streamsvm.models.columns import NamedColumns
 from streamsvm.models.intervals import Intervals
-from streamsvm.models.shapes import Expansion, Routes
-from streamsvm.parallel.sizes import Weighed
-from streamsvm.tables.target import as_learned
+from streamsvm.models.shapes import Expansion, PartitionRouting
+from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.tables.target_encoding import as_learned
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import joined
-from streamsvm.texts.documented import Shown
+from streamsvm.texts.documented import FactsRepr
 
 if TYPE_CHECKING:
-    from streamsvm.models.pooled import Pooled
+    from streamsvm.models.pooled import ExpertPool
 
 
 @dataclass(frozen=True)
-class Header(Weighed):
+class Header(SizedInBytes):
     """What every model has: kernel, scaling, classes, its origin, and the data for probabilities and
     intervals."""
 
@@ -115,7 +115,7 @@ class Header(Weighed):
         return header
 
 
-class Model(Shown, Named, Weighed, ABC):
+class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
     """A trained model: it predicts raw rows, arrays and data frames, and scales them itself.
 
     `streamsvm.load_model` reads one, `save` of an estimator writes one. The kinds are KernelModel, LocalModel,
@@ -291,11 +291,11 @@ class Model(Shown, Named, Weighed, ABC):
     def as_expansion(self) -> Expansion:
         """The sums of kernel values behind its decision values. Raises ModelError if there are none."""
 
-    def as_routes(self) -> Routes | None:
+    def as_routes(self) -> PartitionRouting | None:
         """The partitions of a model that each decide for their own rows. Raises ModelError if all decide."""
         return None
 
-    def as_pooled(self) -> Pooled | None:
+    def as_pooled(self) -> ExpertPool | None:
         """The experts of a model that pools what they say."""
         return None
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.pairs import classes_of_pairs, n_columns, n_pairs
 
@@ -24,7 +24,7 @@ LARGEST_EXPONENT = 500.0  # probabilities stay above 0, and have a sum to be div
 
 
 @dataclass(frozen=True)
-class Calibration(Weighed):
+class Calibration(SizedInBytes):
     """One map from decision value to probability for each binary problem of a model.
 
     points (s, 2) float64: of a sigmoid (slope, offset), one row; of an isotonic map (decision value, probability),

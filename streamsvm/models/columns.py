@@ -16,7 +16,7 @@ from streamsvm.errors import ModelError
 ANSWER = "give it the model's columns in their order, as `streamsvm ingest FILE --store S --like TRAINING_STORE` does"
 
 
-class Named(ABC):
+class NamedColumns(ABC):
     """A model with names for the d columns of its input rows.
 
     by_name: columns come in any order, as in the events of a stream. There may then be further columns without a name,

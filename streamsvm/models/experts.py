@@ -23,7 +23,7 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.models.base import Header, Model
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.columns import categories_of, text_features_of
-from streamsvm.models.pooled import Expert, Pooled, part_of
+from streamsvm.models.pooled import Expert, ExpertPool, part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS
 from streamsvm.solvers.pooling import LOOK
@@ -46,8 +46,8 @@ class ExpertsLearner:
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
         self.experts = tuple(experts)
-        self.first = Pooled(experts, d, columns)
-        self.second: Pooled | None = None
+        self.first = ExpertPool(experts, d, columns)
+        self.second: ExpertPool | None = None
         self.t = self.alarms = self.switches = 0
         self._left = 0  # rows until something may change
 
@@ -73,7 +73,7 @@ class ExpertsLearner:
         return {"alarms": self.alarms, "switches": self.switches}
 
     @property
-    def _pools(self) -> list[Pooled]:
+    def _pools(self) -> list[ExpertPool]:
         return [self.first] if self.second is None else [self.first, self.second]
 
     @property
@@ -149,7 +149,7 @@ class ExpertsLearner:
             if self.first.pool.is_alarmed:
                 self.alarms += 1
                 self.first.pool.count_anew()
-                self.second = Pooled(self.experts, self.d, self.columns)
+                self.second = ExpertPool(self.experts, self.d, self.columns)
             return
         behind = self.second.pool.loss - self.first.pool.loss
         if behind < 0:
@@ -234,11 +234,11 @@ class ExpertsModel(Model):
         learner.second = self._pooled("second", self.second) if self.second else None
         return learner
 
-    def _pooled(self, name: str, experts: tuple[Expert, ...]) -> Pooled:
-        return Pooled(experts, self.header.d, self.columns).restore(part_of(name, self.state))
+    def _pooled(self, name: str, experts: tuple[Expert, ...]) -> ExpertPool:
+        return ExpertPool(experts, self.header.d, self.columns).restore(part_of(name, self.state))
 
     @cached_property
-    def _deciding(self) -> Pooled:
+    def _deciding(self) -> ExpertPool:
         return self._pooled("first", self.first)
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
@@ -256,7 +256,7 @@ class ExpertsModel(Model):
             "give lambda and gamma for one"
         )
 
-    def as_pooled(self) -> Pooled:
+    def as_pooled(self) -> ExpertPool:
         return self._deciding
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

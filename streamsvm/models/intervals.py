@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from streamsvm.errors import ModelError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 
 ROUNDING = 1e-12  # of a level times a number of rows, relative
 
 
 @dataclass(frozen=True)
-class Intervals(Weighed):
+class Intervals(SizedInBytes):
     """f(x) - q to f(x) + q, which contains a new row's label with a probability of at least `level`.
 
     q is the smallest but k - 1 of the absolute errors of f on m rows that it was not trained on, k = ceil((m + 1)

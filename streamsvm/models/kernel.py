@@ -12,7 +12,7 @@ import numpy as np
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.models.base import Header, Model
-from streamsvm.models.shapes import Compact, Expansion
+from streamsvm.models.shapes import Expansion, PairCoefficients
 from streamsvm.tasks.pairs import MANY, pair_coefficients, pair_decisions
 
 
@@ -76,7 +76,7 @@ class KernelModel(Model):
 
     def as_expansion(self) -> Expansion:
         own = self.header.kernel, self.header.scaling
-        compact = Compact(self.alpha, self.codes)
+        compact = PairCoefficients(self.alpha, self.codes)
         return Expansion(*own, self.support, self.coefficients, self.intercept, compact, self.ids)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -34,7 +34,7 @@ from streamsvm.solvers.budget.state import (
     NANOSECONDS,
     STEPS,
     SUPPORTS,
-    Options,
+    StepOptions,
     Supports,
 )
 from streamsvm.solvers.budget.steps import steps
@@ -115,7 +115,7 @@ class BudgetLearner:
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
         self.of_step = tuple(
-            Options(
+            StepOptions(
                 o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy in FORGETTING
             )
         )

@@ -13,7 +13,7 @@ from streamsvm.data.rows import Rows, rows_from_state
 from streamsvm.errors import ModelError
 from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_state, partition_state
 from streamsvm.models.base import Header, Model, known_task
-from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.parallel.strips import evenly
 from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Task
@@ -124,14 +124,14 @@ class LocalModel(Model):
             "cannot express; fit without --early (dcsvm.early), or export --format onnx"
         )
 
-    def as_routes(self) -> Routes:
+    def as_routes(self) -> PartitionRouting:
         if self.combine != "nearest":
             raise ModelError(
                 f"combine = {self.combine!r} asks all partitions about every row, which is neither exported nor "
                 "explained; fit with dcsvm.combine=nearest, or without --early"
             )
         own = self.header.kernel, self.header.scaling
-        return Routes(
+        return PartitionRouting(
             *own, self.partition, self.neighbours, self.bounds, self.part, self.intercept, self.weights
         )
 

@@ -13,7 +13,7 @@ from streamsvm.errors import ModelError
 from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_state, partition_state
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.models.shapes import Expansion, PartitionRouting
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,9 +74,9 @@ class LocalBudgetModel(Model):
             "cannot express; fit with bsgd.partitions=1, or export --format onnx"
         )
 
-    def as_routes(self) -> Routes:
+    def as_routes(self) -> PartitionRouting:
         own = self.header.kernel, self.header.scaling
-        return Routes(*own, self.partition, 1, self.bounds, self.part, self.bias)
+        return PartitionRouting(*own, self.partition, 1, self.bounds, self.part, self.bias)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()

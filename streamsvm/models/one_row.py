@@ -1,8 +1,8 @@
 """One row through all experts of a pool, compiled as a whole: calls are most of the cost of an event. And rows through
 one expert of it.
 
-What is read and changed goes to compiled code as one object, `Bound`, made once: unpacking its 47 arrays at each call
-would take ten times as long as the call.
+What is read and changed goes to compiled code as one object, `CompiledPool`, made once: unpacking its 47 arrays at each
+call would take ten times as long as the call.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from streamsvm.data import running
 from streamsvm.data.running import scale_row, see_row
 from streamsvm.private.numba import borrowed, stale_with
 from streamsvm.solvers import additive, pooling
-from streamsvm.solvers.additive import Row, decide_row, learn_row
+from streamsvm.solvers.additive import AdditiveRow, decide_row, learn_row
 from streamsvm.solvers.budget import losses, merge, project, state, values
 from streamsvm.solvers.budget import steps as steps_of
 from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
-from streamsvm.solvers.budget.state import STEPS, SUPPORTS, Options, Supports
+from streamsvm.solvers.budget.state import STEPS, SUPPORTS, StepOptions, Supports
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import exponents_of_row
 
@@ -30,27 +30,27 @@ FIELDS = ("scaling", "coefficients", "row", "pool", "kernels", "ways", "room")
 
 
 @structref.register
-class _BoundType(types.StructRef):
+class _CompiledPoolType(types.StructRef):
     def preprocess_fields(self, fields: Any) -> Any:
         return tuple((name, types.unliteral(found)) for name, found in fields)
 
 
-class Bound(structref.StructRefProxy):
-    """scaling, coefficients, pool: arrays of `RunningScaling`, `AdditiveLearner` and `Pool`. row: an additive `Row`.
+class CompiledPool(structref.StructRefProxy):
+    """scaling, coefficients, pool: arrays of `RunningScaling`, `AdditiveLearner` and `Pool`. row: `AdditiveRow`.
     kernels: of each rbf learner Supports, Options, and room for its values (slots, 1) and decisions (columns, 1); as
     many as D has rows for count. ways: tables, together and projects of `steps`. room: Z (1, d), the row scaled, D
     (experts, 1, columns), what each says, out (1, columns), what they say together, and what a block of one row needs.
     """
 
 
-structref.define_proxy(Bound, _BoundType, FIELDS)
+structref.define_proxy(CompiledPool, _CompiledPoolType, FIELDS)
 
 
 @stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(cache=True)
 def bind(scaling, coefficients, row, pool, kernels, ways, room):
-    """A `Bound`. The caller keeps these arrays alive; they stay what their learners change."""
-    return Bound(
+    """A `CompiledPool`. The caller keeps these arrays alive; they stay what their learners change."""
+    return CompiledPool(
         borrowed(scaling),
         borrowed(coefficients),
         borrowed(row),
@@ -62,7 +62,7 @@ def bind(scaling, coefficients, row, pool, kernels, ways, room):
 
 
 def room_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
-    """The room of a `Bound`."""
+    """The room of a `CompiledPool`."""
     Z, D, out = np.empty((1, d), np.float32), np.empty((experts, 1, columns)), np.empty((1, columns))
     return Z, D, out, *block_of_one()
 
@@ -105,7 +105,7 @@ def _meet(x, bound):
     Z, D, _, _, _ = bound.room
     scale_row(x, counts, born, means, variances, n[0], Z[0])
     decide_row(Z[0], bound.coefficients, bound.row)
-    f = Row(*bound.row).f
+    f = AdditiveRow(*bound.row).f
     for i in range(len(f)):
         values.copy(D[i, 0], f[i])
     e = len(f)
@@ -119,7 +119,7 @@ def _meet(x, bound):
 @nb.njit(nogil=True, inline="always")
 def _meet_kernel(z, kernel, f):
     supports, options, W, F = kernel
-    s, o = Supports(*supports), Options(*options)
+    s, o = Supports(*supports), StepOptions(*options)
     exponents_of_row(s.X, s.T, s.norms, s.counts[SUPPORTS], z, o.gamma, W)
     values.decide(W, s.counts[SUPPORTS], s.A, F, True)
     factor = 1 / (o.lam * (s.counts[STEPS] + o.first)) if s.counts[STEPS] else 0.0

@@ -70,7 +70,7 @@ class _Compiled(NamedTuple):
     learn: Callable[[np.ndarray, np.ndarray, float], None]
 
 
-class Pooled:
+class ExpertPool:
     """Experts and their pool. They learn in place; rows are raw, NaN if a column is absent."""
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:

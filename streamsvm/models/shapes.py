@@ -19,7 +19,7 @@ from streamsvm.kernels.kmeans import Partition
 
 
 @dataclass(frozen=True)
-class Compact:
+class PairCoefficients:
     """Coefficients of pairs of classes as LIBSVM keeps them: alpha (s, k - 1), see tasks.pairs, and codes (s,)."""
 
     alpha: np.ndarray
@@ -39,7 +39,7 @@ class Expansion:
     support: Rows  # (s, d) scaled
     coef: np.ndarray  # (s, columns)
     intercept: np.ndarray  # (columns,)
-    compact: Compact | None = None  # of pairs of classes
+    compact: PairCoefficients | None = None  # of pairs of classes
     ids: np.ndarray | None = None  # (s,) rows of the training store that they were
     of_rows: bool = True
 
@@ -92,7 +92,7 @@ class Expansion:
 
 
 @dataclass(frozen=True)
-class Routes:
+class PartitionRouting:
     """A row is decided by the mean over its partition and those with the nearest centres, `neighbours` in all.
 
     part(p) gives the support rows of a partition and their coefficients (s, pairs), of which there are

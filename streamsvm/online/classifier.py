@@ -21,9 +21,9 @@ from streamsvm.models.calibration import are_odds
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import side_by_side
+from streamsvm.online.base import MOST_FEATURES, LabelLearnerBase, is_doubled
 from streamsvm.online.batches import frame_like, rows_in, series_like, targets_in
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
-from streamsvm.online.door import MOST_FEATURES, LabelDoor, is_doubled
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.tasks.pairs import n_columns
@@ -35,7 +35,7 @@ MOST_CLASSES = 256
 HEAVIEST = 100.0  # weight of balanced classes
 
 
-class BSGDClassifier(LabelDoor, base.MiniBatchClassifier):
+class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
     r"""Online kernel classification on a budget of support vectors; it tunes itself.
 
     With `lam` and `gamma` it is one learner by stochastic gradient descent: when the budget is full, `merge` support

@@ -12,11 +12,11 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from streamsvm.data.narrow import SHARE
+from streamsvm.data.precision import SHARE
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 from streamsvm.online.batches import Batch
-from streamsvm.online.kinds import BOOLS, REALS, Kinds, as_float, shown
+from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, as_float, shown
 
 LARGEST = 1e18  # squares stay within float32
 LEFT_OUT = "; leave it out of the event if it is missing"
@@ -26,7 +26,7 @@ LANES = (
 )
 
 
-class Columns:
+class FeatureColumns:
     """A column for each feature, in order of arrival; at most `most`, later ones are left out.
 
     width: columns of rows, some of them for features to come. It is doubled when full, so that it rarely grows.
@@ -48,9 +48,9 @@ class Columns:
         self._absent, self._lanes = absent, lanes
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
-        self.kinds = Kinds(self._places.keys(), kinds)
+        self.kinds = FeatureKinds(self._places.keys(), kinds)
         self._told = False
-        self._ranges: Ranges | None = Ranges()  # of the first events
+        self._ranges: FeatureRanges | None = FeatureRanges()  # of the first events
         self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
         self._columns = np.empty(0, np.intp)
         self._plan: _Plan | None = None  # for them, where they come again
@@ -244,7 +244,7 @@ class _Plan:
         return row
 
 
-class Ranges:
+class FeatureRanges:
     """The ranges of features in n events, and one value of each that float32 rounds."""
 
     def __init__(self) -> None:
@@ -260,7 +260,7 @@ class Ranges:
                 own[2] = number
         self.n += 1
 
-    def lost(self, kinds: Kinds) -> str | None:
+    def lost(self, kinds: FeatureKinds) -> str | None:
         """A warning if a feature is rounded to steps of more than SHARE of its range. Times have their clock in other
         columns."""
         for name, (low, high, example) in self._found.items():
@@ -276,7 +276,7 @@ class Ranges:
         return None
 
 
-class Spread:
+class TotalVariance:
     """The sum of the columns' variances over the rows seen (Chan, Golub and LeVeque 1979).
 
     means (d,): of the columns. squares: the sum of squared deviations from them, over all columns.
@@ -308,7 +308,7 @@ class Spread:
         return {"n": self.n, "squares": self.squares, "means": self.means.tolist()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Spread:
+    def from_state(cls, state: Mapping[str, Any]) -> TotalVariance:
         """Also of a state of version 0.2, whose sums are about the first row, the origin."""
         if "origin" not in state:
             return cls(**state)

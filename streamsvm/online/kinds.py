@@ -25,7 +25,7 @@ MISSING = frozenset(  # texts that Arrow, and so `ingest`, reads as missing in c
 )
 
 
-class Kinds:
+class FeatureKinds:
     """The kind of each feature, as events have them. A text becomes a column of ones, `colour=red`, a time three
     columns."""
 
@@ -44,8 +44,8 @@ class Kinds:
     def to_state(self) -> list[tuple[Hashable, str]]:
         return [(name, kind) for name, kind in self._kinds.items() if kind != "number" or self._is_made(name)]
 
-    def copy(self) -> Kinds:
-        new = Kinds()
+    def copy(self) -> FeatureKinds:
+        new = FeatureKinds()
         new._kinds = dict(self._kinds)
         return new
 

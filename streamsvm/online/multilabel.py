@@ -14,13 +14,13 @@ from streamsvm.errors import DataError, ModelError
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.models.calibration import Calibration, are_odds, sigmoid
+from streamsvm.online.base import MOST_FEATURES, LabelLearnerBase
 from streamsvm.online.classifier import MOST_CLASSES
-from streamsvm.online.door import MOST_FEATURES, LabelDoor
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
 
 
-class BSGDMultiLabelClassifier(LabelDoor, base.MultiLabelClassifier):
+class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
     r"""Online kernel classification of events with any number of labels, on a budget of support vectors.
 
     Each label is separated from the rest. All labels share one set of support vectors, and so their kernel values. New

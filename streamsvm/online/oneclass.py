@@ -10,7 +10,7 @@ import numpy as np
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
-from streamsvm.online.door import MOST_FEATURES, BudgetDoor
+from streamsvm.online.base import MOST_FEATURES, BudgetLearnerBase
 from streamsvm.options.solvers import Strategy
 from streamsvm.tasks.oneclass import NU, OneClass
 
@@ -22,7 +22,7 @@ except ImportError:  # river before 0.23
 _INLIER = np.ones(1)
 
 
-class BSGDOneClass(BudgetDoor, AnomalyDetector):
+class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
     r"""Online outlier detection on a budget of support vectors.
 
     An event outside becomes a support vector and lowers the threshold rho, any other event raises it. So a share `nu`

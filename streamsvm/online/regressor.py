@@ -13,9 +13,9 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
+from streamsvm.online.base import MOST_FEATURES, BudgetLearnerBase, is_doubled
 from streamsvm.online.batches import rows_in, series_like, targets_in
 from streamsvm.online.columns import LARGEST
-from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.kinds import as_float, kind_of, shown
 from streamsvm.options.solvers import Strategy
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
+class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
     r"""Online kernel regression on a budget of support vectors.
 
     Learns in implicit steps, each of which ends where the loss of the event is 0. Targets may have any scale: f is
@@ -96,7 +96,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         self.strategy, self.bias, self.average = strategy, bias, average
         self.max_features, self.kernel_params = max_features, kernel_params
         self._begin({"max_features": 1}, 1)
-        self._targets = Running()
+        self._targets = RunningMoments()
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -156,7 +156,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         learner, stream = cls._resumed(model)
         origin, unit = learner._learner.units.tolist()
         fitted = {"n": learner.n_seen, "mean": origin, "squares": learner.n_seen * unit**2}
-        learner._targets = Running(**stream.get("targets", fitted))
+        learner._targets = RunningMoments(**stream.get("targets", fitted))
         return learner
 
     def _see(self, targets: np.ndarray) -> None:
@@ -171,7 +171,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
             self._targets.see(y)
 
 
-class Running:
+class RunningMoments:
     """Mean and spread of numbers seen one by one (Welford 1962)."""
 
     def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:

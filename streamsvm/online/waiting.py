@@ -14,7 +14,7 @@ MOST_CHARACTERS = 200  # of an id
 
 
 @dataclass
-class Waiting:
+class WaitingEvents:
     """At most `most` events, each with the prediction made when it came; of more, the oldest expires.
 
     id: the field that holds an event's id, an integer or a text; 7 and "7" are the same. expired, unknown: events that
@@ -89,7 +89,7 @@ class Waiting:
         return own | {"ids": list(self._events), "events": list(self._events.values())}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any] | None) -> Waiting | None:
+    def from_state(cls, state: Mapping[str, Any] | None) -> WaitingEvents | None:
         if state is None:
             return None
         own = {name: state[name] for name in ("most", "id", "expired", "unknown")}
@@ -100,7 +100,7 @@ MOST_REQUESTS = 1000
 
 
 @dataclass
-class Requests:
+class RecentRequests:
     """The last requests with names: a sender that got no answer sends one again, and it is learned once."""
 
     _known: dict[str, tuple[int, int]] = field(default_factory=dict)  # number of the first event, checksum
@@ -125,5 +125,5 @@ class Requests:
         return [[name, *own] for name, own in self._known.items()]
 
     @classmethod
-    def from_state(cls, state: list[list[Any]]) -> Requests:
+    def from_state(cls, state: list[list[Any]]) -> RecentRequests:
         return cls({name: (first, checksum) for name, first, checksum in state})

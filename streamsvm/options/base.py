@@ -155,7 +155,7 @@ class KernelConfig(Options):
         return coef0
 
 
-class Rule(NamedTuple):
+class ReadRule(NamedTuple):
     """Who reads an option (its dotted name), and the other option that decides whether it is read."""
 
     option: str
@@ -171,7 +171,7 @@ class SolverOptions(Options):
     named differently there.
     """
 
-    rules: ClassVar[tuple[Rule, ...]] = ()
+    rules: ClassVar[tuple[ReadRule, ...]] = ()
     parameters: ClassVar[Mapping[str, str]] = {}
 
     def has_bias(self, *, zero_at_origin: bool) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from streamsvm.options.base import Options, Real, Rule, Whole
+from streamsvm.options.base import Options, ReadRule, Real, Whole
 
 Factor = tuple[Real, ...] | tuple[tuple[Real, ...], ...]
 MetricKind = Literal["none", "diagonal", "full"]
@@ -17,12 +17,12 @@ MetricKind = Literal["none", "diagonal", "full"]
 class MetricConfig(Options):
     """Weights of the columns, learned from gradients on a sample (Radhakrishnan et al. 2024)."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
+    rules: ClassVar[tuple[ReadRule, ...]] = (
         *(
-            Rule(f"metric.{name}", "a fit with a metric", "metric.kind", partial(ne, "none"))
+            ReadRule(f"metric.{name}", "a fit with a metric", "metric.kind", partial(ne, "none"))
             for name in ("iterations", "factor")
         ),
-        Rule("metric.rank", "a full metric", "metric.kind", partial(eq, "full")),
+        ReadRule("metric.rank", "a full metric", "metric.kind", partial(eq, "full")),
     )
 
     kind: Annotated[

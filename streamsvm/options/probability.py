@@ -70,7 +70,7 @@ EXPECTED = (
 )
 
 
-class Wish(NamedTuple):
+class ThresholdObjective(NamedTuple):
     """score: of the second class, or of both; MICRO: of all labels. least: what it has to reach, where the other score
     is made large."""
 
@@ -78,7 +78,7 @@ class Wish(NamedTuple):
     least: float | None = None
 
     @classmethod
-    def of(cls, text: str) -> Wish:
+    def of(cls, text: str) -> ThresholdObjective:
         """Raises ValueError."""
         name, equals, number = (part.strip() for part in text.partition("="))
         if name in ALONE and not equals:
@@ -100,7 +100,7 @@ def _checked(value: Any) -> Any:
         return None
     if not isinstance(value, str):
         raise ValueError(EXPECTED)
-    return str(Wish.of(value))
+    return str(ThresholdObjective.of(value))
 
 
 WishText = Annotated[str | None, BeforeValidator(_checked)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from streamsvm.options.base import Count, Options, Rule, Whole
+from streamsvm.options.base import Count, Options, ReadRule, Whole
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
 from streamsvm.storage.human import parse_time
 
@@ -30,8 +30,8 @@ def parse_seconds(value: Any) -> float:
 class SearchConfig(Options):
     """Options chosen from the data, by fits on a sample that are compared on held-out rows."""
 
-    rules: ClassVar[tuple[Rule, ...]] = tuple(
-        Rule(f"search.{name}", "a fit that chooses options", "search.options", bool)
+    rules: ClassVar[tuple[ReadRule, ...]] = tuple(
+        ReadRule(f"search.{name}", "a fit that chooses options", "search.options", bool)
         for name in ("time_budget", "trials", "sample", "scoring")
     )
     parameters: ClassVar[Mapping[str, str]] = {

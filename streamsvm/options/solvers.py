@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from streamsvm.kernels.table import kernel_row, mergers
-from streamsvm.options.base import Count, KernelConfig, Real, Rule, SolverOptions, Whole
+from streamsvm.options.base import Count, KernelConfig, ReadRule, Real, SolverOptions, Whole
 
 Clustering = Literal["kernel", "input"]
 Combine = Literal["nearest", "naive", "committee"]
@@ -29,11 +29,11 @@ class DCSVMConfig(SolverOptions):
 
     parameters = {"bias": "fit_intercept"}
     rules = (
-        Rule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
-        Rule("dcsvm.combine", "early prediction", "dcsvm.early", bool),
-        Rule("dcsvm.neighbours", "early prediction", "dcsvm.early", bool),
-        Rule("dcsvm.part_metric", "early prediction", "dcsvm.early", bool),
-        Rule("dcsvm.refine", "an exact fit", "dcsvm.early", not_),
+        ReadRule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
+        ReadRule("dcsvm.combine", "early prediction", "dcsvm.early", bool),
+        ReadRule("dcsvm.neighbours", "early prediction", "dcsvm.early", bool),
+        ReadRule("dcsvm.part_metric", "early prediction", "dcsvm.early", bool),
+        ReadRule("dcsvm.refine", "an exact fit", "dcsvm.early", not_),
     )
 
     early: Annotated[
@@ -105,7 +105,7 @@ class DCSVMConfig(SolverOptions):
 class BSGDConfig(SolverOptions):
     """Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018)."""
 
-    rules = (Rule("C", "bsgd without its own lambda", "bsgd.lam", partial(is_, None)),)
+    rules = (ReadRule("C", "bsgd without its own lambda", "bsgd.lam", partial(is_, None)),)
 
     budget: Annotated[Whole, Field(ge=2, description="Maximum number of support vectors of each learner")] = (
         500
@@ -242,8 +242,8 @@ class ALFPGMConfig(SolverOptions):
     """Decomposition by many pairs at a time (Aregbesola and Griva 2022)."""
 
     rules = (
-        Rule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),
-        Rule("alfpgm.break_ties", "votes of pairs", "multiclass", partial(eq, "pairs")),
+        ReadRule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),
+        ReadRule("alfpgm.break_ties", "votes of pairs", "multiclass", partial(eq, "pairs")),
     )
 
     pairs: Annotated[

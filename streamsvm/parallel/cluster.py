@@ -2,7 +2,7 @@
 
 Values above INLINE_BYTES go from here to the workers and back directly, not through the scheduler, unless it alone
 reaches the workers. If a worker is lost, its values are made again: results by dask, values that came from here by
-`Remote`. If a scheduler is lost, `Remote` makes all of them again, given that another one is waited for (see
+`RemoteValue`. If a scheduler is lost, `RemoteValue` makes all of them again, given that another one is waited for (see
 `Contact`).
 
 Tasks of a cluster that make some of their arguments for themselves: values that workers have no room to keep.
@@ -38,7 +38,7 @@ from streamsvm.parallel.clients import (
     warnings_alone,
 )
 from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, lacking
-from streamsvm.parallel.engine import Engine, Later, Reduced, merged_by_level, name_of, several
+from streamsvm.parallel.engine import Deferred, Engine, GroupedReduction, merged_by_level, name_of, several
 from streamsvm.parallel.heaps import in_worker
 from streamsvm.parallel.task_times import TaskTimes
 from streamsvm.private.distributed import in_one_span
@@ -185,12 +185,12 @@ class ClusterEngine(Engine):
     ) -> Sequence[Any]:
         jobs = [(*shared, *job) for job in zip(items, *more, strict=True)]
         if nbytes > HELD_SHARE * self._memory_bytes():
-            return [Later(read, *job) for job in jobs]
+            return [Deferred(read, *job) for job in jobs]
         return self._tasks(read, jobs)
 
     def release(self, values: Iterable[Any]) -> None:
         for value in values:
-            if isinstance(value, Remote):
+            if isinstance(value, RemoteValue):
                 value.forget()
 
     def map_reduce(
@@ -205,7 +205,7 @@ class ClusterEngine(Engine):
     ) -> tuple[list[Any], Any]:
         jobs = list(zip(items, *more, strict=True))
         if (together := self._in_one(jobs)) > 1:
-            several_of, few = Reduced(fn, merge), several(jobs, together)
+            several_of, few = GroupedReduction(fn, merge), several(jobs, together)
             owns, merged = self.map_reduce(several_of, merge, few, shared=shared, phase=phase, events=events)
             return list(chain.from_iterable(owns)), merged
         meter = Meter(events, phase, len(items))
@@ -224,7 +224,7 @@ class ClusterEngine(Engine):
         parts = self._consumed(partial(_merge_seconds, merge), list(zip(both[::2], both[1::2], strict=False)))
         parts += self._consumed(_second, [(pair,) for pair in both[len(both) // 2 * 2 :]])
         merged = merged_by_level(partial(self._consumed, merge), parts)
-        found, arrivals = list[Any](), Arrivals(self._contact, self._first_result, meter)
+        found, arrivals = list[Any](), ResultQueue(self._contact, self._first_result, meter)
         arrivals.add(owns)
         while arrivals:
             found += arrivals.take(len(arrivals))
@@ -235,7 +235,7 @@ class ClusterEngine(Engine):
     def _in_one(self, jobs: Sequence[tuple[Any, ...]]) -> int:
         """How many neighbours of a reduction one task has: a power of two, so that the tree stays as it is. One by one
         if workers hold the data of jobs, as neighbours may be apart."""
-        if not jobs or any(isinstance(arg, Remote | Later) for arg in jobs[0]):
+        if not jobs or any(isinstance(arg, RemoteValue | Deferred) for arg in jobs[0]):
             return 1
         most = len(jobs) // (REDUCED_A_SLOT * self.slots)
         return 1 << max(0, most.bit_length() - 1)
@@ -261,7 +261,7 @@ class ClusterEngine(Engine):
         self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
     ) -> Iterator[Any]:
         """By windows; one of small values that nobody chose grows, as each costs a talk with the scheduler."""
-        arrivals, size = Arrivals(self._contact, self._first_result, meter), window or 2 * self.slots
+        arrivals, size = ResultQueue(self._contact, self._first_result, meter), window or 2 * self.slots
         grows = window is None
 
         def begin(count: int) -> None:
@@ -282,7 +282,7 @@ class ClusterEngine(Engine):
                     self._times.tell(meter)
                 yield from found
 
-    def _tasks(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Remote]:
+    def _tasks(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[RemoteValue]:
         """fn(*job) of each job, under way; arguments too large to go with a task are sent to the workers first."""
         fn, jobs = with_reads(fn, jobs)
         sent = iter(self._scatter([arg for job in jobs for arg in job if self._is_large(arg)]))
@@ -293,11 +293,11 @@ class ClusterEngine(Engine):
         ready = [tuple(map(there, job)) for job in jobs]
         futures = self._persist(lambda: self._submitted(fn, ready)) if ready else []
         return [
-            Remote(partial(self._submitted_one, fn, job), future)
+            RemoteValue(partial(self._submitted_one, fn, job), future)
             for job, future in zip(ready, futures, strict=True)
         ]
 
-    def _consumed(self, fn: Callable[..., Any], jobs: Sequence[tuple[Remote, ...]]) -> list[Remote]:
+    def _consumed(self, fn: Callable[..., Any], jobs: Sequence[tuple[RemoteValue, ...]]) -> list[RemoteValue]:
         """As `_tasks`, of values that nothing else takes: workers drop them as soon as these are made."""
         tasks = self._tasks(fn, jobs)
         for arg in chain.from_iterable(jobs):
@@ -307,7 +307,7 @@ class ClusterEngine(Engine):
     def _submitted(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Futures of fn(*job), which go to the scheduler in one message."""
         columns = [
-            [arg.future if isinstance(arg, Remote) else arg for arg in column]
+            [arg.future if isinstance(arg, RemoteValue) else arg for arg in column]
             for column in zip(*jobs, strict=True)
         ]
         keys = [f"{name_of(fn)}-{self._times.mark}-{uuid4().hex}" for _ in jobs]
@@ -317,22 +317,22 @@ class ClusterEngine(Engine):
     def _submitted_one(self, fn: Callable[..., Any], job: tuple[Any, ...]) -> Any:
         return self._submitted(fn, [job])[0]
 
-    def _scatter(self, values: list[Any]) -> list[Remote]:
+    def _scatter(self, values: list[Any]) -> list[RemoteValue]:
         futures = self._persist(lambda: self._contact.send(values)) if values else []
-        return [Remote(partial(self._sent_one, v), f) for v, f in zip(values, futures, strict=True)]
+        return [RemoteValue(partial(self._sent_one, v), f) for v, f in zip(values, futures, strict=True)]
 
     def _sent_one(self, value: Any) -> Any:
         return self._contact.send([value])[0]
 
     @staticmethod
     def _is_large(value: Any) -> bool:
-        return not isinstance(value, Remote | Later) and sizeof(value) > INLINE_BYTES
+        return not isinstance(value, RemoteValue | Deferred) and sizeof(value) > INLINE_BYTES
 
-    def _first_result(self, begun: Sequence[Remote]) -> Any:
+    def _first_result(self, begun: Sequence[RemoteValue]) -> Any:
         """Of the first of these tasks; after it, all are under way, those too that were lost."""
         return self._persist(lambda: self._contact.result([task.future for task in begun][0]), begun[0])
 
-    def _persist(self, ask: Callable[[], T], task: Remote | None = None) -> T:
+    def _persist(self, ask: Callable[[], T], task: RemoteValue | None = None) -> T:
         """ask(), again if workers or the scheduler were lost; the task's own errors are raised as they are."""
         for tries in range(1, TRIES + 1):
             client = self._contact.current()
@@ -400,7 +400,7 @@ def _merge_seconds(merge: Callable[[Any, Any], Any], left: Any, right: Any) -> A
 Form = tuple[Callable[..., Any], tuple[Any, ...]] | None
 
 
-class Reading:
+class TaskWithReads:
     """A task that makes some of its arguments for itself; forms: of each argument of fn."""
 
     def __init__(self, fn: Callable[..., Any], forms: Sequence[Form]) -> None:
@@ -416,13 +416,13 @@ def _made(form: Form, given: Iterator[Any]) -> Any:
 
 
 def _form(arg: Any) -> Form:
-    return (arg.read, tuple(map(_form, arg.args))) if isinstance(arg, Later) else None
+    return (arg.read, tuple(map(_form, arg.args))) if isinstance(arg, Deferred) else None
 
 
 def _given(args: Iterable[Any]) -> Iterator[Any]:
-    """What tasks are given of these arguments, those of `Later` in its place."""
+    """What tasks are given of these arguments, those of `Deferred` in its place."""
     for arg in args:
-        if isinstance(arg, Later):
+        if isinstance(arg, Deferred):
             yield from _given(arg.args)
         else:
             yield arg
@@ -432,9 +432,9 @@ def with_reads(
     fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]
 ) -> tuple[Callable[..., Any], Sequence[tuple[Any, ...]]]:
     """As it is, or where jobs have values that are to be read, all of them alike: one task reads and uses them."""
-    if not any(isinstance(arg, Later) for arg in next(iter(jobs), ())):
+    if not any(isinstance(arg, Deferred) for arg in next(iter(jobs), ())):
         return fn, jobs
-    return Reading(fn, [_form(arg) for arg in jobs[0]]), [tuple(_given(job)) for job in jobs]
+    return TaskWithReads(fn, [_form(arg) for arg in jobs[0]]), [tuple(_given(job)) for job in jobs]
 
 
 INLINE_BYTES = 4096  # of a value that goes with its task, through the scheduler; smaller ones are small here
@@ -442,7 +442,7 @@ TOGETHER_BYTES = 1 << 20  # of results that are fetched at once
 FIRST = 4  # results at once before the size of one is known
 
 
-class Remote:
+class RemoteValue:
     """A value on the workers, and how to make it (again, if it was lost)."""
 
     def __init__(self, make: Callable[[], Any], future: Any = None) -> None:
@@ -472,15 +472,15 @@ class Remote:
         self._future = None
 
 
-class Arrivals:
+class ResultQueue:
     """The results of tasks, taken in the order in which the tasks were begun; `meter` counts them as they end.
 
     fetch: the result of the first of tasks, whatever happens to workers; it ensures that all of them are running.
     """
 
-    def __init__(self, contact: Contact, fetch: Callable[[Sequence[Remote]], Any], meter: Meter) -> None:
+    def __init__(self, contact: Contact, fetch: Callable[[Sequence[RemoteValue]], Any], meter: Meter) -> None:
         self._contact, self._fetch, self._meter = contact, fetch, meter
-        self._begun, self._taken, self._largest = deque[Remote](), 0, 0
+        self._begun, self._taken, self._largest = deque[RemoteValue](), 0, 0
 
     def __len__(self) -> int:
         return len(self._begun)
@@ -489,7 +489,7 @@ class Arrivals:
     def are_small(self) -> bool:
         return 0 < self._largest <= INLINE_BYTES
 
-    def add(self, tasks: Iterable[Remote]) -> None:
+    def add(self, tasks: Iterable[RemoteValue]) -> None:
         self._begun.extend(tasks)
 
     def take(self, most: int) -> list[Any]:
@@ -511,7 +511,7 @@ class Arrivals:
         while self._begun[0].pending is not None:
             self._wait_for(self._begun[0], EVERY_S)
 
-    def _wait_for(self, task: Remote, seconds: float) -> None:
+    def _wait_for(self, task: RemoteValue, seconds: float) -> None:
         future = task.pending
         if future is not None:
             self._contact.wait(future, seconds)

@@ -62,7 +62,7 @@ def compiling_told(events: Events) -> Iterator[None]:
         _listener.events = ignore
 
 
-class Compiles:
+class CompileNotice:
     """An event sink that says once that something is compiled, which keeps the first event of a stream waiting."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

@@ -25,7 +25,7 @@ from streamsvm.storage.paths import Place
 T = TypeVar("T")
 
 
-class Later:
+class Deferred:
     """A value that a task makes for itself, by calling this: see `Engine.hold`."""
 
     def __init__(self, read: Callable[..., Any], *args: Any) -> None:
@@ -120,7 +120,7 @@ class Engine:
 
         nbytes: of all of it. Workers keep no more than they have memory for.
         """
-        return [Later(read, *shared, *job) for job in zip(items, *more, strict=True)]
+        return [Deferred(read, *shared, *job) for job in zip(items, *more, strict=True)]
 
     def release(self, values: Iterable[Any]) -> None:
         """Workers may drop what `share` or `hold` gave; it is made again if it is needed again."""
@@ -176,7 +176,7 @@ class Engine:
             meter.close()  # a window that nobody takes ends with the tasks at work
 
 
-class Serial(Engine):
+class SerialEngine(Engine):
     """Calls functions here, one after the other: inside tasks, which hold no graphs."""
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ def _get(graph: dict[str, Any], keys: list[str], num_workers: int) -> Any:
 
 
 def call(fn: Callable[..., Any], *args: Any) -> Any:
-    return fn(*(arg() if isinstance(arg, Later) else arg for arg in args))
+    return fn(*(arg() if isinstance(arg, Deferred) else arg for arg in args))
 
 
 def name_of(fn: Any) -> str:
@@ -237,7 +237,7 @@ def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
     return trees[0]
 
 
-class Reduced:
+class GroupedReduction:
     """fn of several neighbours of a `map_reduce`: what each returns, and their results merged in their own tree."""
 
     def __init__(self, fn: Callable[..., tuple[Any, Any]], merge: Callable[[Any, Any], Any]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 
-class Weighed:
+class SizedInBytes:
     """Objects whose `sys.getsizeof` counts what they hold, and whose arrays are aligned once they were sent.
 
     dask asks it: by that it sends tasks to where their data is, sends large values past the scheduler, and spills.

@@ -20,7 +20,7 @@ MOST = 100_000  # tasks that the scheduler remembers until it is asked
 Ran = tuple[str, int, float, float]  # the worker's name, its thread, start and end by the scheduler's clock
 
 
-class Noted(SchedulerPlugin):
+class TaskRecorder(SchedulerPlugin):
     """Notes tasks whose keys have a mark, until the client that asked for it leaves."""
 
     def __init__(self, mark: str, client: str) -> None:
@@ -47,14 +47,14 @@ class Noted(SchedulerPlugin):
 
 def _begin(mark: str, client: str, dask_scheduler: Scheduler) -> None:
     forget_groups(dask_scheduler)  # of earlier fits
-    noted = Noted(mark, client)
+    noted = TaskRecorder(mark, client)
     dask_scheduler.add_plugin(noted, name=noted.name)
 
 
 def _take(mark: str, dask_scheduler: Scheduler) -> tuple[float, list[Ran]]:
     """(the scheduler's clock, the tasks since the last call)."""
     noted = dask_scheduler.plugins.get(f"streamsvm-{mark}")
-    return time.time(), noted.taken(dask_scheduler) if isinstance(noted, Noted) else []
+    return time.time(), noted.taken(dask_scheduler) if isinstance(noted, TaskRecorder) else []
 
 
 class TaskTimes:

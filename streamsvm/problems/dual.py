@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from streamsvm.data.latest import Latest
+from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows, multiply_signs
@@ -22,27 +22,27 @@ SIGNS_STRIP = 256  # rows of a Gram matrix that are multiplied by signs at once
 MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
 
 
-class Bounds(Protocol):
+class LabelsAndBounds(Protocol):
     """Labels y (n,) and bounds upper (n,) of a dual: what its coefficients are judged by."""
 
     y: np.ndarray
     upper: np.ndarray
 
 
-class Linear(Bounds, Protocol):
+class LinearTerms(LabelsAndBounds, Protocol):
     """And linear terms p, (n,) or a number."""
 
     linear: np.ndarray | float
 
 
-class Block(Linear, Protocol):
+class BlockProblem(LinearTerms, Protocol):
     """The oracle that solving a block needs."""
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         """Q[ids, ids], (q, q) float32, in memory that the thread's next call may use again."""
 
 
-class DualQP(Block, Protocol):
+class DualQP(BlockProblem, Protocol):
     """min over a of 1/2 a'Qa + p'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j).
 
     y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification (Hsieh
@@ -121,7 +121,7 @@ class KernelDual(BoundedGap):
     cache_bytes: int = 0
     linear: np.ndarray | float = -1.0
     nu: float | None = None
-    _taken: Latest[Rows] = field(default_factory=Latest, repr=False)
+    _taken: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
 
     def __post_init__(self) -> None:
         self._cache = RowCache(len(self.y), self.cache_bytes if is_wide(self.rows) else 0)
@@ -239,7 +239,7 @@ class MatrixDual(BoundedGap):
         return out if rows is None else out[rows]
 
 
-class KeptGram:
+class CachedGram:
     """The Gram matrix of the last rows that were asked for; problems that take turns can share its memory.
 
     rows: it has room for so many at first.
@@ -249,14 +249,14 @@ class KeptGram:
         self._rows = rows
         self._space = np.empty(0, np.float32)  # used again and again: fresh pages cost more than values
         self._owner: KernelColumns | None = None
-        self._latest: Latest[np.ndarray] = Latest()
+        self._latest: SingleEntryCache[np.ndarray] = SingleEntryCache()
 
     def of(
         self, owner: KernelColumns, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
         """make(out (q, q) float32) of q ids of a problem, or what it made of them the time before."""
         if owner is not self._owner:  # the same ids are other rows there
-            self._owner, self._latest = owner, Latest()
+            self._owner, self._latest = owner, SingleEntryCache()
         return self._latest.of(ids, lambda ids: make(self._room(len(ids))))
 
     def _room(self, q: int) -> np.ndarray:
@@ -275,8 +275,8 @@ class KernelColumns:
     upper: np.ndarray
     threads: int = 1
     linear: np.ndarray | float = -1.0
-    kept: KeptGram = field(default_factory=KeptGram, repr=False)
-    _active: Latest[Rows] = field(default_factory=Latest, repr=False)
+    kept: CachedGram = field(default_factory=CachedGram, repr=False)
+    _active: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         """Q[ids, ids], (q, q) float32, in memory that the next call uses again."""
@@ -311,7 +311,7 @@ class RepeatedDual(BoundedGap):
         self.y, self.linear, self._n = y, linear, len(once.y)
         self.upper = np.tile(once.upper, len(y) // self._n)
         self._once = once
-        self._of_rows: Latest[tuple[np.ndarray, np.ndarray]] = Latest()
+        self._of_rows: SingleEntryCache[tuple[np.ndarray, np.ndarray]] = SingleEntryCache()
 
     def in_float64(self) -> RepeatedDual:
         return like(self, RepeatedDual(self._once.in_float64(), self.y, self.linear))

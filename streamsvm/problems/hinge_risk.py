@@ -13,7 +13,7 @@ from numba import njit
 from streamsvm.data.pass_cache import Columns
 from streamsvm.data.rows import Rows
 from streamsvm.problems.passes import View, scores
-from streamsvm.problems.row_risk import NOTHING, Pieces, RowRisk, stretches
+from streamsvm.problems.row_risk import NOTHING, LossTerms, RowRisk, stretches
 
 FIRST, LAST, DIGITS = -16, 6, 5  # a step is 0, or 1.xxxxx times one of these powers of 2
 POWERS = 2.0 ** np.arange(FIRST, LAST + 1)
@@ -25,7 +25,7 @@ TOGETHER = 512  # rows whose bends are found before they are counted
 
 
 class HingeRisk(RowRisk):
-    """R_c(w) = sum_i upper_i sum of the row's pieces max(0, c - y w'x_i), see `Pieces`.
+    """R_c(w) = sum_i upper_i sum of the row's pieces max(0, c - y w'x_i), see `LossTerms`.
 
     Of classes it is OP2 of Joachims 2006, which has C/n where this has C: its C is n times ours.
 
@@ -74,7 +74,7 @@ class _View:
 
 
 def _active_of(
-    pieces: Pieces, bias: float, W: np.ndarray, block: tuple[Rows, Columns]
+    pieces: LossTerms, bias: float, W: np.ndarray, block: tuple[Rows, Columns]
 ) -> tuple[None, tuple[np.ndarray, ...]]:
     (rows, (*known, _)), count = block, 0
     for start, stop in stretches(rows, 2 * pieces.columns):

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from scipy.optimize import brentq
 
-from streamsvm.data.latest import Latest
+from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.pass_cache import Columns
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.strips import strips
@@ -40,7 +40,7 @@ class PairRisk:
         self._pairs = _Pairs(ranks, groups, weight)
         self._few = self._pairs.sample(LINE_ROWS)
         self._scale, self.total = C * float(weight.sum()), self._pairs.total
-        self._known: Latest[tuple[float, np.ndarray]] = Latest()
+        self._known: SingleEntryCache[tuple[float, np.ndarray]] = SingleEntryCache()
 
     def start(self) -> np.ndarray:
         """Scores."""

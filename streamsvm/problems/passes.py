@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.pass_cache import HeldSamples, read_group
+from streamsvm.data.pass_cache import CachedSamples, read_group
 from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Progress, Record, TasksRun, ignore
 from streamsvm.parallel.engine import Engine
@@ -61,7 +61,7 @@ class Passes:
     """Passes over rows with a constant feature `bias` unless it is 0. count: how many; note: of the bar for them."""
 
     def __init__(
-        self, samples: HeldSamples, engine: Engine, bias: float = 0.0, events: Events = ignore
+        self, samples: CachedSamples, engine: Engine, bias: float = 0.0, events: Events = ignore
     ) -> None:
         self.n, self.d = samples.n, samples.d + (bias != 0)
         self.count, self.note = 0, dict[str, Any]()

@@ -21,7 +21,7 @@ STRETCH_BYTES = 1 << 20  # of rows that are in cache from their scores to the sl
 NOTHING = np.empty(0)
 
 
-class Pieces(Protocol):
+class LossTerms(Protocol):
     """What the loss of a row in a column is made of: functions of c - y f, its score f, y -1 or +1; or
     both times a factor on the loss.
 
@@ -41,7 +41,7 @@ class Pieces(Protocol):
 
 
 @dataclass(frozen=True)
-class AgainstRest:
+class OneVsRestTerms:
     """1 - y f, y = +1 where the row has the code that the column stands for, else -1.
 
     Two classes make one column, of the second; more make one each (one-vs-rest).
@@ -66,7 +66,7 @@ class AgainstRest:
 
 
 @dataclass(frozen=True)
-class InSets:
+class MultilabelTerms:
     """1 - y f, y = +1 where the set that is the row's code has the label of the column, else -1. sets (l, columns).
 
     factors (2, columns): on the loss of rows that lack a label, and of those that have it.
@@ -91,7 +91,7 @@ class InSets:
 
 
 @dataclass(frozen=True)
-class Tube:
+class TubeTerms:
     """t - f - epsilon and f - t - epsilon, t the target of the row: at most one of them is above 0."""
 
     epsilon: float
@@ -109,7 +109,7 @@ class Tube:
 
 
 @dataclass(frozen=True)
-class Above:
+class MarginTerms:
     """-f, of a score that is to be above 0."""
 
     columns: ClassVar[int] = 1
@@ -132,7 +132,7 @@ class RowRisk(ABC):
 
     reward = 0.0
 
-    def __init__(self, passes: Passes, pieces: Pieces) -> None:
+    def __init__(self, passes: Passes, pieces: LossTerms) -> None:
         self._passes, self._pieces = passes, pieces
         self.d, self.columns = passes.d, pieces.columns
 
@@ -183,7 +183,7 @@ def stretches(rows: Rows, columns: int) -> Iterator[tuple[int, int]]:
 
 def _sums_of(
     risk: type[RowRisk],
-    pieces: Pieces,
+    pieces: LossTerms,
     columns: np.ndarray,
     bias: float,
     both: np.ndarray,

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsvm.data.latest import Latest
-from streamsvm.data.regroup import Groups, PartReader
+from streamsvm.data.cache import SingleEntryCache
+from streamsvm.data.regroup import PartitionReader, RowPartitions
 from streamsvm.data.rows import Rows, concat
 from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.parallel.engine import Engine
@@ -21,7 +21,7 @@ NEAR_BYTES = 32 << 20  # of rows kept here: to fetch one takes as long as to mak
 BATCHES = 64  # of rows near; then they become one
 
 
-class Held(NamedTuple):
+class CachedRows(NamedTuple):
     """Rows that tasks keep, as items of mapped functions, and for each item their places in a product."""
 
     rows: Sequence[Any]
@@ -39,7 +39,7 @@ class StreamedDual(BoundedGap):
     def __init__(
         self,
         kernel: Kernel,
-        groups: Groups,
+        groups: RowPartitions,
         ids: np.ndarray,
         y: np.ndarray,
         upper: np.ndarray,
@@ -64,7 +64,7 @@ class StreamedDual(BoundedGap):
             self._sizes[number] = len(own)
         shared = (engine.share(groups.reader),)
         self._rows = engine.hold(_part, range(groups.n_parts), shared=shared, nbytes=groups.nbytes)
-        self._active: Latest[Held] = Latest()
+        self._active: SingleEntryCache[CachedRows] = SingleEntryCache()
         row = max(groups.nbytes / self._sizes.sum(), 1.0)
         self._near = NearRows(len(ids), 0 if engine.is_local else int(NEAR_BYTES / row))
 
@@ -108,10 +108,10 @@ class StreamedDual(BoundedGap):
         return out * (self.y if rows is None else self.y[rows])
 
     @cached_property
-    def _all(self) -> Held:
+    def _all(self) -> CachedRows:
         return self._hold(np.arange(len(self.y)))
 
-    def _hold(self, ids: np.ndarray) -> Held:
+    def _hold(self, ids: np.ndarray) -> CachedRows:
         """Rows by problem ids, where they are."""
         parts, chosen, places = self._cut(ids)
         wanted = [self._rows[part] for part in parts]
@@ -120,8 +120,8 @@ class StreamedDual(BoundedGap):
             for part, some in zip(parts, chosen, strict=True)
         )
         if all(whole):
-            return Held(wanted, places)
-        return Held(self._engine.hold(Rows.take, wanted, chosen, nbytes=COPIES * self._nbytes), places)
+            return CachedRows(wanted, places)
+        return CachedRows(self._engine.hold(Rows.take, wanted, chosen, nbytes=COPIES * self._nbytes), places)
 
     def _cut(self, ids: np.ndarray) -> tuple[list[int], list[np.ndarray], list[np.ndarray]]:
         """Of the partitions that have some of these rows: their numbers, which of their rows, and where these are in
@@ -179,7 +179,7 @@ class NearRows:
         return concat(pieces).take(np.argsort(order))
 
 
-def _part(reader: PartReader, part: int) -> Rows:
+def _part(reader: PartitionReader, part: int) -> Rows:
     return reader.rows(part)
 
 

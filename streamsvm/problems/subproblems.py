@@ -8,10 +8,10 @@ from itertools import islice
 
 import numpy as np
 
-from streamsvm.data.latest import Latest
+from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of, is_wide
 from streamsvm.problems.squared import SquaredDual
 from streamsvm.tasks.base import Subproblem, Targets, Task
@@ -23,7 +23,7 @@ MATRIX_ROWS = (
 
 
 @dataclass(frozen=True)
-class Asked(Weighed):
+class DualData(SizedInBytes):
     """The targets of rows, their task, and bounds upper (n,) of their duals, C times the weights.
 
     close (n,): a number that rows share which are close to each other. left_out (k,): bounds of rows that are not here,
@@ -36,10 +36,10 @@ class Asked(Weighed):
     close: np.ndarray
     left_out: np.ndarray | None = None
 
-    def take(self, ids: np.ndarray | slice) -> Asked:
-        return Asked(self.task, self.targets.take(ids), self.upper[ids], self.close[ids])
+    def take(self, ids: np.ndarray | slice) -> DualData:
+        return DualData(self.task, self.targets.take(ids), self.upper[ids], self.close[ids])
 
-    def times(self, factors: np.ndarray) -> Asked:
+    def times(self, factors: np.ndarray) -> DualData:
         """With bounds times these factors: (k,) by class, (1,) without classes, or (2, k), see `Targets.factors`."""
         if factors.ndim == 2:
             own = self.targets.factors
@@ -48,7 +48,7 @@ class Asked(Weighed):
             )
         return replace(self, upper=self.upper * factors[self.targets.codes])
 
-    def among(self, ids: np.ndarray) -> Asked:
+    def among(self, ids: np.ndarray) -> DualData:
         """Of rows without which all variables are 0, and stay so: sums that are kept are those of all rows."""
         own = self.take(ids)
         return replace(own, left_out=self.weights - own.weights) if self.targets.nu is not None else own
@@ -80,7 +80,7 @@ class Asked(Weighed):
 
 
 def over_margins(
-    asked: Asked, alpha: np.ndarray, bias: np.ndarray, margin: np.ndarray
+    asked: DualData, alpha: np.ndarray, bias: np.ndarray, margin: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Variables (n, columns) and biases (subproblems,) over the margins of subproblems that are reported over it.
 
@@ -117,7 +117,7 @@ MakeDual = Callable[
 class TaskDuals:
     """The duals of a task's subproblems, made one at a time. single: of one class, too."""
 
-    def __init__(self, asked: Asked, make: MakeDual, *, single: bool = True) -> None:
+    def __init__(self, asked: DualData, make: MakeDual, *, single: bool = True) -> None:
         self.asked, self.shape = asked, asked.shape
         self._make, self._single = make, single
         self._begin()
@@ -182,7 +182,7 @@ class TaskDuals:
 def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> MakeDual:
     """Duals over rows in memory. Few wide ones, as of a pair of many classes, have their kernel values made once, and
     so have duals of the same few rows, as of each class against the rest, one after another."""
-    wide, matrix = is_wide(rows), Latest[np.ndarray]()
+    wide, matrix = is_wide(rows), SingleEntryCache[np.ndarray]()
 
     def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
         own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
@@ -203,7 +203,7 @@ def with_loss(make: MakeDual, *, squared: bool) -> MakeDual:
 
 
 def task_gradients(
-    kernel: Kernel, rows: Rows, asked: Asked, alpha: np.ndarray, at: np.ndarray, threads: int = 1
+    kernel: Kernel, rows: Rows, asked: DualData, alpha: np.ndarray, at: np.ndarray, threads: int = 1
 ) -> np.ndarray:
     """(g, d) float32 derivatives of what each subproblem has learned, at those of some rows that it is about.
 

@@ -11,7 +11,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.passes import Passes
 from streamsvm.problems.products import times
-from streamsvm.problems.row_risk import Above
+from streamsvm.problems.row_risk import MarginTerms
 
 RHO = -1.0  # the constant feature of every row, whose weight is rho: a score is w'x - rho
 DIGITS = 16  # bits of a score that a pass counts
@@ -25,7 +25,7 @@ class SupportRisk(HingeRisk):
     """
 
     def __init__(self, passes: Passes, nu: float) -> None:
-        super().__init__(passes, Above())
+        super().__init__(passes, MarginTerms())
         _, (weight,) = passes.over(_weight_of)
         self.reward = nu * float(weight)
 

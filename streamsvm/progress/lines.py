@@ -12,7 +12,7 @@ from streamsvm.storage.human import heading
 Say = Callable[[str], None]
 
 
-class Minutes:
+class MinuteLines:
     """An event sink for logs of batch jobs: prints the last progress of each minute in a line."""
 
     def __init__(self, say: Say, every_s: float = 60.0) -> None:
@@ -24,7 +24,7 @@ class Minutes:
             self._say(f"{line_of(record.event)}  {timedelta(seconds=round(record.t))}")
 
 
-class Steps:
+class StepLines:
     """An event sink that prints each step of a solver in a line."""
 
     def __init__(self, say: Say) -> None:
@@ -37,7 +37,7 @@ class Steps:
             self._say(f"{record.t:.1f} s  {facts}")
 
 
-class Clusters:
+class ClusterLines:
     """An event sink that prints in a line which cluster computes from here on."""
 
     def __init__(self, say: Say) -> None:

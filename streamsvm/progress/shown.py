@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from streamsvm.events import Sink
-from streamsvm.progress.lines import Clusters, Minutes, Say, Steps
+from streamsvm.progress.lines import ClusterLines, MinuteLines, Say, StepLines
 
 EVERY_S = 5.0  # between lines of progress if stderr is not a terminal but a notebook or a log
 
@@ -30,16 +30,16 @@ def shown(verbose: int, name: str) -> Iterator[list[Sink]]:
 @contextmanager
 def _sinks(verbose: int) -> Iterator[list[Sink]]:
     if not sys.stderr.isatty():
-        yield [Minutes(_say, EVERY_S), Clusters(_say), *_steps(verbose, _say)]
+        yield [MinuteLines(_say, EVERY_S), ClusterLines(_say), *_steps(verbose, _say)]
         return
     from streamsvm.progress.bars import Bars
 
     with Bars() as bars:
-        yield [bars, Clusters(bars.say), *_steps(verbose, bars.say)]
+        yield [bars, ClusterLines(bars.say), *_steps(verbose, bars.say)]
 
 
 def _steps(verbose: int, say: Say) -> list[Sink]:
-    return [Steps(say)] if verbose > 1 else []
+    return [StepLines(say)] if verbose > 1 else []
 
 
 def _say(line: str) -> None:

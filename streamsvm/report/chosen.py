@@ -34,7 +34,7 @@ COMPARED = {"given_score": "defaults", "plain_score": "without metric"}
 
 
 @dataclass(frozen=True)
-class Step:
+class SearchStep:
     """The best fit of a step of the search; region: whether on rows of a dense region of the store."""
 
     rows: int
@@ -89,17 +89,17 @@ def _seconds(run: Run) -> Row:
     return {"search": human("seconds", float(seconds))} if seconds else {}
 
 
-def steps(run: Run) -> list[Step]:
+def steps(run: Run) -> list[SearchStep]:
     """Of the search, then those in regions."""
     told = _told(run)
     return [*_steps(told.get("rungs")), *_steps(told.get("regions"), region=True)]
 
 
-def _steps(value: Any, *, region: bool = False) -> Iterator[Step]:
+def _steps(value: Any, *, region: bool = False) -> Iterator[SearchStep]:
     for row in table_rows(value):
         rows, score = number(row.get("rows")), number(row.get("score"))
         if rows and rows > 0 and score is not None:
-            yield Step(
+            yield SearchStep(
                 int(rows), score, {name: row[name] for name in STEP if is_single(row.get(name))}, region
             )
 
@@ -215,7 +215,7 @@ def candidates(run: Run) -> Figure | None:
     return finish(figure, axes)
 
 
-def _bands(axes: Axes, found: Sequence[Step], at: np.ndarray) -> None:
+def _bands(axes: Axes, found: Sequence[SearchStep], at: np.ndarray) -> None:
     """Steps on the same rows stand on the same ground, their rows above."""
     groups = groupby(zip(found, at.tolist(), strict=True), key=lambda pair: (pair[0].rows, pair[0].region))
     above = axes.get_xaxis_transform()

@@ -32,7 +32,7 @@ TIMES = {"sample": "cluster", "solve": "solve"}  # of a report, from this phase 
 
 
 @dataclass(frozen=True)
-class Line:
+class PhaseTasks:
     """A phase: so many tasks of a kind. colour: of its boxes."""
 
     phase: str
@@ -51,7 +51,7 @@ class Line:
         return [*(str(i) for i in range(MOST - 2)), f"… × {left:,}", str(self.count - 1)]
 
 
-def lines_of(tasks: Mapping[str, int]) -> Iterator[Line | str]:
+def lines_of(tasks: Mapping[str, int]) -> Iterator[PhaseTasks | str]:
     """The phases of a graph with these numbers of rounds, blocks, files and partitions, from the top down, and a note
     instead of rounds that are left out."""
     rounds, many = tasks["rounds"], SERIES[0]
@@ -59,14 +59,14 @@ def lines_of(tasks: Mapping[str, int]) -> Iterator[Line | str]:
     for number in drawn:
         if number == rounds - 1 and rounds > MOST_ROUNDS:
             yield f"… {rounds - 2} more rounds like these"
-        yield Line("sample", f"sample {number}", 1, SERIES[1])
-        yield Line("centres", f"centres {number}", 1, SERIES[1])
-        yield Line("assign", f"assign {number}", tasks["blocks"], many)
-    yield Line("number", "number", 1, SERIES[1])
-    yield Line("regroup", "regroup", tasks["files"], many)
-    yield Line("parts", "parts", 1, SERIES[1])
-    yield Line("solve", "solve", tasks["parts"], SERIES[2])
-    yield Line("model", "model", 1, SERIES[3])
+        yield PhaseTasks("sample", f"sample {number}", 1, SERIES[1])
+        yield PhaseTasks("centres", f"centres {number}", 1, SERIES[1])
+        yield PhaseTasks("assign", f"assign {number}", tasks["blocks"], many)
+    yield PhaseTasks("number", "number", 1, SERIES[1])
+    yield PhaseTasks("regroup", "regroup", tasks["files"], many)
+    yield PhaseTasks("parts", "parts", 1, SERIES[1])
+    yield PhaseTasks("solve", "solve", tasks["parts"], SERIES[2])
+    yield PhaseTasks("model", "model", 1, SERIES[3])
 
 
 def count_of(tasks: Mapping[str, int]) -> int:
@@ -104,7 +104,7 @@ def graph_picture(tasks: Mapping[str, int], seconds: Mapping[str, float], title:
     return figure
 
 
-def _boxes(axes: Axes, line: Line, y: float) -> list[float]:
+def _boxes(axes: Axes, line: PhaseTasks, y: float) -> list[float]:
     """Draws the tasks of a phase. Returns the x of their middles."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -150,18 +150,18 @@ def _arrows(axes: Axes, above: list[float], top: float, below: list[float], y: f
             )
 
 
-def _words(axes: Axes, line: Line, y: float) -> None:
+def _words(axes: Axes, line: PhaseTasks, y: float) -> None:
     count = "one task" if line.count == 1 else f"{line.count:,} tasks"
     axes.text(0.15, y + 0.08, line.name, weight="bold", va="center", fontsize=9.5)
     axes.text(0.15, y - 0.11, count, color=MUTED, va="center", fontsize=8)
     axes.text(RIGHT + 0.15, y, SAID[line.phase], color=MUTED, va="center", fontsize=8)
 
 
-def _times(axes: Axes, lines: list[Line | str], tops: np.ndarray, seconds: Mapping[str, float]) -> None:
+def _times(axes: Axes, lines: list[PhaseTasks | str], tops: np.ndarray, seconds: Mapping[str, float]) -> None:
     """Seconds of the phases of a report, where their first tasks are."""
     told = set[str]()
     for line, y in zip(lines, tops, strict=True):
-        name = TIMES.get(line.phase, "") if isinstance(line, Line) else ""
+        name = TIMES.get(line.phase, "") if isinstance(line, PhaseTasks) else ""
         if name in told or name not in seconds:
             continue
         told.add(name)

@@ -90,7 +90,7 @@ def _signature(folder: Path) -> Signature | None:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RenderedPage:
     """A page. tag: of what it was made from; until: time.monotonic() up to which it is good enough."""
 
     tag: str
@@ -104,7 +104,7 @@ class LivePages:
     def __init__(self, root: Path, host: str | None = LOCAL[0]) -> None:
         self._root = root
         self._hosts = None if host is None else {host, *LOCAL}
-        self._drawn: dict[tuple[str, ...], Drawn] = {}
+        self._drawn: dict[tuple[str, ...], RenderedPage] = {}
         self._lock = threading.Lock()  # matplotlib's style is of the whole process
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Send) -> None:
@@ -141,7 +141,7 @@ class LivePages:
             return 304, {"ETag": tag}, b""
         return 200, {"Content-Type": "text/html; charset=utf-8", "ETag": tag}, drawn.html
 
-    def _page(self, names: tuple[str, ...]) -> Drawn | None:
+    def _page(self, names: tuple[str, ...]) -> RenderedPage | None:
         """The page of these runs, of none: the list of all; None where one of them is not there."""
         with self._lock:
             found = found_runs(self._root)
@@ -156,7 +156,7 @@ class LivePages:
                 del self._drawn[next(iter(self._drawn))]
             return known
 
-    def _draw(self, tag: str, found: Mapping[str, Path], names: Sequence[str]) -> Drawn:
+    def _draw(self, tag: str, found: Mapping[str, Path], names: Sequence[str]) -> RenderedPage:
         began = time.thread_time()
         if names:
             runs = [replace(run, name=name) for name in names for run in _read(found[name])]
@@ -164,7 +164,7 @@ class LivePages:
         else:
             html = run_list(self._root.resolve().name, list(_rows(found)), tag)
         until = time.monotonic() + (time.thread_time() - began) / DRAWN_SHARE
-        return Drawn(tag, html.encode("utf-8", errors="replace"), until)
+        return RenderedPage(tag, html.encode("utf-8", errors="replace"), until)
 
 
 def _text(status: int, text: str, **headers: str) -> Answer:

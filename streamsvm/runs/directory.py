@@ -27,7 +27,7 @@ from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progr
 from streamsvm.ingest.servers import without_password
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import is_at_work, run_folder
-from streamsvm.runs.lines import Growth, lines_of, opened_lines
+from streamsvm.runs.lines import GrowingFile, lines_of, opened_lines
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.runs.records import flat, is_log, parse
 from streamsvm.storage.atomic import whole_file
@@ -186,7 +186,7 @@ class Tail:
 
     def __init__(self, run_dir: Place) -> None:
         self._run_dir = run_dir
-        self._lines = Growth(run_dir / EVENTS)
+        self._lines = GrowingFile(run_dir / EVENTS)
 
     def __call__(self) -> list[Record[Event]]:
         return [record for line in self._lines() if (record := parse(line)) is not None]

@@ -32,7 +32,7 @@ class Lines(Protocol):
 
 def opened_lines(path: Place, every_s: float = EVERY_S) -> Lines:
     """Appends to the file at `path`; in an object store every `every_s` seconds, and at the end."""
-    return Pieces(path, every_s) if isinstance(path, URLPath) else JsonLines(path)
+    return ObjectLines(path, every_s) if isinstance(path, URLPath) else JsonLines(path)
 
 
 class JsonLines:
@@ -53,7 +53,7 @@ class JsonLines:
         self._file.close()
 
 
-class Pieces:
+class ObjectLines:
     """A file in an object store: objects 000001, 000002, ... of a folder. Each process begins a new one."""
 
     def __init__(self, folder: URLPath, every_s: float) -> None:
@@ -83,7 +83,7 @@ class Pieces:
                 self._put()
 
 
-class Growth:
+class GrowingFile:
     """New whole lines of a growing file. Each call returns those since the previous call."""
 
     def __init__(self, path: Place) -> None:

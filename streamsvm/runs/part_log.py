@@ -9,14 +9,14 @@ import numpy as np
 
 from streamsvm.errors import CorruptDataError, StorageError
 from streamsvm.events import Events, Warned
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.runs.checkpoints import read_array, read_state, write_arrays
 from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.paths import Place, remove_tree
 
 
 @dataclass(frozen=True)
-class PartFiles(Weighed):
+class PartFiles(SizedInBytes):
     """Partitions by number, from 0 on, in a folder that all workers can read."""
 
     folder: Place

@@ -23,7 +23,7 @@ SMALL = 0.05  # share of the memory limit that rows may take for fits to be made
 
 
 @dataclass(frozen=True)
-class Job:
+class FoldFit:
     """A point of the grid, by its number, on a fold of this share of all rows."""
 
     point: int
@@ -56,7 +56,7 @@ Score = Callable[[dict], float]  # of what `predict.evaluate` says
 
 
 def one_by_one(
-    store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events
+    store: Store, folds: Folds, jobs: list[FoldFit], score: Score, events: Events
 ) -> Iterator[Outcome | Failure]:
     """All jobs; small ones in parallel, each on one thread."""
     with _cluster(jobs[0].config, events) as scheduler:
@@ -67,7 +67,7 @@ def one_by_one(
 
 
 def _outcome(
-    store: Store, folds: Folds, score: Score, scheduler: str | None, slots: int, job: Job
+    store: Store, folds: Folds, score: Score, scheduler: str | None, slots: int, job: FoldFit
 ) -> Outcome | Failure:
     began = time.perf_counter()
     train, held = (store.subset(ids) for ids in folds.members(job.fold, job.share))

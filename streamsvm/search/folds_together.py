@@ -16,7 +16,7 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.folds import Folds
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
@@ -25,8 +25,8 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
 from streamsvm.parallel.prefetch import as_they_come
 from streamsvm.predict import assess
-from streamsvm.problems.dual import KeptGram, KernelColumns
-from streamsvm.search.fold_by_fold import Failure, Job, Outcome, Score, slots_of
+from streamsvm.problems.dual import CachedGram, KernelColumns
+from streamsvm.search.fold_by_fold import Failure, FoldFit, Outcome, Score, slots_of
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
@@ -72,7 +72,7 @@ def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
 def all_along_C(
     store: Store,
     folds: Folds,
-    groups: list[list[Job]],
+    groups: list[list[FoldFit]],
     score: Score,
     events: Events,
     until: float | None = None,
@@ -89,20 +89,20 @@ def all_along_C(
         )
 
 
-def _narrowness(group: list[Job]) -> float:
+def _narrowness(group: list[FoldFit]) -> float:
     """Narrow kernels have the most support vectors."""
     gamma = group[0].config.kernel.gamma
     return gamma if isinstance(gamma, float) else 0.0
 
 
-def _on_one_thread(job: Job) -> Job:
+def _on_one_thread(job: FoldFit) -> FoldFit:
     return replace(job, config=job.config.model_copy(update={"threads": 1}))
 
 
 def along_C(
     store: Store,
     folds: Folds,
-    jobs: list[Job],
+    jobs: list[FoldFit],
     score: Score,
     events: Events,
     until: float | None = None,
@@ -123,7 +123,7 @@ def along_C(
 
 
 def _along_C(
-    store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events, until: float | None
+    store: Store, folds: Folds, jobs: list[FoldFit], score: Score, events: Events, until: float | None
 ) -> Iterator[Outcome]:
     jobs = sorted(jobs, key=lambda job: job.config.C)
     share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
@@ -158,10 +158,10 @@ def _factorised(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int)
 
 
 def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
-    k, rows = len(fit.classes), StoreSamples(fit.store, fit.scaling).load().rows
+    k, rows = len(fit.classes), SamplesInStore(fit.store, fit.scaling).load().rows
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.has_bias), fit.engine.threads)
-    kept = KeptGram(BLOCK)
+    kept = CachedGram(BLOCK)
     parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets, single=True)]
     for point, C in Cs.items():
         decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
@@ -172,7 +172,7 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
 class _Part:
     """A subproblem on every fold, and where the last C has led to. weights: (folds, n)."""
 
-    def __init__(self, fit: Fit, rows: Rows, part: Subproblem, weights: np.ndarray, kept: KeptGram) -> None:
+    def __init__(self, fit: Fit, rows: Rows, part: Subproblem, weights: np.ndarray, kept: CachedGram) -> None:
         self._rows, self._kernel = rows, fit.kernel
         self._members, self._others = part.ids, np.delete(np.arange(len(rows)), part.ids)
         self._weights = part.bounds(weights)

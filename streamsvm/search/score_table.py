@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.columns import Column
+from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.folds import DEALT_BY
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
@@ -37,7 +37,7 @@ def has_scores(run_dir: Place) -> bool:
     return len(_lines(run_dir / SCORES)) > 1
 
 
-class Kept:
+class ScoreTable:
     """scores: outcomes by (point, fold, share of the rows). In a run directory each is a line as soon as it is known.
 
     Raises ConfigError if the directory holds scores of another store or search.
@@ -141,7 +141,7 @@ def _write_zarr(records: Sequence[dict[str, Any]], out: Place) -> None:
         cleanup.callback(target.discard)
         group = target.begin()
         for name in records[0]:
-            column = cleanup.enter_context(closing(Column(name, target.folder)))
+            column = cleanup.enter_context(closing(ColumnWriter(name, target.folder)))
             values = np.array([record[name] for record in records])  # numbers, or text where any is
             if values.ndim == 1:
                 column.append(values)

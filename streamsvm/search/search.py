@@ -22,10 +22,10 @@ from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import usage_so_far, used_s
 from streamsvm.search.ended import identity_of, note_end
-from streamsvm.search.fold_by_fold import Failure, Job, Outcome, one_by_one
+from streamsvm.search.fold_by_fold import Failure, FoldFit, Outcome, one_by_one
 from streamsvm.search.folds_together import all_along_C, can_share
 from streamsvm.search.options import Point, TuneConfig
-from streamsvm.search.score_table import Kept
+from streamsvm.search.score_table import ScoreTable
 from streamsvm.solvers.loop import is_late
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import task_for
@@ -73,7 +73,7 @@ def tune(
     about = run_facts(store, with_task(points[0][1], store))
     with ExitStack() as stack:
         told = stack.enter_context(recorded(run_dir, events, resume, **about))
-        kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
+        kept = stack.enter_context(closing(ScoreTable(run_dir, store, options, points, resume, told)))
         stack.enter_context(compiling_told(told))
         _advise(store, [config for _, config in points], told)
         until = None if options.time_budget is None else time.time() - start[0] + options.time_budget
@@ -142,7 +142,7 @@ class _Search:
         store: Store,
         options: TuneConfig,
         points: list[tuple[Point, FitConfig]],
-        kept: Kept,
+        kept: ScoreTable,
         events: Events,
         until: float | None,
     ) -> None:
@@ -230,7 +230,7 @@ class _Search:
 
     def _score(self, points: list[int], share: float) -> None:
         """Scores of these points on all folds that are not known yet."""
-        jobs = [Job(p, f, share, self.points[p][1]) for p in points for f in range(self.folds.count)]
+        jobs = [FoldFit(p, f, share, self.points[p][1]) for p in points for f in range(self.folds.count)]
         todo = [job for job in jobs if (job.point, job.fold, job.share) not in self.kept.scores]
         done = len(jobs) - len(todo)
         for outcome in self._outcomes(todo):
@@ -243,8 +243,8 @@ class _Search:
             if is_late(self.until):
                 break
 
-    def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome | Failure]:
-        alone, together = [], dict[str, list[Job]]()
+    def _outcomes(self, jobs: list[FoldFit]) -> Iterator[Outcome | Failure]:
+        alone, together = [], dict[str, list[FoldFit]]()
         score = partial(score_of, self.scoring)
         for job in jobs:
             if self.options.share and can_share(self.store, job.config, self.folds.count):

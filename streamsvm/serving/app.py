@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from streamsvm.parallel.machine import rss_bytes
-from streamsvm.predict import Wanted
-from streamsvm.serving.requests import Refused, as_json, first_event, request_name, require_known, wanted
+from streamsvm.predict import PredictionOptions
+from streamsvm.serving.requests import RequestError, as_json, first_event, request_name, require_known, wanted
 
 BODY_S = 30.0  # that a sender may take for a body
 JSON = "application/json"
@@ -27,10 +27,10 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class Served(Protocol):
+class ServedModel(Protocol):
     """A model that answers; `fixed` and `learning` have one each."""
 
-    async def predict(self, body: bytes, also: Wanted) -> bytes: ...
+    async def predict(self, body: bytes, also: PredictionOptions) -> bytes: ...
     async def learn(self, body: bytes, first: int | None, name: str | None) -> bytes: ...
     async def facts(self) -> dict[str, Any]: ...
     @property
@@ -48,7 +48,7 @@ class Limits:
     rate: float = 0.0
 
 
-class Bucket:
+class RateLimiter:
     """Lets `rate` requests a second through, and at most those of one second at once."""
 
     def __init__(self, rate: float) -> None:
@@ -62,7 +62,7 @@ class Bucket:
         self._at = now
         if self._left < 1:
             after = str(max(1, round((1 - self._left) / self.rate)))
-            raise Refused(
+            raise RequestError(
                 429,
                 f"found more than {self.rate:g} requests a second, expected fewer",
                 retry_after=after,
@@ -74,9 +74,9 @@ class Bucket:
 class App:
     """ASGI, HTTP alone."""
 
-    def __init__(self, served: Served, limits: Limits) -> None:
-        self._served, self._limits, self._counts = served, limits, Counts()
-        self._bucket = Bucket(limits.rate) if limits.rate else None
+    def __init__(self, served: ServedModel, limits: Limits) -> None:
+        self._served, self._limits, self._counts = served, limits, RequestCounts()
+        self._bucket = RateLimiter(limits.rate) if limits.rate else None
         self._waiting = 0
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -86,7 +86,7 @@ class App:
         headers: dict[str, str] = {}
         try:
             status, (kind, body) = 200, await self._answer(scope, receive)
-        except Refused as refused:
+        except RequestError as refused:
             status, kind, body = refused.status, JSON, as_json({"error": " ".join(str(refused).split())})
             headers = refused.headers
         fields = {"content-type": kind, "content-length": str(len(body)), **headers}
@@ -98,15 +98,17 @@ class App:
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> tuple[str, bytes]:
         path, method = scope["path"], scope["method"]
         if path not in ROUTES:
-            raise Refused(404, f"{path[:80]}: no such path, expected one of {', '.join(ROUTES)}", **CLOSE)
+            raise RequestError(
+                404, f"{path[:80]}: no such path, expected one of {', '.join(ROUTES)}", **CLOSE
+            )
         if method != ROUTES[path]:
-            raise Refused(
+            raise RequestError(
                 405, f"{path}: found {method}, expected {ROUTES[path]}", allow=ROUTES[path], **CLOSE
             )
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         if path == "/health":
             if self._served.trouble:
-                raise Refused(503, self._served.trouble)
+                raise RequestError(503, self._served.trouble)
             return JSON, as_json({"status": "ok"})
         if path == "/model":
             return JSON, as_json(await self._served.facts())
@@ -122,7 +124,7 @@ class App:
         if self._bucket is not None:
             self._bucket.require()
         if self._waiting >= self._limits.waiting:
-            raise Refused(
+            raise RequestError(
                 503, f"found {self._waiting} requests that wait, expected fewer", retry_after="1", **CLOSE
             )
         self._waiting += 1
@@ -146,25 +148,25 @@ class App:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the sender left before the end of the body")
+                        raise RequestError(400, "the sender left before the end of the body")
                     parts.append(message.get("body", b""))
                     size, more = size + len(parts[-1]), message.get("more_body", False)
                     self._require_small(size)
         except TimeoutError:
-            raise Refused(408, f"found no end of the body in {BODY_S:g} s", **CLOSE) from None
+            raise RequestError(408, f"found no end of the body in {BODY_S:g} s", **CLOSE) from None
         return b"".join(parts)
 
     def _require_small(self, size: int) -> None:
         most = self._limits.body_bytes
         if size > most:
-            raise Refused(413, f"found a body of {size:,} bytes, expected at most {most:,}", **CLOSE)
+            raise RequestError(413, f"found a body of {size:,} bytes, expected at most {most:,}", **CLOSE)
 
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Counts:
+class RequestCounts:
     """Requests by route and status, and how long they took; only the event loop changes it."""
 
     def __init__(self) -> None:

@@ -16,21 +16,21 @@ from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
 from streamsvm.online.tables import TYPES, as_number, as_text, coded, is_missing, unlike
 from streamsvm.parallel.machine import cores
-from streamsvm.predict import Wanted
-from streamsvm.serving.requests import Answers, Refused, as_json, events_in
+from streamsvm.predict import PredictionOptions
+from streamsvm.serving.requests import Predictions, RequestError, as_json, events_in
 from streamsvm.tables.frames import dtype_of, known_schema
 
 Event = dict[str, Any]
 
 
-class Fixed:
+class FixedModel:
     """Predicts; why it does not learn is what `refusal` says."""
 
     trouble = None  # nothing that would go by a new start
 
     def __init__(self, model: Model, refusal: str, most_events: int) -> None:
         self.model, self.refusal, self._most = model, refusal, most_events
-        self._columns = Columns(model)
+        self._columns = InputColumns(model)
         self._pool = ThreadPoolExecutor(cores(), thread_name_prefix="predict")
         self.predicted = 0
 
@@ -43,14 +43,14 @@ class Fixed:
         """What it has to say when it has ended."""
         return ""
 
-    async def predict(self, body: bytes, also: Wanted) -> bytes:
+    async def predict(self, body: bytes, also: PredictionOptions) -> bytes:
         """Raises Refused."""
         answer, n = await asyncio.get_running_loop().run_in_executor(self._pool, self._predict, body, also)
         self.predicted += n
         return answer
 
     async def learn(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
-        raise Refused(409, self.refusal)
+        raise RequestError(409, self.refusal)
 
     async def close(self) -> None:
         self._pool.shutdown()
@@ -74,19 +74,19 @@ class Fixed:
     def gauges(self) -> dict[str, float]:
         return {}
 
-    def _predict(self, body: bytes, also: Wanted) -> tuple[bytes, int]:
+    def _predict(self, body: bytes, also: PredictionOptions) -> tuple[bytes, int]:
         events = events_in(body, self._most)
         try:
             rows = self._columns.rows(events)
             decisions, proba = self.model.answers(rows)
         except (DataError, ModelError) as error:
-            raise Refused(400, str(error)) from None
+            raise RequestError(400, str(error)) from None
         labels, classes = self.model.labels(decisions, proba).tolist(), self.model.classes.tolist()
-        answers = Answers(labels, decisions, proba, classes, self.model.intervals)
+        answers = Predictions(labels, decisions, proba, classes, self.model.intervals)
         return as_json(answers.said(also)), len(events)
 
 
-class Columns:
+class InputColumns:
     """The features that a model's rows are made of: its columns' names, or 0, 1 and so on where they have none; of a
     table with texts or times the columns of the table."""
 

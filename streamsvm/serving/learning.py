@@ -18,10 +18,10 @@ import numpy as np
 
 from streamsvm.errors import DataError, StorageError, StreamSVMError
 from streamsvm.models.files import save_model
-from streamsvm.online.pipe import Stream
-from streamsvm.predict import Wanted
-from streamsvm.serving.log import Log, sync_tree
-from streamsvm.serving.requests import Answers, Refused, as_json, events_in
+from streamsvm.online.stream import Stream
+from streamsvm.predict import PredictionOptions
+from streamsvm.serving.log import RequestLog, sync_tree
+from streamsvm.serving.requests import Predictions, RequestError, as_json, events_in
 
 STRETCH = 50  # events learnt before predictions that wait are let through
 MOST_JOINED = 16  # requests that are decided at once
@@ -31,22 +31,24 @@ Answer = Any  # bytes, or the error that is raised in their place
 
 
 @dataclass
-class Job:
+class LearnerRequest:
     """A request on its way through the learner's thread, which answers it by `do`, or, of predictions, with others."""
 
     answered: asyncio.Future[Any]
     do: Callable[[], Any] | None = None
     body: bytes = b""
-    also: Wanted = Wanted()
+    also: PredictionOptions = PredictionOptions()
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Learning:
+class LearningModel:
     """Predicts and learns. log: keeps requests until a snapshot has them. report: called with what went wrong."""
 
     refusal = ""
 
-    def __init__(self, stream: Stream, most_events: int, every: int, log: Log | None, report: Report) -> None:
+    def __init__(
+        self, stream: Stream, most_events: int, every: int, log: RequestLog | None, report: Report
+    ) -> None:
         self.stream, self._most, self._every, self._log, self._report = (
             stream,
             most_events,
@@ -57,7 +59,7 @@ class Learning:
         self.predicted = self.snapshots = self.failures = 0
         self.snapshot_s = 0.0
         self._taken = stream.events  # of the last snapshot that was begun
-        self._predictions, self._lessons = deque[Job](), deque[Job]()
+        self._predictions, self._lessons = deque[LearnerRequest](), deque[LearnerRequest]()
         self._bell, self._ends = threading.Event(), False
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="snapshots")
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log")
@@ -87,9 +89,11 @@ class Learning:
         self._loop = asyncio.get_running_loop()
         self._worker.start()
 
-    async def predict(self, body: bytes, also: Wanted) -> bytes:
+    async def predict(self, body: bytes, also: PredictionOptions) -> bytes:
         """Raises Refused."""
-        return await self._ask(self._predictions, Job(self._loop.create_future(), body=body, also=also))
+        return await self._ask(
+            self._predictions, LearnerRequest(self._loop.create_future(), body=body, also=also)
+        )
 
     async def learn(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         """first: the number of the first event; those that are known by then are not learned again. name: of the
@@ -150,11 +154,11 @@ class Learning:
         return None if self._log is None else self._log.broken
 
     async def _in_turn(self, do: Callable[[], Any]) -> Any:
-        return await self._ask(self._lessons, Job(self._loop.create_future(), do))
+        return await self._ask(self._lessons, LearnerRequest(self._loop.create_future(), do))
 
-    async def _ask(self, waiting: deque[Job], job: Job) -> Any:
+    async def _ask(self, waiting: deque[LearnerRequest], job: LearnerRequest) -> Any:
         if self._ends:
-            raise Refused(503, "the server is stopping", retry_after="1")
+            raise RequestError(503, "the server is stopping", retry_after="1")
         waiting.append(job)
         self._bell.set()
         return await job.answered
@@ -166,7 +170,7 @@ class Learning:
         try:
             await asyncio.shield(self._sync)
         except StorageError as error:
-            raise Refused(507, f"learned, but it may be lost when the server ends: {error}") from None
+            raise RequestError(507, f"learned, but it may be lost when the server ends: {error}") from None
 
     async def _sync_log(self) -> None:
         assert self._log is not None
@@ -195,22 +199,22 @@ class Learning:
             try:
                 self._settle(list(zip(jobs, self._predict(jobs), strict=True)))
                 return
-            except (Refused, DataError):
+            except (RequestError, DataError):
                 pass  # one of them is bad: each is answered on its own
         for job in jobs:
             self._settle([(job, self._tried(partial(self._predict_one, job)))])
 
-    def _predict_one(self, job: Job) -> Answer:
+    def _predict_one(self, job: LearnerRequest) -> Answer:
         return self._predict([job])[0]
 
-    def _predict(self, jobs: list[Job]) -> list[Answer]:
+    def _predict(self, jobs: list[LearnerRequest]) -> list[Answer]:
         """Answers to all, from one block."""
         for job in jobs:
             job.events = events_in(job.body, self._most)
         events = [event for job in jobs for event in job.events]
         labels, shown, probabilities = self.stream.judge.answers(self.stream.decide(events))
         classes = getattr(self.stream.learner, "labels", ())
-        answers = Answers(labels, shown, probabilities, classes, learns=True)
+        answers = Predictions(labels, shown, probabilities, classes, learns=True)
         stops = np.cumsum([len(job.events) for job in jobs]).tolist()
         said = [
             as_json(answers.part(stop - len(job.events), stop).said(job.also))
@@ -226,7 +230,7 @@ class Learning:
             first = known
         first = first or self.stream.events + 1
         if first > self.stream.events + 1:
-            raise Refused(
+            raise RequestError(
                 409, f"from: found event {first:,}, expected at most {self.stream.events + 1:,}, the next one"
             )
         is_new = first + len(events) > self.stream.events + 1
@@ -254,7 +258,7 @@ class Learning:
                 self._predict_waiting()
         return answers
 
-    def _replay(self, log: Log) -> None:
+    def _replay(self, log: RequestLog) -> None:
         """Learns again what a server that was killed had learned after its last snapshot, in the same order."""
         before = self.stream.events
         for first, body, name in log.records(before):
@@ -315,20 +319,20 @@ class Learning:
         try:
             return do()
         except DataError as error:
-            return Refused(400, str(error))
+            return RequestError(400, str(error))
         except StorageError as error:
-            return Refused(507, f"nothing was learned: {error}")
-        except Refused as refused:
+            return RequestError(507, f"nothing was learned: {error}")
+        except RequestError as refused:
             return refused
         except Exception as error:  # a bug, which the sender hears of, and whoever runs the server
             self._report(f"warning: {type(error).__name__}: {error}")
-            return Refused(500, f"{type(error).__name__}: {error}")
+            return RequestError(500, f"{type(error).__name__}: {error}")
 
-    def _settle(self, answers: list[tuple[Job, Answer]]) -> None:
+    def _settle(self, answers: list[tuple[LearnerRequest, Answer]]) -> None:
         self._loop.call_soon_threadsafe(_deliver, answers)
 
 
-def _deliver(answers: list[tuple[Job, Answer]]) -> None:
+def _deliver(answers: list[tuple[LearnerRequest, Answer]]) -> None:
     for job, answer in answers:
         if job.answered.done():  # nobody waits any more
             continue

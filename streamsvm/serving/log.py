@@ -23,7 +23,7 @@ HEAD = re.compile(rb"(\d{1,18}) (\d{1,12}) ([0-9a-f]{8})(?: ([!-~]{1,200}))?\n")
 MOST_HEAD_BYTES = 248
 
 
-class Log:
+class RequestLog:
     """Appends by one thread, the learner's; `sync` and `drop` by others. Raises StorageError."""
 
     def __init__(self, folder: Path, fields: str) -> None:

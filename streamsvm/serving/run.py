@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from streamsvm.errors import ConfigError
 from streamsvm.serving.app import App, Limits
-from streamsvm.serving.fixed import Fixed
-from streamsvm.serving.learning import Learning
+from streamsvm.serving.fixed import FixedModel
+from streamsvm.serving.learning import LearningModel
 
 BACKLOG = 1024  # connections that wait to be taken
 GRACE_S = 30  # for requests that are at work at the end
@@ -42,7 +42,9 @@ def listening(host: str, port: int) -> socket.socket:
         return at
 
 
-def serve(served: Fixed | Learning, limits: Limits, at: socket.socket, ready: Callable[[], None]) -> int:
+def serve(
+    served: FixedModel | LearningModel, limits: Limits, at: socket.socket, ready: Callable[[], None]
+) -> int:
     """Answers until SIGINT or SIGTERM; the signal. Requests at work are answered before the end, see `close`."""
     config = uvicorn.Config(
         App(served, limits),
@@ -66,7 +68,7 @@ def serve(served: Fixed | Learning, limits: Limits, at: socket.socket, ready: Ca
             ready()
 
     async def run() -> None:
-        if isinstance(served, Learning):
+        if isinstance(served, LearningModel):
             served.start()
         try:
             await Server(config).serve([at])

@@ -36,7 +36,7 @@ RATES = np.array([rate for rate, _ in TRACKS], np.float32)
 CURVED = sum(is_curved for _, is_curved in TRACKS)
 
 
-class Row(NamedTuple):
+class AdditiveRow(NamedTuple):
     """Intermediate values of a row, filled by `decide_row` for `learn_row`; compiled code takes it as a plain tuple."""
 
     x: np.ndarray  # (1 + d,) a constant, and the entries
@@ -96,12 +96,12 @@ class AdditiveLearner(InArrays):
         return out
 
     def row(self) -> tuple[np.ndarray, ...]:
-        """Space for a `Row`."""
+        """Space for a `AdditiveRow`."""
         _, width, columns = self.W.shape
         near = 2 * len(GRIDS) * (self.V.shape[1] // KNOTS)
         x, f, slope = np.ones(width, np.float32), np.empty((len(TRACKS), columns)), np.empty(columns)
         at, share, known = np.empty(near, np.int64), np.empty(near, np.float32), np.zeros(1, np.int64)
-        return tuple(Row(x, at, share, known, f, slope))
+        return tuple(AdditiveRow(x, at, share, known, f, slope))
 
     def widen(self, d: int) -> None:
         """Room for d columns."""
@@ -129,7 +129,7 @@ def hats(unit: np.ndarray, knots: int) -> np.ndarray:
 def decide_row(z, coefficients, row):
     """The decisions row.f of the tracks for z (d,) float32. coefficients: W, G, V and Q."""
     W, _, V, _ = coefficients
-    r, largest = Row(*row), np.float32(LARGEST)
+    r, largest = AdditiveRow(*row), np.float32(LARGEST)
     for j in range(len(z)):
         r.x[1 + j] = min(max(z[j], -largest), largest)
     n = r.known[0] = _knots(z, V.shape[1], r.at, r.share)
@@ -195,14 +195,14 @@ def _tell(f, out):  # a loop: assigning a whole array takes numba two seconds mo
 def decide(Z, coefficients, row, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
-        _tell(Row(*row).f, D[:, i])
+        _tell(AdditiveRow(*row).f, D[:, i])
 
 
 @nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def learn(Z, coefficients, row, codes, weight, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
-        _tell(Row(*row).f, D[:, i])
+        _tell(AdditiveRow(*row).f, D[:, i])
         learn_row(coefficients, row, codes[i], weight[i])
 
 
@@ -210,7 +210,7 @@ def learn(Z, coefficients, row, codes, weight, D):
 def learn_row(coefficients, row, code, weight):
     """The step of a row that `decide_row` has decided."""
     W, G, V, Q = coefficients
-    r = Row(*row)
+    r = AdditiveRow(*row)
     n, first = r.known[0], len(W) - len(V)
     for t in range(len(W)):
         _slope(r.f[t], code, weight, r.slope)

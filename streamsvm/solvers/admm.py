@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numba as nb
 import numpy as np
 
-from streamsvm.solvers import kept_sums
+from streamsvm.solvers import sum_constraints
 
 RELAX = 1.6  # over-relaxation (Boyd et al. 2011, 3.4.3): about half as many iterations as 1, the paper's
 NEGLIGIBLE = 1e-3  # change of decision values that dropped coefficients may cause
@@ -22,7 +22,7 @@ GRID = 10**0.5  # balanced betas are its powers, so that few factors are made
 
 
 @dataclass(frozen=True)
-class Columns:
+class ADMMColumns:
     """target t, lower <= 0 and upper >= 0, (n, c) each, and epsilon."""
 
     target: np.ndarray
@@ -30,15 +30,15 @@ class Columns:
     upper: np.ndarray
     epsilon: float = 0.0
 
-    def take(self, own: slice) -> Columns:
+    def take(self, own: slice) -> ADMMColumns:
         """Some of the columns."""
-        return Columns(self.target[:, own], self.lower[:, own], self.upper[:, own], self.epsilon)
+        return ADMMColumns(self.target[:, own], self.lower[:, own], self.upper[:, own], self.epsilon)
 
 
-class Shifted(Protocol):
+class ShiftedSystem(Protocol):
     """The oracle: the columns, and solve(beta, V) -> (K + beta I)^-1 V for V (n, k)."""
 
-    columns: Columns
+    columns: ADMMColumns
 
     def solve(self, beta: float, V: np.ndarray) -> np.ndarray: ...
 
@@ -80,7 +80,7 @@ class ADMM:
     beta: float
     balance_every: int = 0
 
-    def init(self, problem: Shifted) -> ADMMState:
+    def init(self, problem: ShiftedSystem) -> ADMMState:
         zeros, columns = np.zeros(problem.columns.target.shape), problem.columns.target.shape[1]
         return ADMMState(
             zeros,
@@ -91,7 +91,7 @@ class ADMM:
             np.full(columns, np.inf),
         )
 
-    def step(self, problem: Shifted, state: ADMMState) -> ADMMState:
+    def step(self, problem: ShiftedSystem, state: ADMMState) -> ADMMState:
         beta, z, mu, w = state.beta, state.z, state.mu, state.w
         right = np.empty_like(z)
         of = problem.columns
@@ -107,7 +107,7 @@ class ADMM:
             return self._balanced(problem, state)
         return state
 
-    def _balanced(self, problem: Shifted, state: ADMMState) -> ADMMState:
+    def _balanced(self, problem: ShiftedSystem, state: ADMMState) -> ADMMState:
         """beta of the median column's residuals, where that is far from the one in use."""
         ratio = np.sqrt(np.maximum(state.primal, 1e-9) / np.maximum(state.dual, 1e-9))
         wanted = state.beta * float(np.clip(np.median(ratio), 0.1, 10.0))
@@ -125,7 +125,7 @@ def paper_beta(n: int) -> float:
 
 def balanced(z: np.ndarray) -> np.ndarray:
     """z (n, c) made feasible: e'z = 0 in each column."""
-    return np.stack([np.copysign(kept_sums.balanced(np.abs(a), np.sign(a)), a) for a in z.T], axis=1)
+    return np.stack([np.copysign(sum_constraints.balanced(np.abs(a), np.sign(a)), a) for a in z.T], axis=1)
 
 
 def draw_margin(z: np.ndarray, most: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -157,7 +157,7 @@ def intercept(
     return float(np.mean([*([least.max()] if len(least) else []), *([most.min()] if len(most) else [])]))
 
 
-def certificate(columns: Columns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> tuple[float, float]:
+def certificate(columns: ADMMColumns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> tuple[float, float]:
     """Dual objective and duality gap of feasible z (n, c), summed over columns; f = Kz.
 
     A row's loss in the primal problem is upper_i max(0, r - epsilon) - lower_i max(0, -r - epsilon), r = t - f - b.

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numba as nb
 import numpy as np
 
-from streamsvm.problems.dual import Block, DualQP
+from streamsvm.problems.dual import BlockProblem, DualQP
 from streamsvm.solvers.blockws import BlockSolver, BlockState, free_rows, levels, row_violations
 
 INNER_TOL = 0.1  # of the largest violation: more in one block would be undone by the next
@@ -128,7 +128,7 @@ class ALFPGM(BlockSolver):
         return np.union1d(new, kept[_least(np.arange(len(kept)), -worst, 2 * self.pairs)])
 
     def solve_block(
-        self, problem: Block, state: BlockState, block: np.ndarray
+        self, problem: BlockProblem, state: BlockState, block: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         if self.subproblem == "pairs":
             return super().solve_block(problem, state, block)
@@ -139,7 +139,7 @@ class ALFPGM(BlockSolver):
         L = largest + mu * len(block)  # (16)
         accuracy, lam = max(INNER_TOL * state.violation, 0.25 * self.tol), -state.bias
         for _ in range(TRIES):
-            piece = Piece(Q, upper, y, mu, L)
+            piece = WorkingSetDual(Q, upper, y, mu, L)
             new, lam, fell = augmented_lagrangian(piece, before, state.gradient[block], lam, accuracy)
             if fell > 0:
                 return new, new != before
@@ -156,7 +156,7 @@ class ALFPGM(BlockSolver):
         return replace(after, uses=uses, stalled=stalled)
 
 
-class Piece(NamedTuple):
+class WorkingSetDual(NamedTuple):
     """The dual restricted to q rows, and the options of its solution."""
 
     Q: np.ndarray  # (q, q)
@@ -167,7 +167,7 @@ class Piece(NamedTuple):
 
 
 def augmented_lagrangian(
-    piece: Piece, a0: np.ndarray, g0: np.ndarray, lam: float, accuracy: float
+    piece: WorkingSetDual, a0: np.ndarray, g0: np.ndarray, lam: float, accuracy: float
 ) -> tuple[np.ndarray, float, float]:
     """(a, lambda, how far f fell) of min f(a) over 0 <= a <= upper, y'a = y'a0, where f has gradient g0 at a0.
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from streamsvm.parallel.strips import evenly
-from streamsvm.problems.dual import Block, Bounds, DualQP, Linear
+from streamsvm.problems.dual import BlockProblem, DualQP, LabelsAndBounds, LinearTerms
 from streamsvm.solvers.descent import FALLS, LEAST_GAIN, block_descent, signs_descent
-from streamsvm.solvers.kept_sums import Ends, balanced, feasible
 from streamsvm.solvers.loop import run
+from streamsvm.solvers.sum_constraints import LevelRange, balanced, feasible
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
 FEW = 64  # rows that are one block
@@ -47,7 +47,7 @@ FAR_APART = 20.0  # of tol: from which on products of the few steps to come are 
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class ShrunkRows:
     """Rows taken out of the active set: their gradients are those of the coefficients at that time."""
 
     ids: np.ndarray
@@ -72,7 +72,7 @@ class BlockState:
     gradient: np.ndarray
     active: np.ndarray | None = None  # None: all rows
     block: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    shrunk: tuple[Shrunk, ...] = ()
+    shrunk: tuple[ShrunkRows, ...] = ()
     violation: float = np.inf
     rounds: int = 0
     bias: float = 0.0
@@ -97,7 +97,7 @@ class BlockState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> BlockState:
         numbers = range(sum(name.endswith("_ids") for name in arrays))
-        shrunk = (Shrunk(arrays[f"shrunk{i}_ids"], arrays[f"shrunk{i}_alpha"]) for i in numbers)
+        shrunk = (ShrunkRows(arrays[f"shrunk{i}_ids"], arrays[f"shrunk{i}_alpha"]) for i in numbers)
         found = {name: np.asarray(arrays[name]) for name in _SAVED if name in arrays}
         plain: dict[str, Any] = {name: v if v.ndim else v.item() for name, v in found.items()}
         return BlockState(**plain, shrunk=tuple(shrunk))
@@ -123,7 +123,7 @@ def duality_gap(problem: DualQP, state: BlockState) -> float:
     return gap / _told_over(problem, state) ** 2
 
 
-def _rough_objective(problem: Linear, state: BlockState) -> float:
+def _rough_objective(problem: LinearTerms, state: BlockState) -> float:
     """As `objective`, whatever the margin; about, as gradients of shrunk rows are stale."""
     return 0.5 * float(state.alpha @ (state.gradient + problem.linear))
 
@@ -267,7 +267,7 @@ class BlockSolver:
         is_due = after.idle > 0 and after.idle % int(CHECK_IDLE * self._visit(after)) == 0
         return self._checked(problem, after, is_due=is_due)
 
-    def paced(self, problem: Linear, state: BlockState, gain: float) -> BlockState:
+    def paced(self, problem: LinearTerms, state: BlockState, gain: float) -> BlockState:
         """A measured state with what is known of its progress. gain: what the objective has fallen by."""
         if state.violation <= (1 - FALLS) * state.least:
             return replace(state, least=state.violation, idle=0, gained=0.0)
@@ -344,16 +344,16 @@ class BlockSolver:
         """Called after a block has moved."""
         return after
 
-    def measured(self, problem: Bounds, state: BlockState) -> BlockState:
+    def measured(self, problem: LabelsAndBounds, state: BlockState) -> BlockState:
         state, rows = replace(state, is_rounded=False), self._candidates(state)
         if not self.bias:
             return replace(state, violation=float(row_violations(problem, state, rows).max()))
         found = levels(problem, state, rows)
         if not self.apart:
-            ends = Ends.of(*found)
+            ends = LevelRange.of(*found)
             state = replace(state, violation=ends.violation)
             return replace(state, bias=ends.threshold(self.is_solved(state)))
-        positive, negative = (Ends.of(*found, problem.y[rows] == sign) for sign in (1.0, -1.0))
+        positive, negative = (LevelRange.of(*found, problem.y[rows] == sign) for sign in (1.0, -1.0))
         state = replace(state, violation=max(positive.violation, negative.violation))
         solved = self.is_solved(state)
         at_positive = positive.threshold(solved, state.bias - state.margin)
@@ -361,12 +361,14 @@ class BlockSolver:
         middle, half = 0.5 * (at_positive + at_negative), 0.5 * (at_negative - at_positive)
         return replace(state, bias=middle, margin=half)
 
-    def held(self, problem: Bounds, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
+    def held(self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
         """Which of some rows are held at a bound by more than `least`."""
         a, g = state.alpha[rows], _shifted(problem, state, rows)
         return ((a <= 0) & (g > least)) | ((a >= problem.upper[rows]) & (g < -least))
 
-    def sides(self, problem: Bounds, state: BlockState, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def sides(
+        self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Of some rows: which are on the first side, of those that a block mixes, and their violations."""
         y = problem.y[rows]
         first = y * _shifted(problem, state, rows) < 0 if self.bias else y > 0
@@ -405,7 +407,7 @@ class BlockSolver:
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
-    def _is_one_block(self, problem: Bounds, state: BlockState) -> bool:
+    def _is_one_block(self, problem: LabelsAndBounds, state: BlockState) -> bool:
         """Whether all rows that may move do so together, as they are few: each of thousands of pairs would take several
         rounds."""
         return not self.bias and state.active is None and int(np.count_nonzero(problem.upper > 0)) <= FEW
@@ -418,7 +420,7 @@ class BlockSolver:
         return np.isin(parts, order[:count])
 
     def solve_block(
-        self, problem: Block, state: BlockState, block: np.ndarray
+        self, problem: BlockProblem, state: BlockState, block: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = _as_float32(problem.gram(block), problem.y[block] if self.bias else None)
@@ -470,26 +472,26 @@ def violations(alpha: np.ndarray, gradient: np.ndarray, upper: np.ndarray) -> np
     return np.maximum(down, up)
 
 
-def _shifted(problem: Bounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+def _shifted(problem: LabelsAndBounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
     """g + y b - r of some rows."""
     g = state.gradient[rows]
     g = g + state.bias * problem.y[rows] if state.bias else g
     return g - state.margin if state.margin else g
 
 
-def row_violations(problem: Bounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+def row_violations(problem: LabelsAndBounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
     """`violations` of some rows, of the shifted gradient."""
     return violations(state.alpha[rows], _shifted(problem, state, rows), problem.upper[rows])
 
 
-def free_rows(problem: Bounds, state: BlockState, rows: np.ndarray) -> np.ndarray:
+def free_rows(problem: LabelsAndBounds, state: BlockState, rows: np.ndarray) -> np.ndarray:
     """Which of some rows have coefficients away from both bounds."""
     a = state.alpha[rows]
     return (a > 0) & (a < problem.upper[rows])
 
 
 def levels(
-    problem: Bounds, state: BlockState, rows: np.ndarray | slice
+    problem: LabelsAndBounds, state: BlockState, rows: np.ndarray | slice
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """-y g of some rows, the b with which each has y (f + b) = 1; in I_up: may y a rise; in I_low: may it fall."""
     a, y = state.alpha[rows], problem.y[rows]
@@ -512,7 +514,7 @@ def shrunk(
     if settled.mean() < 0.3:  # gathering the active rows again has to pay
         return list(states)
     left, gone = active[~settled], active[settled]
-    return [replace(s, active=left, shrunk=(*s.shrunk, Shrunk(gone, s.alpha))) for s in states]
+    return [replace(s, active=left, shrunk=(*s.shrunk, ShrunkRows(gone, s.alpha))) for s in states]
 
 
 def caught_up(

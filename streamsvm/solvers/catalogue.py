@@ -13,7 +13,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.parallel.imports import imported, whole_class
 
 
-class Row(NamedTuple):
+class SolverRow(NamedTuple):
     """What a solver declares.
 
     fit, options, estimators: module:class. fit: of a `fits.base.Fit`. options: of the `options.base.SolverOptions`
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 SOLVERS = {
-    "dcsvm": Row(
+    "dcsvm": SolverRow(
         "streamsvm.fits.dcsvm:DCSVMFit",
         "streamsvm.options.solvers:DCSVMConfig",
         (
@@ -47,7 +47,7 @@ SOLVERS = {
         reads=("tol", "cache_size", "nu", "multiclass"),
         searches=("solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"),
     ),
-    "bsgd": Row(
+    "bsgd": SolverRow(
         "streamsvm.fits.bsgd:BSGDFit",
         "streamsvm.options.solvers:BSGDConfig",
         ("streamsvm.estimators.budgeted:BudgetedSVC", "streamsvm.estimators.budgeted_svr:BudgetedSVR"),
@@ -55,7 +55,7 @@ SOLVERS = {
         reads=("nu",),
         searches=("scale", "metric", "gamma"),
     ),
-    "cutting-plane": Row(
+    "cutting-plane": SolverRow(
         "streamsvm.fits.cutting_plane:CuttingPlaneFit",
         "streamsvm.options.solvers:CuttingPlaneConfig",
         (
@@ -69,14 +69,14 @@ SOLVERS = {
         needs=("kernel.name=linear",),
         searches=("scale", "metric", "C", "gamma", "class_weight"),
     ),
-    "admm-hss": Row(
+    "admm-hss": SolverRow(
         "streamsvm.fits.admm_hss:ADMMHSSFit",
         "streamsvm.options.solvers:ADMMHSSConfig",
         ("streamsvm.estimators.admm_hss:HSSSVC", "streamsvm.estimators.admm_hss_svr:HSSSVR"),
         aliases=("hss",),
         tasks=("classify", "multilabel", "regress"),
     ),
-    "alfpgm": Row(
+    "alfpgm": SolverRow(
         "streamsvm.fits.alfpgm:ALFPGMFit",
         "streamsvm.options.solvers:ALFPGMConfig",
         ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm_svr:ALFPGMSVR"),
@@ -88,7 +88,7 @@ SOLVERS = {
 DEFAULT_SOLVER = "dcsvm"
 MOVED = {("alfpgm", "epsilon"): "epsilon"}  # members of a section that are options of their own today
 OF_SOME = ("tol", "cache_size", "nu", "multiclass")  # options that solvers read which say so in `reads`
-Use = Callable[[str, Row], None]
+Use = Callable[[str, SolverRow], None]
 _users: list[Use] = []  # that are notified of solvers to come
 
 
@@ -96,7 +96,7 @@ def solver_names() -> tuple[str, ...]:
     return tuple(SOLVERS)
 
 
-def solver_row(name: str) -> Row:
+def solver_row(name: str) -> SolverRow:
     """The row of the solver with this name. Raises ConfigError if there is none."""
     if name not in SOLVERS:
         raise ConfigError(f"found solver {name!r}, expected one of {', '.join(SOLVERS)}")
@@ -167,7 +167,7 @@ def _renamed() -> dict[str, str]:
     return {alias: section_of(name) for name, row in SOLVERS.items() for alias in row.aliases}
 
 
-def register(name: str, row: Row) -> None:
+def register(name: str, row: SolverRow) -> None:
     """Adds a custom solver to those that come with the package. Raises ConfigError for what is wrong with it."""
     sections = {section_of(other) for other in SOLVERS} | set(_renamed())
     if name in SOLVERS or section_of(name) in sections:

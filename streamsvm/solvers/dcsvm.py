@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.in_turn import Duals, InTurn, InTurnState, packed, prefixed, unpacked, unprefixed
 from streamsvm.solvers.threshold import Thresholds, thresholds_from
 
@@ -61,7 +61,7 @@ class Division:
 
 
 @dataclass(frozen=True)
-class PartSolution(Weighed):
+class PartSolution(SizedInBytes):
     """A partition's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps
     them for a model; objective and duality gap of its subproblems. late: ended before it was solved. is_capped: nu is
     less than was asked for in a partition of a model, whose classes allow no more. violation: the largest at its end.

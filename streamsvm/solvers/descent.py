@@ -23,7 +23,7 @@ IDLE_VISITS = 40  # of each row of a block, in which violation and objective do 
 
 
 # What takes these has no cache: numba's would name the classes, and fail to open once they are renamed.
-class Chosen(NamedTuple):
+class SubBlock(NamedTuple):
     """Rows S (s,) of a block's Q (q, q): Q[S, S], or with labels K[S, S], and which rows of it are made."""
 
     Q: np.ndarray
@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
     is_made: np.ndarray
 
 
-class Variables(NamedTuple):
+class SubBlockVariables(NamedTuple):
     """Of the chosen rows: diagonal of Q, gradient, coefficients and their bounds, (s,)."""
 
     diag: np.ndarray
@@ -122,7 +122,7 @@ def _block_descent(Q, g, a, upper, y, apart, limits):
     S = np.empty(s, np.int64)
     for k in range(s):
         S[k] = k
-    chosen = Chosen(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
+    chosen = SubBlock(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
     for round_ in range(most):
         if y is not None:
             _centre(g, a, upper, y, apart)
@@ -135,7 +135,7 @@ def _block_descent(Q, g, a, upper, y, apart, limits):
             _select(v, g, y, S)
         chosen.is_made[:] = False
         a_S, a_before, g_before = _taken(a, S), _taken(a, S), _taken(g, S)
-        own = Variables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
+        own = SubBlockVariables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
         _sub_descent(chosen, own, y, apart, max(tol, np.float32(0.3) * worst))
         if not _move(Q, g, a, a_S, S) and y is None:  # pairs of other rows may still move
             break

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamsvm.problems.dual import DualQP
 from streamsvm.solvers import blockws
-from streamsvm.solvers.kept_sums import ROUNDING, SAMPLE, keeps_signs
 from streamsvm.solvers.loop import is_late
+from streamsvm.solvers.sum_constraints import ROUNDING, SAMPLE, keeps_signs
 from streamsvm.solvers.threshold import Thresholds, ThresholdSolver, thresholds_from
 
 SLACK = 2e-6  # of decision values, which are sums of float32

@@ -23,7 +23,7 @@ from streamsvm.solvers.blockws import (
     at_precision,
     free_rows,
 )
-from streamsvm.solvers.kept_sums import ROUNDING, balanced
+from streamsvm.solvers.sum_constraints import ROUNDING, balanced
 
 MOST_MOVES = 20  # of a threshold; then pairs do the rest
 SPREAD = 0.25  # of tol: what a variable may take of y'a that is left

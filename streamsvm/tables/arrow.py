@@ -12,7 +12,7 @@ from pyarrow.csv import ConvertOptions
 
 from streamsvm.data.labels import plain_labels
 from streamsvm.errors import DataError
-from streamsvm.tables.schema import CODE, NUMBER, Retyped, Schema
+from streamsvm.tables.schema import CODE, NUMBER, KindChanged, Schema
 
 DAY_US = 86_400_000_000.0
 FIRST = 100  # texts that are looked at before all others
@@ -106,7 +106,7 @@ def _numbers_in(column: pa.Array, where: str, name: str, line: int, *, is_final:
     if len(wrong):
         at = int(wrong[0])
         told = f"{where}:{line + at}: column {name!r}: expected a number, found {texts[at].as_py()[:80]!r}"
-        raise DataError(told) if is_final else Retyped(told, name, texts[at].as_py())
+        raise DataError(told) if is_final else KindChanged(told, name, texts[at].as_py())
     plain = pa.compute.replace_substring_regex(texts, r"^\+", "")  # Arrow reads none
     return pa.compute.if_else(is_missing, pa.nulls(len(texts), pa.string()), plain).cast(pa.float64())
 

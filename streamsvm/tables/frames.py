@@ -16,7 +16,7 @@ from scipy import sparse
 
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import is_frame, listed
-from streamsvm.data.narrow import TooNarrow
+from streamsvm.data.precision import NeedsFloat64
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import ArraySource, PartitionSource, Source, computed, is_dask_frame
 from streamsvm.errors import DataError
@@ -54,7 +54,7 @@ def _of_frame(
     schema = known_schema(like) or new_schema(table, target, category)
     try:
         raw = raw_of(table, schema, dtype_of(like), widens=like is None)
-    except TooNarrow as error:
+    except NeedsFloat64 as error:
         heard(Warned(f"X: {error}"))
         raw = raw_of(table, schema, FLOAT64)
     schema.settle("X")
@@ -216,7 +216,7 @@ def _is_mixed(column: Any) -> bool:
     return bool(texts and others) and are_numbers and all(map(is_number, {*texts} - {"", *MISSING}))
 
 
-class Held(NamedTuple):
+class PartitionColumn(NamedTuple):
     """The contents of a column in a partition. kind: None if all values are missing. from_text, lost, has_fractions:
     see `schema.Feature`; from_text None: texts that stand for missing numbers alone. texts: in order of appearance."""
 
@@ -229,11 +229,11 @@ class Held(NamedTuple):
     has_fractions: bool
 
 
-class Found(NamedTuple):
+class PartitionSummary(NamedTuple):
     """A partition's number of rows and its columns by name. narrow: why float32 is too narrow for them, if it is."""
 
     rows: int
-    columns: dict[str, Held]
+    columns: dict[str, PartitionColumn]
     narrow: str | None
 
 
@@ -248,9 +248,9 @@ def partitions(
     schema, has_gaps, dtype = known_schema(like), False, dtype_of(like)
     if schema is None:
         as_texts = frozenset(target or ())
-        found = computed(frame.map_partitions(_held, category, as_texts, meta=(None, object)))
+        found = computed(frame.map_partitions(_summary, category, as_texts, meta=(None, object)))
         if texts := _texts_in([part.columns for part in found]):
-            found = computed(frame.map_partitions(_held, category, as_texts | texts, meta=(None, object)))
+            found = computed(frame.map_partitions(_summary, category, as_texts | texts, meta=(None, object)))
         lengths, columns = [part.rows for part in found], [part.columns for part in found]
         if narrow := next((part.narrow for part in found if part.narrow), None):
             dtype = FLOAT64
@@ -296,9 +296,9 @@ def _raw(part: Any, schema: Schema, dtype: np.dtype, *, widens: bool = False) ->
     return np.concatenate([np.empty((0, len(schema.features)), dtype), *pieces])
 
 
-def _held(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
-    """What is `Found` in a partition, as a series with one entry. category: columns of number codes. as_texts: columns
-    of texts, even if all of them are numbers here. Raises DataError."""
+def _summary(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
+    """The `PartitionSummary` of a partition, as a series with one entry. category: columns of number codes. as_texts:
+    columns of texts, even if all of them are numbers here. Raises DataError."""
     import pandas as pd
 
     table = table_of(part)
@@ -306,7 +306,7 @@ def _held(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
     narrow = None
     try:
         raw = _raw(table, schema, FLOAT32, widens=True)
-    except TooNarrow as error:
+    except NeedsFloat64 as error:
         raw, narrow = _raw(table, schema, FLOAT64), str(error)
     is_empty = [column.null_count == len(column) for column in table.columns]
     kinds = [None if empty else f.kind for empty, f in zip(is_empty, schema.features, strict=True)]
@@ -314,9 +314,9 @@ def _held(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
     entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
     texts = [[*f.categories] for f in schema.features]
     lost, fractions = [f.lost for f in schema.features], [f.has_fractions for f in schema.features]
-    found = map(Held, kinds, from_text, texts, entries, gaps, lost, fractions)
+    found = map(PartitionColumn, kinds, from_text, texts, entries, gaps, lost, fractions)
     held = dict(zip(table.column_names, found, strict=True))
-    return pd.Series([Found(len(raw), held, narrow)], dtype=object)
+    return pd.Series([PartitionSummary(len(raw), held, narrow)], dtype=object)
 
 
 def _are_missing(feature: Feature) -> bool:
@@ -326,17 +326,17 @@ def _are_missing(feature: Feature) -> bool:
     return feature.kind == "text" and {*MISSING} >= feature.categories.keys()
 
 
-def _texts_in(columns: Sequence[dict[str, Held]]) -> frozenset[str]:
+def _texts_in(columns: Sequence[dict[str, PartitionColumn]]) -> frozenset[str]:
     """The columns of texts that are numbers in some partitions, and not in others."""
     numbers = {name for held in columns for name, own in held.items() if own.from_text}
     return frozenset(name for name in numbers if any(_is_text(held[name]) for held in columns))
 
 
-def _is_text(held: Held) -> bool:
+def _is_text(held: PartitionColumn) -> bool:
     return held.kind == "text" and held.from_text is not None
 
 
-def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
+def _kinds(columns: Sequence[dict[str, PartitionColumn]]) -> dict[str, str]:
     """The kind of each column. Raises DataError if partitions differ."""
     kinds: dict[str, str] = {}
     for name in columns[0]:
@@ -352,7 +352,7 @@ def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
     return kinds
 
 
-def _learned(schema: Schema, found: Sequence[Found]) -> tuple[int, bool]:
+def _learned(schema: Schema, found: Sequence[PartitionSummary]) -> tuple[int, bool]:
     """The number of nonzero entries of all rows, and whether one is missing. Adds all texts to the schema."""
     entries, has_gaps = 0, False
     for part in found:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.names import listed
-from streamsvm.data.narrow import TooNarrow, lost_in
+from streamsvm.data.precision import NeedsFloat64, lost_in
 from streamsvm.errors import DataError
 from streamsvm.storage.quoted import as_names
 
@@ -73,11 +73,11 @@ _NUMBER, _OF_CODE = re.compile(NUMBER), re.compile(CODE)
 HOLDS = {"number": "numbers", "bool": "true and false", "time": "times"}
 
 
-class Unsettled(Exception):
+class UnknownText(Exception):
     """Rows have a text that earlier rows did not have."""
 
 
-class Retyped(DataError):
+class KindChanged(DataError):
     """A value is unlike those in the first rows of its column. Another pass can judge the column by all rows. marker:
     the value, which may stand for a missing one."""
 
@@ -226,12 +226,12 @@ class Feature:
             found = next(iter(values[(values != kept) & ~np.isnan(values)]), None)
             told = f"column {self.name!r} has times of day, which float32 rounds to minutes"
             if found is not None:
-                raise TooNarrow(f"{told}: the rows are float64")
+                raise NeedsFloat64(f"{told}: the rows are float64")
         elif (loss := lost_in(values[:, None])) is not None:
             told = f"float32 rounds numbers of column {self.name!r}, such as {loss.value!r} to {loss.rounded:.17g}"
             is_id = loss.value.is_integer() and abs(loss.value) < LARGEST
             hint = f"; leave the column out if it is {_looks_like(loss.value)}" * is_id
-            raise TooNarrow(f"{told}: the rows are float64{hint}")
+            raise NeedsFloat64(f"{told}: the rows are float64{hint}")
 
     def see_lost(self, values: np.ndarray, kept: np.ndarray, *, was_float: bool = False) -> None:
         """Notes a whole number among values (m,) that float32 rounds to another one, or that float64 may have
@@ -404,7 +404,7 @@ class Schema:
                 and feature.smooth is None
                 and not feature.categories.keys() >= {*filter(None, texts)}
             ):
-                raise Unsettled(
+                raise UnknownText(
                     f"{where}: column {feature.name!r} has a text that the first rows did not have"
                 )
             feature.learn(texts, where)

@@ -15,7 +15,7 @@ from streamsvm.data.labels import Classes
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.tables.info import MAX_CLASSES
 from streamsvm.tables.schema import Feature, Schema
 
@@ -30,20 +30,20 @@ ODD = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
-class Seen(Weighed):
+class ColumnSummary(SizedInBytes):
     """Moments of the columns of rows, and hashes (d,) uint64, which are equal for equal columns."""
 
     moments: Moments
     hashes: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows, start: int) -> Seen:
+    def of(cls, rows: Rows, start: int) -> ColumnSummary:
         """What is seen in these rows. start: the number of the first row."""
         with np.errstate(over="ignore", invalid="ignore"):  # squares of huge numbers
             return cls(moments_of(rows), _hashes(rows, start))
 
-    def merged(self, other: Seen) -> Seen:
-        return Seen(merge(self.moments, other.moments), self.hashes + other.hashes)
+    def merged(self, other: ColumnSummary) -> ColumnSummary:
+        return ColumnSummary(merge(self.moments, other.moments), self.hashes + other.hashes)
 
 
 def _hashes(rows: Rows, start: int) -> np.ndarray:
@@ -79,7 +79,7 @@ def sample_ids(store: Store) -> np.ndarray:
     return drawn(store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0))
 
 
-def suspects(store: Store, seen: Seen, ids: np.ndarray, sample: Rows) -> Iterator[str]:
+def suspects(store: Store, seen: ColumnSummary, ids: np.ndarray, sample: Rows) -> Iterator[str]:
     """A line for each kind of problem. sample: the rows `ids`."""
     name = namer(store)
     found, labels = seen.moments, _classes(store)

@@ -12,7 +12,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
-from streamsvm.tables.suspects import Seen, sample_ids, suspects
+from streamsvm.tables.suspects import ColumnSummary, sample_ids, suspects
 
 MOST_CHUNK_BYTES = 256 << 20
 
@@ -29,7 +29,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
     edges = np.searchsorted(ids, [start for start, _ in blocks])
     told, seen = engine.map_reduce(
         _check_block,
-        Seen.merged,
+        ColumnSummary.merged,
         blocks,
         np.split(ids, edges[1:]),
         shared=(engine.share(store),),
@@ -58,11 +58,13 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
     }
 
 
-def _check_block(store: Store, block: tuple[int, int], ids: np.ndarray) -> tuple[tuple[bool, Rows], Seen]:
+def _check_block(
+    store: Store, block: tuple[int, int], ids: np.ndarray
+) -> tuple[tuple[bool, Rows], ColumnSummary]:
     """Whether the rows' indices are sorted, the rows `ids` of the block, and what is seen. Raises as `check`."""
     rows = store.read(*block)
     require_finite(store, rows, block[0], gaps=store.has_gaps)
-    return (store.is_canonical(*block), rows.take(ids - block[0])), Seen.of(rows, block[0])
+    return (store.is_canonical(*block), rows.take(ids - block[0])), ColumnSummary.of(rows, block[0])
 
 
 def _check_labels(store: Store) -> list[str]:

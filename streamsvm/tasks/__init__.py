@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamsvm.tasks.base import Task
 
 
-class Row(NamedTuple):
+class TaskRow(NamedTuple):
     """task: itself, or module:class. options: dotted names of those that it reads, unlike most others. searched:
     whether options can be chosen for it by fits on a sample. unread: options that it does not read, unlike others."""
 
@@ -35,18 +35,18 @@ UNREAD = (
     "dcsvm.part_metric",
 )  # of rows without labels, which have no errors
 _TASKS = {
-    "classify": Row(
+    "classify": TaskRow(
         "streamsvm.tasks.classify:Classify",
         ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"),
         searched=True,
     ),
-    "multilabel": Row(
+    "multilabel": TaskRow(
         "streamsvm.tasks.multilabel:Multilabel", ("bsgd.loss", "cutting_plane.loss"), searched=True
     ),
-    "oneclass": Row("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
-    "ordinal": Row("streamsvm.tasks.ordinal:Ordinal"),
-    "rank": Row("streamsvm.tasks.rank:Rank"),
-    "regress": Row(
+    "oneclass": TaskRow("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
+    "ordinal": TaskRow("streamsvm.tasks.ordinal:Ordinal"),
+    "rank": TaskRow("streamsvm.tasks.rank:Rank"),
+    "regress": TaskRow(
         "streamsvm.tasks.regress:Regress", ("epsilon", "interval", "nu", "scale_targets"), searched=True
     ),
 }
@@ -93,7 +93,7 @@ def register(task: Task, options: tuple[str, ...] = ()) -> None:
     """
     if task.name in _TASKS:
         raise ConfigError(f"there is a task {task.name!r} already; expected another name")
-    _TASKS[task.name] = Row(task, options)
+    _TASKS[task.name] = TaskRow(task, options)
 
 
 def default_task(solver: str, *, has_queries: bool) -> str:

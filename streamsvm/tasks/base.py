@@ -11,14 +11,14 @@ import numpy as np
 
 from streamsvm.data.labels import Classes, encode
 from streamsvm.errors import ConfigError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.catalogue import takers
 from streamsvm.tasks.costs import Costs, cheapest, cost_matrix
 from streamsvm.tasks.weights import of_labels
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
-    from streamsvm.tasks.scores import Judge, Scores
+    from streamsvm.tasks.scores import DecisionRule, Scores
 
 LABEL = "label"
 LABELS = "label_accuracy"  # the mean accuracy of several labels a row: 1 less the Hamming loss
@@ -26,14 +26,14 @@ Loss = Literal["hinge", "logistic", "epsilon", "support"]
 
 
 @dataclass(frozen=True)
-class Units:
+class LabelScale:
     """Of numbers that are learned: t' where a label is offset + scale t'."""
 
     scale: float = 1.0
     offset: float = 0.0
 
     @classmethod
-    def of(cls, labels: np.ndarray) -> Units:
+    def of(cls, labels: np.ndarray) -> LabelScale:
         """In which labels (n,) have mean 0 and standard deviation 1; equal ones 0."""
         offset = float(labels.mean())
         return cls(float(np.sqrt(np.mean((labels - offset) ** 2))) or 1.0, offset)
@@ -44,7 +44,7 @@ class Units:
 
 
 @dataclass(frozen=True)
-class Targets(Weighed):
+class Targets(SizedInBytes):
     """What the rows are learned by.
 
     classes (k,) labels and codes (n,) positions in them; without classes all codes are 0. linear (n, c): the linear
@@ -60,7 +60,7 @@ class Targets(Weighed):
     linear: np.ndarray | None = None
     groups: np.ndarray | None = None
     nu: float | None = None
-    units: Units = Units()
+    units: LabelScale = LabelScale()
     sets: np.ndarray | None = None
     factors: np.ndarray | None = None
 
@@ -96,7 +96,7 @@ class Coder(Protocol):
 
 
 @dataclass(frozen=True)
-class LabelCoder(Weighed):
+class LabelCoder(SizedInBytes):
     """How labels become codes: classes (k,), and of the different labels of a store, (l,), which of these each is."""
 
     classes: np.ndarray
@@ -116,7 +116,7 @@ class LabelCoder(Weighed):
 
 
 @dataclass(frozen=True)
-class Subproblem(Weighed):
+class Subproblem(SizedInBytes):
     """One dual of those that a task is made of: min over a of 1/2 a'Qa + linear'a, Q_ij = y_i y_j K(x_i, x_j).
 
     ids (m,): its rows, rising. y (c m,) -1 or +1, and linear, a number or (c m,): of its variables, c for each row: all
@@ -342,7 +342,7 @@ class Task(ABC):
         return coef, intercept
 
     @abstractmethod
-    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> Scores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> Scores:
         """Scores of decision values on a store's rows, gathered block by block. with_curves: what plots need, too."""
 
     def learnable(self, targets: Targets) -> np.ndarray:

@@ -13,7 +13,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.tasks.base import LabelCoder, Subproblem, Targets, Task
 from streamsvm.tasks.pairs import against_rest, classes_of_pairs, n_columns, n_pairs, pairs, signs
-from streamsvm.tasks.scores import Judge, LabelScores
+from streamsvm.tasks.scores import DecisionRule, LabelScores
 
 MOST_NUMBERS = 100  # different ones with a fraction that may be the names of classes
 
@@ -70,7 +70,7 @@ class Classify(Task):
     def learnable(self, targets: Targets) -> np.ndarray:
         return signs(targets.codes, len(targets.classes))
 
-    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> LabelScores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> LabelScores:
         return LabelScores(judge, store, with_curves, orders_rows=store.has_qid and len(judge.classes) == 2)
 
 

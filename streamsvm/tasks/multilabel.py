@@ -20,11 +20,11 @@ from streamsvm.metrics import (
     of_sets,
     ratio,
 )
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
 from streamsvm.tasks.pairs import of_columns
-from streamsvm.tasks.scores import Judge, curves_of, most_frequent, unknown_labels
+from streamsvm.tasks.scores import DecisionRule, curves_of, most_frequent, unknown_labels
 from streamsvm.tasks.uncertainty import SetErrors
 from streamsvm.tasks.weights import label_factors
 
@@ -119,7 +119,7 @@ class Multilabel(Task):
         """-1 or +1 times the label's factor."""
         return np.where(self.truth(targets), 1.0, -1.0) * targets.weights
 
-    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> _SetScores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> _SetScores:
         return _SetScores(judge, store, with_curves)
 
 
@@ -129,7 +129,7 @@ def _sets(targets: Targets) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _SetCoder(Weighed):
+class _SetCoder(SizedInBytes):
     """classes (k,): single labels. labels: the different sets of a store; sets (l, k): which labels are in which;
     factors: see `Targets`."""
 
@@ -154,7 +154,7 @@ class _SetScores:
     Labels of the store that the model does not know are columns, too, which it never predicts.
     """
 
-    def __init__(self, judge: Judge, store: Store, with_curves: bool) -> None:
+    def __init__(self, judge: DecisionRule, store: Store, with_curves: bool) -> None:
         self._judge, self._store, self._known = judge, store, len(judge.classes)
         self._with_curves = with_curves
         self._labels, self._sets = members(label_texts(store.classes.values), judge.classes)

@@ -12,7 +12,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import ScoreCounts, Spread
 from streamsvm.tasks.base import LabelCoder, Subproblem, Targets, Task
-from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.scores import DecisionRule
 
 OUTLIER, INLIER = -1, 1
 NU = 0.5  # LIBSVM's
@@ -63,7 +63,7 @@ class OneClass(Task):
     def cuts(self, thresholds: np.ndarray) -> np.ndarray:
         return np.array([-LEAST])  # 0 is an inlier's
 
-    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> _OutlierScores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> _OutlierScores:
         return _OutlierScores(store, with_curves)
 
 

@@ -12,7 +12,7 @@ from streamsvm.errors import DataError
 from streamsvm.metrics import mean_absolute_error
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.tasks.classify import coded
-from streamsvm.tasks.scores import Judge, LabelScores
+from streamsvm.tasks.scores import DecisionRule, LabelScores
 
 MOST_RANKS = 1000
 
@@ -46,7 +46,7 @@ class Ordinal(Task):
         ranks = np.arange(len(thresholds) + 1)
         return coef * ranks, intercept * ranks - np.cumsum([0.0, *thresholds])
 
-    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> LabelScores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> LabelScores:
         return _RankScores(judge, store, with_curves, orders_rows=True)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.metrics import quotient, ratio
-from streamsvm.tasks.uncertainty import Units, shift
+from streamsvm.tasks.uncertainty import ResamplingUnits, shift
 
 
 def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
     if store.qid is None:
         return ranking(store.y, values, np.zeros(store.n, np.int64))
     queries = np.unique(store.qid, return_inverse=True)[1]
-    sums, units = query_sums(store.y, values, queries), Units(store, by_query=True)
+    sums, units = query_sums(store.y, values, queries), ResamplingUnits(store, by_query=True)
     scores, rows = _scores(sums), np.bincount(queries)
     by_row = {name: (shift(*own) / rows)[queries] for name, own in sums.items()}
     moved = ((name, scores[name], units.summed(own), 1.0) for name, own in by_row.items())

@@ -12,7 +12,7 @@ from streamsvm.errors import DataError
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.tasks.classify import coded
 from streamsvm.tasks.queries import ranked
-from streamsvm.tasks.scores import Judge, ValueScores
+from streamsvm.tasks.scores import DecisionRule, ValueScores
 
 
 class Rank(Task):
@@ -32,7 +32,7 @@ class Rank(Task):
             )
         return replace(found, groups=np.unique(store.qid, return_inverse=True)[1])
 
-    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> ValueScores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> ValueScores:
         return ValueScores(store, ranked)
 
     def facts(self, targets: Targets) -> dict[str, int]:

@@ -14,9 +14,9 @@ from streamsvm.data.labels import is_finite
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import CoverageScores, RegressionScores, Spread
-from streamsvm.parallel.sizes import Weighed
-from streamsvm.tasks.base import Subproblem, Targets, Task, Units
-from streamsvm.tasks.scores import Judge
+from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.tasks.base import LabelScale, Subproblem, Targets, Task
+from streamsvm.tasks.scores import DecisionRule
 from streamsvm.tasks.uncertainty import NumberErrors
 
 
@@ -50,7 +50,7 @@ class Regress(Task):
         return self.coder(store, config).targets(store.y)
 
     def coder(self, store: Store, config: Any) -> _NumberCoder:
-        units, nu = _units(store) if config.scale_targets else Units(), self.nu(config)
+        units, nu = _units(store) if config.scale_targets else LabelScale(), self.nu(config)
         return _NumberCoder(store.url, store.n, units, config.epsilon if nu is None else 0.0, nu)
 
     def coefficients(self, k: int) -> int:
@@ -66,17 +66,17 @@ class Regress(Task):
         assert targets.linear is not None  # that of `targets`
         return targets.units.labels((targets.linear[:, 1:] - targets.linear[:, :1]) / 2)
 
-    def scores(self, judge: Judge, store: Store, *, with_curves: bool = False) -> _ErrorScores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> _ErrorScores:
         return _ErrorScores(judge, store, with_curves)
 
 
 @dataclass(frozen=True)
-class _NumberCoder(Weighed):
+class _NumberCoder(SizedInBytes):
     """What is learned of the labels of a store, of n rows."""
 
     url: str | None
     n: int
-    units: Units
+    units: LabelScale
     epsilon: float
     nu: float | None
     classes: ClassVar[np.ndarray] = np.empty(0)
@@ -91,7 +91,7 @@ class _NumberCoder(Weighed):
         return Targets(self.classes, np.zeros(len(t), np.int32), linear, nu=self.nu, units=self.units)
 
 
-def _units(store: Store) -> Units:
+def _units(store: Store) -> LabelScale:
     """In which the labels of a store have mean 0 and deviation 1, a row of weight w as w rows; the same to the last bit
     for all block sizes.
 
@@ -118,7 +118,7 @@ def _units(store: Store) -> Units:
         scale = math.sqrt(total(lambda t: (t - offset) ** 2 / n))
     if not 0 < scale < math.inf:
         raise DataError(f"{store.url or 'y'}: the labels' deviation is {scale:g}; learn them in other units")
-    return Units(scale, offset)
+    return LabelScale(scale, offset)
 
 
 class _ErrorScores:
@@ -127,7 +127,7 @@ class _ErrorScores:
     With curves: points, [label, answer] of evenly spread rows, and the coverages of several levels.
     """
 
-    def __init__(self, judge: Judge, store: Store, with_curves: bool) -> None:
+    def __init__(self, judge: DecisionRule, store: Store, with_curves: bool) -> None:
         self._store, self._scores, self._errors = store, RegressionScores(), NumberErrors(store)
         self._coverage = None if judge.intervals is None else CoverageScores(judge.intervals)
         self._spread = Spread(store.n) if with_curves else None

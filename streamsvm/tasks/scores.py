@@ -27,7 +27,7 @@ from streamsvm.tasks.queries import ranked
 from streamsvm.tasks.uncertainty import LabelErrors, MeanErrors, together
 
 
-class Judge(Protocol):
+class DecisionRule(Protocol):
     """What follows from decision values."""
 
     @property
@@ -75,7 +75,7 @@ class ValueScores:
 class LabelScores:
     """For a task whose answers are labels. Rows whose label the model never saw count as wrong."""
 
-    def __init__(self, judge: Judge, store: Store, with_curves: bool, *, orders_rows: bool) -> None:
+    def __init__(self, judge: DecisionRule, store: Store, with_curves: bool, *, orders_rows: bool) -> None:
         """orders_rows: the order of the decision values, one column, is scored, too."""
         k = len(judge.classes)
         self.judge, self.store, self.orders_rows = judge, store, orders_rows
@@ -184,7 +184,7 @@ def unknown_labels(known: np.ndarray, store: Store) -> DataError:
     )
 
 
-def codes_of_labels(judge: Judge, store: Store) -> np.ndarray:
+def codes_of_labels(judge: DecisionRule, store: Store) -> np.ndarray:
     """A model's codes of a store's labels, see `Task.encoded`."""
     labels, codes = store.coded
     return judge.encode_labels(labels)[codes]

@@ -25,7 +25,7 @@ ORDERS = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "map", "swapped_pairs
 LOWEST = dict.fromkeys((*SHARES, *ORDERS), 0.0) | {"kendall_tau": -1.0}  # of scores that are 1 at most
 
 
-class Units:
+class ResamplingUnits:
     """What is drawn: the groups of a store, codes (n,) from 0 to count - 1, else its rows; then codes are None."""
 
     def __init__(self, store: Store, most: int | None = None, *, by_query: bool = False) -> None:
@@ -110,7 +110,7 @@ class LabelErrors:
     """Of labels: by counts of rows where these are drawn, by all of them where groups are."""
 
     def __init__(self, store: Store, k: int, *, by_query: bool = False) -> None:
-        self._units, self._k, n = Units(store, by_query=by_query), k, store.n
+        self._units, self._k, n = ResamplingUnits(store, by_query=by_query), k, store.n
         has_groups = self._units.codes is not None
         self._kinds = np.empty(n if has_groups else 0, np.int32)  # k true + predicted; k k: of no known class
         self._values = np.empty(n if has_groups and k == 2 else 0)
@@ -126,7 +126,8 @@ class LabelErrors:
     def facts(
         self, summary: dict[str, Any], counts: np.ndarray, costs: np.ndarray | None, order: ScoreCounts | None
     ) -> dict[str, Any]:
-        """See `Units.facts`. counts (k, k): rows by true and predicted class; order: of two classes, of all rows."""
+        """See `ResamplingUnits.facts`. counts (k, k): rows by true and predicted class; order: of two classes, of all
+        rows."""
         n_known, found = int(counts.sum()), []
         rows = np.append(counts, summary["n"] - n_known)
         for name, own in influences(counts, summary["n"], costs).items():
@@ -164,7 +165,7 @@ class MeanErrors:
     """Of means over rows, some of which count."""
 
     def __init__(self, store: Store, names: tuple[str, ...], *, by_query: bool = False) -> None:
-        self._units, self._names = Units(store, MOST_SUMS, by_query=by_query), names
+        self._units, self._names = ResamplingUnits(store, MOST_SUMS, by_query=by_query), names
         self._sums = np.zeros((1 + len(names), self._units.count))  # rows, then each score
 
     def add(self, start: int, counts: np.ndarray, values: Iterable[np.ndarray]) -> None:
@@ -173,7 +174,7 @@ class MeanErrors:
         _gather(self._sums, units, (np.ones(len(units)), *values))
 
     def facts(self, scores: dict[str, Any]) -> dict[str, Any]:
-        """See `Units.facts`."""
+        """See `ResamplingUnits.facts`."""
         rows, *sums = self._sums
         named = zip(self._names, sums, strict=True)
         return self._units.facts((name, scores[name], shift(own, rows), 1.0) for name, own in named)
@@ -183,7 +184,7 @@ class SetErrors:
     """Of sets of k labels: by sums over groups or rows, fewer the more labels there are."""
 
     def __init__(self, store: Store, k: int) -> None:
-        self._units = Units(store, max(LEAST_SUMS, min(MOST_SUMS, MOST_ENTRIES // (2 * k))))
+        self._units = ResamplingUnits(store, max(LEAST_SUMS, min(MOST_SUMS, MOST_ENTRIES // (2 * k))))
         self._sums = np.zeros(
             (3 + 2 * k, self._units.count)
         )  # rows, right ones, their F1; by label hits, and all
@@ -197,7 +198,7 @@ class SetErrors:
         _gather(self._sums, units, (np.ones(len(right)), right, f1, *hits.T, *either.T))
 
     def facts(self, scores: dict[str, Any]) -> dict[str, Any]:
-        """See `Units.facts`."""
+        """See `ResamplingUnits.facts`."""
         (rows, right, f1), (hits, either) = self._sums[:3], np.split(self._sums[3:], 2)
         both, all_ = 2 * hits.sum(axis=0), either.sum(axis=0)
         moved = {
@@ -220,7 +221,7 @@ class NumberErrors:
     """Of a regression: by sums over groups, or over rows that are as far apart as there are sums."""
 
     def __init__(self, store: Store) -> None:
-        self._units = Units(store, MOST_SUMS)
+        self._units = ResamplingUnits(store, MOST_SUMS)
         self._sums = np.zeros((3, self._units.count))  # rows, |error|, error^2
         self._means, self._inside = np.zeros(
             (2, self._units.count)
@@ -239,7 +240,7 @@ class NumberErrors:
         self._sums[:, units] += rows, np.bincount(places, np.abs(error)), np.bincount(places, error**2)
 
     def facts(self, scores: dict[str, float | None]) -> dict[str, Any]:
-        """See `Units.facts`."""
+        """See `ResamplingUnits.facts`."""
         rows, absolute, squares = self._sums
         spread = self._inside + rows * (self._means - np.average(self._means, weights=rows)) ** 2
         root = scores["root_mean_squared_error"] or np.inf

@@ -129,7 +129,7 @@ def _replaced(doc: str, section: str, text: str) -> str:
     return re.sub(pattern, lambda _: f"{text}\n", doc, count=1, flags=re.M)
 
 
-class Shown:
+class FactsRepr:
     """A repr in one line, and a small table in notebooks, of what `facts` says."""
 
     @abstractmethod

@@ -14,8 +14,8 @@ from making import write
 
 from streamsvm import DCSVC
 from streamsvm.choosing.metric_search import Trial
-from streamsvm.choosing.pace import Speed
-from streamsvm.choosing.trials import Learner
+from streamsvm.choosing.time_budget import FitTimes
+from streamsvm.choosing.trials import TrialSettings
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
@@ -146,7 +146,7 @@ def test_a_score_of_classes_is_not_one_of_numbers():
 )
 def test_a_fit_of_passes_takes_as_long_as_they_do(options, most_s):
     """Not as long as an exact one, which would have it learn from fewer rows."""
-    speed = Speed([{"rows": 10_000, "support": 4000, "seconds": 2.0}], 1)
+    speed = FitTimes([{"rows": 10_000, "support": 4000, "seconds": 2.0}], 1)
     config = completed([("t", options)])
     assert most_s / 10 < speed.least_fit_s(1_000_000, config, pass_s=0.1) < most_s
 
@@ -218,7 +218,7 @@ def test_what_was_chosen_is_what_is_trained(name):
 def test_gamma_as_given_is_tried_as_all_rows_have_made_it():
     """A sample may lack the broken values that make it small."""
     typical, ones = Rows(PLAIN.astype(np.float32)), np.ones(5)
-    learner = Learner(KernelConfig(name="rbf"), None, typical, given=(Metric(ones), RBF(gamma=1e-8)))
+    learner = TrialSettings(KernelConfig(name="rbf"), None, typical, given=(Metric(ones), RBF(gamma=1e-8)))
     given = Trial("rbf", math.nan, 1.0)
     assert learner.kernel(given, Metric(ones)).gamma == 1e-8
     assert learner.kernel(given, Metric(ones * 2)).gamma > 1e-7

@@ -17,7 +17,7 @@ from streamsvm import ALFPGMSVR, DCSVC, BudgetedSVC
 from streamsvm.choosing import trials
 from streamsvm.choosing.metric_search import Trial
 from streamsvm.choosing.samples import regions
-from streamsvm.choosing.trials import Learner, Sample, SampleTrials, losses, solution
+from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings, losses, solution
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
@@ -28,7 +28,7 @@ from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.base import kernel_class, kernel_from
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
-from streamsvm.problems.subproblems import Asked
+from streamsvm.problems.subproblems import DualData
 from streamsvm.search.folds_together import can_share
 from streamsvm.tasks import task_of
 from streamsvm.train import is_made_by, train, train_in_memory
@@ -315,8 +315,8 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     X, y = noisy(k, 160)
     store = Store.from_arrays(X[:120], y[:120], sample_weight=np.linspace(0.5, 2, 120))
     data = prepare(store, build_config(("t", {"C": 3.0, "kernel": {"gamma": 0.2}})), Engine(1))
-    asked = Asked(task_of("classify"), data.targets, data.upper, np.zeros(120, np.int8))
-    of_held = Asked(
+    asked = DualData(task_of("classify"), data.targets, data.upper, np.zeros(120, np.int8))
+    of_held = DualData(
         asked.task, type(data.targets)(data.targets.classes, y[120:]), np.linspace(1, 2, 40), np.zeros(40)
     )
     rows, held, kernel = Rows(X[:120]), Rows(X[120:]), data.kernel
@@ -340,7 +340,7 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     wrong = losses(kernel, rows, asked, found, held, of_held) > 0
     clear = np.sort(votes, axis=1)[:, -1] - np.sort(votes, axis=1)[:, -2] > 0.5
     np.testing.assert_array_equal(wrong[clear], (votes.argmax(axis=1) != y[120:])[clear])
-    learner = Learner(KernelConfig(gamma=0.2), None, rows)
+    learner = TrialSettings(KernelConfig(gamma=0.2), None, rows)
     trials = SampleTrials((Sample(rows, asked, held, of_held, np.ones(2)),), learner, Engine(1))
     [factor] = trials.refitted(120, np.ones((1, D)), Trial("rbf", math.nan, 3.0), found[0])
     np.testing.assert_allclose(factor**2 / np.sum(factor**2), squares / squares.sum(), rtol=1e-3)
@@ -354,7 +354,7 @@ def test_pairs_of_many_classes_are_solved_as_each_alone(loss, monkeypatch):
     X = (rng.normal(size=(k, D))[y] + 0.5 * rng.normal(size=(len(y), D))).astype(np.float32)
     config = build_config(("t", {"C": 3.0, "kernel": {"gamma": 0.2}}))
     data = prepare(Store.from_arrays(X, y, sample_weight=np.linspace(0.5, 2, len(y))), config, Engine(1))
-    asked = Asked(task_of("classify"), data.targets, data.upper, np.zeros(len(y), np.int8))
+    asked = DualData(task_of("classify"), data.targets, data.upper, np.zeros(len(y), np.int8))
     first, held = asked.take(slice(150)), asked.take(slice(150, None))
     rows, unseen = Rows(X[:150]), Rows(X[150:])
     start = None
@@ -374,9 +374,9 @@ def test_pairs_of_many_classes_are_solved_as_each_alone(loss, monkeypatch):
 def test_trials_that_have_no_end_lose():
     X, y = noisy(2, 200)
     data = prepare(Store.from_arrays(X, y), build_config(("t", {})), Engine(1))
-    asked = Asked(task_of("classify"), data.targets, data.upper, np.zeros(200, np.int8))
+    asked = DualData(task_of("classify"), data.targets, data.upper, np.zeros(200, np.int8))
     sample = Sample(Rows(1e12 * X), asked, Rows(X[:40]), asked.take(np.arange(40)), np.ones(2))
-    learner = Learner(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
+    learner = TrialSettings(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
     [found] = SampleTrials((sample,), learner, Engine(1)).tried(
         200, np.ones((1, D)), [Trial("poly", math.nan, 1.0)], None
     )

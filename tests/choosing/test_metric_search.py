@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from streamsvm.choosing.metric_search import (
-    Fitted,
-    Found,
+    FittedTrial,
     MetricSearch,
     MetricState,
     Track,
     Trial,
+    TrialResult,
     chosen,
     facts,
 )
@@ -35,9 +35,11 @@ class Known:
 
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
-    ) -> list[Found]:
+    ) -> list[TrialResult]:
         self.asked += [(rows, trial) for trial in trials]
-        return [Found(self.losses(rows, factor, trial), np.full((rows, 1), trial.C)) for trial in trials]
+        return [
+            TrialResult(self.losses(rows, factor, trial), np.full((rows, 1), trial.C)) for trial in trials
+        ]
 
     def losses(self, rows: int, factor: np.ndarray, trial: Trial) -> np.ndarray:
         gamma = 1.0 if np.isnan(trial.gamma) else trial.gamma
@@ -87,11 +89,11 @@ def test_without_a_gain_of_more_than_chance_nothing_is_changed():
     state = found(search(), Known(helps=False))
     assert not chosen(state).learned
     same = np.zeros(H)
-    given = Fitted(GIVEN, 10, SAME, same)
-    by_two = Fitted(GIVEN, 10, np.array([[1.0, 0, 0]]), -(np.arange(H) < 2).astype(float))
+    given = FittedTrial(GIVEN, 10, SAME, same)
+    by_two = FittedTrial(GIVEN, 10, np.array([[1.0, 0, 0]]), -(np.arange(H) < 2).astype(float))
     one_each = np.where(np.arange(H) < 3, -1.0, np.where(np.arange(H) < 5, 1.0, 0.0))
     assert by_two.beats(given)
-    assert not Fitted(GIVEN, 10, np.array([[1.0, 0, 0]]), one_each).beats(given)
+    assert not FittedTrial(GIVEN, 10, np.array([[1.0, 0, 0]]), one_each).beats(given)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5, 12])

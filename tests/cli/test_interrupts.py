@@ -12,7 +12,7 @@ import pytest
 from streamsvm.cli.fit import hint_to_resume
 from streamsvm.cli.output import FIRST, answered
 from streamsvm.events import Memory, Progress, Record
-from streamsvm.progress.lines import Minutes
+from streamsvm.progress.lines import MinuteLines
 
 BUSY = """
 import hashlib, signal
@@ -62,7 +62,7 @@ def test_the_hint_is_given_where_there_is_a_state(has_state, tmp_path, capsys):
 
 def test_a_log_gets_a_line_a_minute():
     lines = []
-    sink = Minutes(lines.append)
+    sink = MinuteLines(lines.append)
     for t in range(0, 190, 7):
         sink(Record(t, Progress("level 2", t / 2, 4000)))
     sink(Record(260.2, Progress("stream", 12345, None)))

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import Store, load_model
-from streamsvm.online.pipe import Stream
+from streamsvm.online.stream import Stream
 
 COLUMNS = ("width", "age", "colour", "b")
 NAMES = ("width", "age", "colour=red", "colour=blue", "b")

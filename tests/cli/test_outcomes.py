@@ -13,7 +13,7 @@ from scipy import sparse
 
 from streamsvm import DCSVC, AutoSVC
 from streamsvm.choosing import choices
-from streamsvm.choosing.choices import Start
+from streamsvm.choosing.choices import ScalingCandidate
 from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.fits.prepare import scaled
@@ -58,13 +58,13 @@ def outcome(request, monkeypatch) -> dict[str, Any]:
     def one_start(prepared, engine):
         base = starts(prepared, engine)[0]
         scaling = scaled(prepared.store, prepared.config, forced["scale"], prepared.moments, engine)
-        return base, {"given": Start(scaling, scaling.scale / base.scale)}
+        return base, {"given": ScalingCandidate(scaling, scaling.scale / base.scale)}
 
     monkeypatch.setattr(choices, "chosen", as_forced)
     monkeypatch.setattr(choices, "starts_of", one_start)
     monkeypatch.setattr(choices, "KERNELS", (forced["kernel"],))
     if forced["early"]:
-        monkeypatch.setattr("streamsvm.choosing.pace.EXACT_S", 0.0)
+        monkeypatch.setattr("streamsvm.choosing.time_budget.EXACT_S", 0.0)
         monkeypatch.setattr("streamsvm.solvers.dcsvm.PART_ROWS", 40)
     return forced
 

@@ -14,12 +14,12 @@ from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.models import files
-from streamsvm.models.columns import Named
+from streamsvm.models.columns import NamedColumns
 from streamsvm.models.files import save_model
 
 
 @dataclass
-class FirstColumn(Named):
+class FirstColumn(NamedColumns):
     """Says yes where the first feature is positive."""
 
     kind: ClassVar[str] = "first-column"

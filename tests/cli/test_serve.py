@@ -16,7 +16,7 @@ from commands import require_one_line, run
 from streamsvm import BudgetedSVC, load_model
 from streamsvm.data.rows import Rows
 from streamsvm.online import BSGDClassifier
-from streamsvm.online.pipe import Stream
+from streamsvm.online.stream import Stream
 
 COMMAND = (sys.executable, "-m", "streamsvm", "serve")
 LIMITS = ("--max-body", "64KiB", "--max-events", "100")

@@ -19,7 +19,7 @@ from rich.console import Console
 from terminal import read_all
 
 from streamsvm.cli.app import app
-from streamsvm.cli.top import Watch
+from streamsvm.cli.top import RunMonitor
 from streamsvm.errors import NotFoundError
 from streamsvm.progress.bars import Bars
 from streamsvm.runs.checkpoints import run_folder
@@ -135,7 +135,7 @@ fields = st.dictionaries(
 @settings(max_examples=50)
 def test_records_of_any_kind_are_shown(tmp_path_factory, records):
     console = Console(file=io.StringIO(), width=100)
-    watch = Watch(tmp_path_factory.getbasetemp(), console)
+    watch = RunMonitor(tmp_path_factory.getbasetemp(), console)
     watch.take([told.parsed(told.record(kind, float(i)) | more) for i, (kind, more) in enumerate(records)])
     console.print(watch.frame())
 

@@ -12,9 +12,9 @@ import pytest
 import reference
 from making import Beside
 
-from streamsvm.data.pass_cache import HeldSamples
+from streamsvm.data.pass_cache import CachedSamples
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
+from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.distance import RBF
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner
@@ -22,9 +22,9 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelColumns, MatrixDual
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.passes import Passes
-from streamsvm.problems.row_risk import AgainstRest
+from streamsvm.problems.row_risk import OneVsRestTerms
 from streamsvm.problems.squared import SquaredDual
-from streamsvm.solvers.admm import ADMM, ADMMState, Columns
+from streamsvm.solvers.admm import ADMM, ADMMColumns, ADMMState
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.blockws import BlockSolver, BlockState
 from streamsvm.solvers.budget.state import NANOSECONDS
@@ -188,17 +188,17 @@ class Crowded(Quarters):
         return None
 
 
-def two_columns() -> Columns:
+def two_columns() -> ADMMColumns:
     """Classification with two values of C."""
     y, upper = np.tile(data()[1][:, None], 2), np.full((N, 2), 1.0) * [0.5, 2.0]
-    return Columns(y, np.where(y < 0, -upper, 0.0), np.where(y > 0, upper, 0.0))
+    return ADMMColumns(y, np.where(y < 0, -upper, 0.0), np.where(y > 0, upper, 0.0))
 
 
 @dataclass
 class Inverse:
     """Two columns, and (K + beta I)^-1 by whole matrices."""
 
-    columns: Columns = field(default_factory=two_columns)
+    columns: ADMMColumns = field(default_factory=two_columns)
 
     def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
         return np.linalg.solve(kernel_matrix() + beta * np.eye(N), V)
@@ -207,8 +207,8 @@ class Inverse:
 def planes() -> HingeRisk:
     X, y, upper = data()
     beside = Beside((y > 0).astype(int), upper)
-    held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, lambda: pytest.fail("all rows are held"), beside)
-    return HingeRisk(Passes(held, Engine(1), 1.0), AgainstRest(2))
+    held = CachedSamples(SamplesInMemory(Rows(X)), 1 << 30, lambda: pytest.fail("all rows are held"), beside)
+    return HingeRisk(Passes(held, Engine(1), 1.0), OneVsRestTerms(2))
 
 
 @dataclass(frozen=True)

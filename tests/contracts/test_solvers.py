@@ -13,9 +13,9 @@ import reference
 from contracts.solvers import CASES, KERNEL, TOL, Case, N, data
 from scipy import sparse
 
-from streamsvm.data.regroup import MemoryGroups
+from streamsvm.data.regroup import PartitionsInMemory
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
+from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import Matern
 from streamsvm.kernels.inner import Linear, Poly
@@ -115,7 +115,7 @@ def in_memory(kernel: Kernel, rows: Rows) -> DualQP:
 
 
 def streamed(kernel: Kernel, rows: Rows) -> DualQP:
-    groups = MemoryGroups(MemorySamples(rows), np.arange(N) % 5, 5)
+    groups = PartitionsInMemory(SamplesInMemory(rows), np.arange(N) % 5, 5)
     return StreamedDual(kernel, groups, np.arange(N), *data()[1:], Engine(2))
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.kernels.distance import Distances
-from streamsvm.kernels.table import Row, register
+from streamsvm.kernels.table import KernelRow, register
 
 
 @dataclass(frozen=True)
@@ -33,4 +33,4 @@ class Toy(Distances):
         return graph.op("Reciprocal", root)
 
 
-register("toy", Row("toy_kernel:Toy", "1 / sqrt(1 + gamma |a-b|^2)"))
+register("toy", KernelRow("toy_kernel:Toy", "1 / sqrt(1 + gamma |a-b|^2)"))

@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field
 from scipy.linalg import block_diag
 
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.estimators.base import StoreClassifier
 from streamsvm.fits.base import Fit, Solution, model_of_duals
-from streamsvm.fits.drafts import Draft
+from streamsvm.fits.drafts import ModelDraft
 from streamsvm.options.base import SolverOptions, Whole
-from streamsvm.solvers.catalogue import Row, register
+from streamsvm.solvers.catalogue import SolverRow, register
 from streamsvm.solvers.loop import run
 
 STRETCH = 20  # steps that make one of the loop
@@ -84,8 +84,8 @@ class ToyFit(Fit):
     def plan(self) -> dict[str, Any]:
         return {"n": self.store.n, "d": self.store.d, "matrix_bytes": 8 * self.store.n**2}
 
-    def solve(self, draft: Draft) -> Solution:
-        rows = StoreSamples(self.store, self.scaling).load().rows
+    def solve(self, draft: ModelDraft) -> Solution:
+        rows = SamplesInStore(self.store, self.scaling).load().rows
         parts, steps = list(self.task.subproblems(self.targets)), self.config.own.steps
         own = [rows.take(part.ids) for part in parts]
         Q = [p.y[:, None] * self.kernel.exact(x, x) * p.y for p, x in zip(parts, own, strict=True)]
@@ -140,4 +140,4 @@ class ToySVC(StoreClassifier):
 
 
 HERE = [f"{__name__}:{made.__name__}" for made in (ToyFit, ToyConfig, ToySVC)]
-register("toy-descent", Row(*HERE[:2], (HERE[2],)))
+register("toy-descent", SolverRow(*HERE[:2], (HERE[2],)))

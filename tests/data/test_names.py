@@ -16,7 +16,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError, ModelError
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.models.columns import Named
+from streamsvm.models.columns import NamedColumns
 
 TABLE = "size,colour,n\u00e4me,y\n1,red,5,a\n2,blue,6,b\n3,red,7,a\n4,blue,8,b\n"
 NAMES = ("size", "colour=red", "colour=blue", "n\u00e4me")
@@ -144,7 +144,7 @@ def test_xarray_names_columns_by_a_coordinate_of_text(tmp_path, names, expected,
     assert Store.open(tmp_path / "s", x="v").feature_names == expected
 
 
-class Model(Named):
+class Model(NamedColumns):
     def __init__(self, names, d: int, by_name: bool = False) -> None:
         self.names, self._d, self.by_name = names, d, by_name
 
@@ -230,4 +230,4 @@ def test_long_lists_are_cut():
 
 def test_a_model_says_how_many_columns_it_takes():
     with pytest.raises(TypeError, match="abstract"):
-        Named()
+        NamedColumns()

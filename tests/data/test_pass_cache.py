@@ -7,9 +7,9 @@ import pytest
 from making import Beside, samples, write
 
 from streamsvm.data import pass_cache
-from streamsvm.data.pass_cache import HeldSamples
+from streamsvm.data.pass_cache import CachedSamples
 from streamsvm.data.rows import concat
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling
 
 
@@ -18,7 +18,7 @@ def source(request, tmp_path, monkeypatch):
     """Samples in many small blocks, and how often each was read."""
     monkeypatch.setattr(pass_cache, "PASS_BYTES", 600)
     rows = samples(200, 6, is_sparse=request.param == "csr")
-    there = StoreSamples(write(tmp_path / "s", rows, chunk_rows=16), Scaling.none(6))
+    there = SamplesInStore(write(tmp_path / "s", rows, chunk_rows=16), Scaling.none(6))
     monkeypatch.setattr(there, "blocks", lambda: there.store.blocks(16))
     reads, read = [], there.read
     monkeypatch.setattr(there, "read", lambda *block: reads.append(block) or read(*block))
@@ -32,7 +32,7 @@ def test_every_pass_gives_the_rows_and_the_source_is_read_once(source, share, tm
     folder.mkdir()
     numbers = np.arange(len(rows))
     most = there.nbytes + numbers.nbytes
-    kept = HeldSamples(there, int(share * most) + (share == 1), lambda: folder, Beside(numbers))
+    kept = CachedSamples(there, int(share * most) + (share == 1), lambda: folder, Beside(numbers))
     blocks = kept.blocks()
     assert [start for start, _ in blocks[1:]] == [stop for _, stop in blocks[:-1]]
     assert len(blocks) > 3
@@ -53,4 +53,4 @@ def test_without_need_there_is_no_folder(source):
     def none():
         raise AssertionError("asked for a folder")
 
-    HeldSamples(there, 1 << 30, none).read(*HeldSamples(there, 1 << 30, none).blocks()[0])
+    CachedSamples(there, 1 << 30, none).read(*CachedSamples(there, 1 << 30, none).blocks()[0])

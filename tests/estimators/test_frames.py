@@ -30,7 +30,7 @@ from streamsvm import (
 from streamsvm.cli.app import app, exit_status
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.serving.fixed import Columns
+from streamsvm.serving.fixed import InputColumns
 
 FRAMES = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}
 
@@ -193,7 +193,7 @@ def test_numbers_stored_as_text_are_learned_and_answered_as_numbers(tmp_path, ca
         command = ["predict", "--model", str(tmp_path / "m"), str(tmp_path / name)]
         assert exit_status(lambda words=command: app(words, standalone_mode=False)) == 0
         assert capsys.readouterr().out.split()[1:] == plain.predict(numbers).tolist()
-    columns = Columns(svm.model_)
+    columns = InputColumns(svm.model_)
     for frame in (texts, numbers.astype(object).where(numbers.notna(), None)):
         rows = columns.rows(frame.to_dict("records"))
         np.testing.assert_allclose(svm.model_.decision_function(rows), expected, rtol=1e-6)
@@ -202,7 +202,7 @@ def test_numbers_stored_as_text_are_learned_and_answered_as_numbers(tmp_path, ca
     with pytest.raises(ValueError, match="X:1: column 'a': expected a number, found 'x'"):
         svm.predict(pd.DataFrame({"a": ["1", "x"], "b": ["1", "2"]}))
     with pytest.raises(ValueError, match="event 0: feature 'a': found '1', expected a number"):
-        Columns(plain.model_).rows([{"a": "1"}])
+        InputColumns(plain.model_).rows([{"a": "1"}])
 
 
 @pytest.mark.parametrize("make", [*FRAMES.values(), lambda X: from_pandas(X, npartitions=3)])
@@ -215,7 +215,9 @@ def test_number_codes_are_categories(make):
         assert svm.predict(other).tolist() == y.tolist()
     events = [{"code": code, "b": 1} for code in (7, 7.0, "007", 30, 8)]
     expected = svm.decision_function(pd.DataFrame({"code": [7, 7, 7, 30, 8], "b": 1}))
-    np.testing.assert_array_equal(svm.model_.decision_function(Columns(svm.model_).rows(events)), expected)
+    np.testing.assert_array_equal(
+        svm.model_.decision_function(InputColumns(svm.model_).rows(events)), expected
+    )
     assert np.array_equal(svm.predict(X), clone(svm).set_params(category="code").fit(make(X), y).predict(X))
 
 

@@ -23,7 +23,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.fits import memory_plan
 from streamsvm.fits.graph import _task
 from streamsvm.models import LocalModel
-from streamsvm.report.graph import Line, lines_of
+from streamsvm.report.graph import PhaseTasks, lines_of
 from streamsvm.train import train_in_memory
 
 N, D = 600, 4
@@ -131,7 +131,7 @@ def test_keys_are_named_after_their_phase_and_layers_after_the_round(tmp_path):
     assert {key_split(key) for key in dict(graph.dask)} == PHASES
     layers = {name.rpartition("-")[0] for name in graph.dask.layers}
     tasks = train_in_memory(store, config)[1]["graph"]
-    drawn = [line for line in lines_of(tasks | {"rounds": 2}) if isinstance(line, Line)]
+    drawn = [line for line in lines_of(tasks | {"rounds": 2}) if isinstance(line, PhaseTasks)]
     assert {line.name.replace(" ", "-") for line in drawn} <= layers
     sizes = {name.rpartition("-")[0]: len(layer) for name, layer in graph.dask.layers.items()}
     assert sizes["assign-0"] == tasks["blocks"]

@@ -15,7 +15,7 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.events import ignore
 from streamsvm.fits.cutting_plane import CuttingPlaneFit
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.models.files import load_model
 from streamsvm.runs.checkpoints import read_state
 from streamsvm.train import plan, train
@@ -45,7 +45,7 @@ def test_nothing_of_each_row_is_held_or_kept(name, store, tmp_path, monkeypatch)
     """Rows, codes and bounds that memory has no room for come from scratch files."""
     train(store, config(name), model_path=tmp_path / "held", events=ignore)
     monkeypatch.setattr(CuttingPlaneFit, "_held_bytes", lambda self: 0)
-    monkeypatch.setattr(Prepared, "all_asked", property(lambda self: pytest.fail("targets of all rows")))
+    monkeypatch.setattr(TrainingData, "all_asked", property(lambda self: pytest.fail("targets of all rows")))
     refuse_whole_columns(monkeypatch)
     options, run_dir = config(name, checkpoint_every="1 steps"), tmp_path / "run"
     report = train(store, options, model_path=tmp_path / "m", run_dir=run_dir, events=ignore)

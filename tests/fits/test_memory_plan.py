@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.data.metric import Metric
-from streamsvm.data.samples import StoreSamples
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import MemoryLimitError
 from streamsvm.fits.memory_plan import LEAST_ROWS, plan_memory
@@ -22,10 +22,10 @@ from streamsvm.parallel.memory import MiB
 GiB = 1 << 30
 
 
-def samples(n: int, d: int, dtype: str = "float32") -> StoreSamples:
+def samples(n: int, d: int, dtype: str = "float32") -> SamplesInStore:
     kind = np.dtype(dtype)
     store: Any = SimpleNamespace(n=n, d=d, dtype=kind, is_sparse=False, nbytes=n * d * kind.itemsize)
-    return StoreSamples(store, Scaling.none(d))
+    return SamplesInStore(store, Scaling.none(d))
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_without_a_limit_free_memory_is_the_limit(monkeypatch):
 
 def test_rows_of_fewer_columns_under_a_metric_take_less():
     wide = samples(1_000_000, 50)
-    narrow = StoreSamples(wide.store, wide.scaling.under(Metric(np.arange(50.0) < 10)))
+    narrow = SamplesInStore(wide.store, wide.scaling.under(Metric(np.arange(50.0) < 10)))
     plans = [plan_memory(rows, 1, 4 * GiB, 2, cache_bytes=0) for rows in (wide, narrow)]
     assert plans[1].rows_bytes == plans[0].rows_bytes / 5
     assert plans[1].max_part_rows > 2 * plans[0].max_part_rows

@@ -16,11 +16,11 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.fits import part_metric
-from streamsvm.fits.part_metric import PartMetric, is_surely_better, refitted
-from streamsvm.fits.parts import PartSolver
+from streamsvm.fits.part_metric import PartitionMetric, is_surely_better, refitted
+from streamsvm.fits.parts import PartitionSolver
 from streamsvm.kernels.distance import RBF
 from streamsvm.models.files import load_model
-from streamsvm.problems.subproblems import Asked
+from streamsvm.problems.subproblems import DualData
 from streamsvm.tasks.classify import Classify
 from streamsvm.train import train, train_in_memory
 
@@ -79,16 +79,16 @@ def test_labels_that_tell_nothing_leave_the_metric_alone():
     np.testing.assert_allclose(model.decision_function(new), plain.decision_function(new), atol=0.1)
 
 
-def asked_of(y: np.ndarray, upper: float = 10.0) -> Asked:
+def asked_of(y: np.ndarray, upper: float = 10.0) -> DualData:
     classes, codes = np.unique(y, return_inverse=True)
     targets = Classify().targets(Store.from_arrays(np.zeros((len(y), 1)), y), config())
     assert list(targets.codes) == list(codes)
-    return Asked(Classify(), targets, np.full(len(y), upper), np.zeros(len(y), np.int32))
+    return DualData(Classify(), targets, np.full(len(y), upper), np.zeros(len(y), np.int32))
 
 
-def learned(X: np.ndarray, asked: Asked, refits: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    solver = PartSolver(RBF(0.2), 1e-2, 1, 0, False, refits)
-    return PartMetric(solver.kernel, refits, 1, solver._trial)(Rows(X), asked, np.zeros(asked.shape))
+def learned(X: np.ndarray, asked: DualData, refits: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    solver = PartitionSolver(RBF(0.2), 1e-2, 1, 0, False, refits)
+    return PartitionMetric(solver.kernel, refits, 1, solver._trial)(Rows(X), asked, np.zeros(asked.shape))
 
 
 @pytest.mark.parametrize("n", [part_metric.LEAST_ROWS - 1, part_metric.LEAST_ROWS])

@@ -17,8 +17,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import StorageError
 from streamsvm.events import Event, Events, LevelSolved, Record, Warned, ignore
-from streamsvm.fits.early import EarlyParts
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.early import EarlyPartitions
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.models.files import load_model
 from streamsvm.train import train
 
@@ -94,7 +94,7 @@ def test_the_model_is_that_of_held_rows(way, streamed, tmp_path):
 def test_nothing_of_each_row_is_in_memory(streamed, tmp_path, monkeypatch):
     there = store(tmp_path)
     streamed()
-    monkeypatch.setattr(Prepared, "all_asked", property(lambda self: pytest.fail("targets of all rows")))
+    monkeypatch.setattr(TrainingData, "all_asked", property(lambda self: pytest.fail("targets of all rows")))
     monkeypatch.setattr(Store, "y", property(lambda self: pytest.fail("labels of all rows")))
     fitted(there, tmp_path / "m", run_dir=tmp_path / "run")(events=ignore)
     assert not (tmp_path / "run" / "rows").exists()  # wanted no more
@@ -102,15 +102,15 @@ def test_nothing_of_each_row_is_in_memory(streamed, tmp_path, monkeypatch):
 
 def stopped(fit: Any, parts: int) -> None:
     """A fit that ends once so many parts are solved."""
-    add, done = EarlyParts.add, list[Any]()
+    add, done = EarlyPartitions.add, list[Any]()
 
-    def stop(self: EarlyParts, *args: Any) -> None:
+    def stop(self: EarlyPartitions, *args: Any) -> None:
         if len(done) == parts:
             raise Stop
         done.append(add(self, *args))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EarlyParts, "add", stop)
+        patch.setattr(EarlyPartitions, "add", stop)
         with pytest.raises(Stop):
             fit(events=ignore)
 

@@ -19,8 +19,8 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, NotFoundError
 from streamsvm.ingest import databases
 from streamsvm.ingest.files import ingest
-from streamsvm.ingest.found import File
 from streamsvm.ingest.options import IngestOptions
+from streamsvm.ingest.paths import DataFile
 from streamsvm.ingest.streams import detect_format
 from streamsvm.ingest.tables import table_of
 
@@ -65,7 +65,7 @@ def test_a_table_is_the_same_store_in_every_format(tmp_path, name, small_blocks)
 @pytest.mark.parametrize("name", [name for name in WRITERS if name != "sales.csv"])
 def test_tables_come_in_batches(tmp_path, name, small_blocks):
     WRITERS[name](tmp_path / name, rows_of(300))
-    file, options = File(str(tmp_path / name), {}), IngestOptions()
+    file, options = DataFile(str(tmp_path / name), {}), IngestOptions()
     with closing(table_of(file, detect_format(file.path), options)) as table:
         counts = [
             batch.num_rows
@@ -82,7 +82,7 @@ def test_sqlite_is_never_read_whole(tmp_path, monkeypatch):
     path = filled(
         tmp_path / "a.sqlite", f"CREATE TABLE t AS {many} SELECT i, printf('%0200d', i) AS s, 0 AS y FROM c"
     )
-    with closing(table_of(File(str(path), {}), "sqlite", IngestOptions())) as table:
+    with closing(table_of(DataFile(str(path), {}), "sqlite", IngestOptions())) as table:
         tracemalloc.start()
         n = sum(batch.num_rows for batch in table.batches(dict.fromkeys("isy", pa.string())))
         peak = tracemalloc.get_traced_memory()[1]

@@ -21,7 +21,7 @@ from streamsvm.events import Events
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.online import BSGDClassifier
-from streamsvm.online.judges import OfClasses
+from streamsvm.online.scores import ClassScores
 from streamsvm.storage.quoted import as_names, names_in
 from streamsvm.tasks.classify import coder_of
 from streamsvm.tasks.costs import cost_matrix
@@ -160,7 +160,7 @@ def test_labels_are_named_in_any_spelling_of_booleans(tmp_path):
 
 def test_a_stream_takes_booleans_of_json_and_csv():
     of_json, of_csv = (
-        OfClasses(BSGDClassifier(classes=classes)) for classes in ([True, False], ["False", "True"])
+        ClassScores(BSGDClassifier(classes=classes)) for classes in ([True, False], ["False", "True"])
     )
     assert [of_json.label("y", y) for y in ("TRUE", "false", True)] == [True, False, True]
     assert [of_csv.label("y", y) for y in (True, False, "True")] == ["True", "False", "True"]

@@ -23,8 +23,8 @@ from streamsvm.cli.app import app, exit_status
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.ingest.files import ingest
-from streamsvm.ingest.found import File
 from streamsvm.ingest.options import IngestOptions
+from streamsvm.ingest.paths import DataFile
 from streamsvm.ingest.servers import with_password, without_password
 from streamsvm.ingest.tables import table_of
 
@@ -89,7 +89,7 @@ def test_a_table_of_a_server_is_that_of_a_file(server, tmp_path, monkeypatch):
     store = loaded(server.url, tmp_path, query="sales")
     assert whole(store).tobytes() == X.tobytes()
     assert (store.y.tolist(), store.attrs["columns"]) == (y, columns)
-    with closing(table_of(File(server.plain, {}), "postgresql", IngestOptions(query="sales"))) as table:
+    with closing(table_of(DataFile(server.plain, {}), "postgresql", IngestOptions(query="sales"))) as table:
         counts = [batch.num_rows for batch in table.batches(dict.fromkeys(("id", "said"), pa.string()))]
     assert sum(counts) == 300
     assert max(counts) < 100

@@ -14,14 +14,14 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples, Table
-from streamsvm.data.vectors import HeldVector, Vectors
+from streamsvm.data.samples import SampleBlocks, SamplesInMemory
+from streamsvm.data.vectors import VectorFactory, VectorInMemory
 from streamsvm.kernels import division, kmeans
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.division import (
-    Cuts,
-    Growth,
+    PartitionOptions,
+    TreeGrowth,
     before_each,
     most_rounds,
     partition,
@@ -131,13 +131,13 @@ def test_a_kernel_too_narrow_for_the_data_is_widened(kernel):
 def divide(
     rows: Rows, n_parts: int, max_rows: int, kernel: Kernel = LINEAR, folder: Path | None = None, **options
 ) -> tuple[Partition, np.ndarray]:
-    samples = MemorySamples(rows)
+    samples = SamplesInMemory(rows)
     tree, parts, sizes = partition(
-        Table(samples, ENGINE),
+        SampleBlocks(samples, ENGINE),
         ENGINE,
-        Cuts(n_parts, max_rows, 50, kernel),
+        PartitionOptions(n_parts, max_rows, 50, kernel),
         np.random.default_rng(0),
-        Vectors(samples.blocks(), folder),
+        VectorFactory(samples.blocks(), folder),
         **options,
     )
     np.testing.assert_array_equal(sizes, np.bincount(parts.all()))
@@ -184,7 +184,7 @@ def test_partition_of_continuous_rows_routes_them_as_trained(kernel, layout):
 def test_after_the_last_round_parts_are_cut_by_position(monkeypatch):
     """Rows far out take a centre each, so the others come to their parts late."""
     X = 10.0 ** np.random.default_rng(0).uniform(-8, 8, (900, 1)).astype(np.float32)
-    wanted = Cuts(2, 30, 50, LINEAR)
+    wanted = PartitionOptions(2, 30, 50, LINEAR)
     depths = []
     for more in (4, 0):
         monkeypatch.setattr(division, "MORE_ROUNDS", more)
@@ -277,7 +277,7 @@ def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
     seen = before_each(
         np.array([np.bincount(parts[lo:hi], minlength=n_parts)[list(ranks)] for lo, hi in blocks])
     )
-    found = rows_of_ranks(HeldVector(parts), pieces, blocks, ranks, seen, ENGINE) if ranks else []
+    found = rows_of_ranks(VectorInMemory(parts), pieces, blocks, ranks, seen, ENGINE) if ranks else []
     for (part, own), rows in zip(ranks.items(), found, strict=True):
         np.testing.assert_array_equal(rows.X[:, 0], np.flatnonzero(parts == part)[own])
 
@@ -298,12 +298,12 @@ def test_samples_are_of_a_few_blocks(monkeypatch, receipts, in_memory, most):
         return np.unique(np.rint(1e3 * sample.X[:, 0]))
 
     table = SimpleNamespace(blocks=blocks, rows=rows, in_memory=in_memory, take=Rows(X).take)
-    growth = Growth(len(X), Cuts(2, 100, 400, LINEAR), np.random.default_rng(0))
+    growth = TreeGrowth(len(X), PartitionOptions(2, 100, 400, LINEAR), np.random.default_rng(0))
     [whole] = growth.samples(None, table, ENGINE)
     assert len(whole) == 400
     assert most / 2 < len(blocks_of(whole)) <= most
     routes = growth.split(growth.fit([Rows(X)]))
-    leaves = HeldVector(relabelled(routes, np.zeros(len(X), np.int32), Rows(X)))
+    leaves = VectorInMemory(relabelled(routes, np.zeros(len(X), np.int32), Rows(X)))
     growth.note(receipt(leaves.read(*block)) for block in blocks)
     assert len(growth.todo) == 2
     far, near = sorted(growth.samples(leaves, table, ENGINE), key=len)
@@ -342,4 +342,4 @@ def test_centres_of_wide_sparse_rows_are_sparse_and_the_same(monkeypatch):
     partition = Partition((wide,), (tuple(range(wide.k)),))
     again = partition_from_state(*partition_state(partition), rows.d)
     np.testing.assert_array_equal(again.nearest(rows, 3), partition.nearest(rows, 3))
-    assert len(MemorySamples(rows).blocks()) == 1  # not one for each row
+    assert len(SamplesInMemory(rows).blocks()) == 1  # not one for each row

@@ -11,7 +11,7 @@ from streamsvm.errors import ConfigError, ModelError
 from streamsvm.exchange.libsvm import write_libsvm
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online.classifier import BSGDClassifier
-from streamsvm.online.pipe import Stream
+from streamsvm.online.stream import Stream
 
 ROWS = raw_rows(200)
 

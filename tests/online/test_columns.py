@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from streamsvm.errors import DataError
 from streamsvm.online import BSGDClassifier, BSGDRegressor
-from streamsvm.online.columns import LARGEST, Columns, Spread
+from streamsvm.online.columns import LARGEST, FeatureColumns, TotalVariance
 from streamsvm.online.lines import json_event
-from streamsvm.online.pipe import Stream
+from streamsvm.online.stream import Stream
 
 VALUES = st.one_of(
     st.floats(-1e17, 1e17),
@@ -34,8 +34,8 @@ EVENTS = st.lists(
 )
 
 
-def planned() -> Columns:
-    columns = Columns((), 0, 100, math.nan, lanes=8)
+def planned() -> FeatureColumns:
+    columns = FeatureColumns((), 0, 100, math.nan, lanes=8)
     for value in (1.0, 2.0):
         columns.row({"b": value, "a": 2.0, "c": 3.0}, grow=True)
     assert columns._plan is not None
@@ -90,13 +90,13 @@ def test_the_spread_of_columns_is_right_far_from_zero_and_from_the_first_row(fir
     X[0] = first
     X[:50, 1] = 0.0  # before the column was there
     for size in (1, 37):
-        spread = Spread()
+        spread = TotalVariance()
         for lo in range(0, 50, size):
             spread.see(X[lo : min(lo + size, 50), :1])
         for lo in range(50, 200, size):
             spread.see(X[lo : lo + size])
         assert spread.variance() == pytest.approx(X.var(axis=0).sum(), rel=1e-9)
-    rest = Spread.from_state({**spread.to_state(), "n": 0, "squares": 0.0, "means": [0.0, 0.0]})
+    rest = TotalVariance.from_state({**spread.to_state(), "n": 0, "squares": 0.0, "means": [0.0, 0.0]})
     rest.see(X[50:])
     assert rest.variance() == pytest.approx(X[50:].var(axis=0).sum(), rel=1e-6)
 
@@ -111,7 +111,7 @@ def test_spreads_of_earlier_versions_go_on():
         "origin": X[0].tolist(),
         "sums": apart.sum(axis=0).tolist(),
     }
-    spread = Spread.from_state(state)
+    spread = TotalVariance.from_state(state)
     assert spread.variance() == pytest.approx(X[:40].var(axis=0).sum())
     spread.see(X[40:])
     assert spread.variance() == pytest.approx(X.var(axis=0).sum())

@@ -22,9 +22,9 @@ from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneCl
 from streamsvm.online.brokers import as_text
 from streamsvm.online.kinds import MISSING
 from streamsvm.online.lines import events, json_event
-from streamsvm.online.pipe import Stream
-from streamsvm.serving.learning import Learning
-from streamsvm.serving.requests import Refused
+from streamsvm.online.stream import Stream
+from streamsvm.serving.learning import LearningModel
+from streamsvm.serving.requests import RequestError
 from streamsvm.tables import arrow
 
 VALUES = {
@@ -89,8 +89,8 @@ def by_lines(stream, text):
 
 def by_http(stream, text):
     try:
-        return json.loads(Learning(stream, 9, 1 << 60, None, print)._lesson(text.encode(), None))[0]
-    except (DataError, Refused) as error:
+        return json.loads(LearningModel(stream, 9, 1 << 60, None, print)._lesson(text.encode(), None))[0]
+    except (DataError, RequestError) as error:
         return {"error": str(error)}
 
 

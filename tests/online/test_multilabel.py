@@ -18,7 +18,7 @@ from streamsvm.exchange.onnx import onnx_model
 from streamsvm.models.files import save_model
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, multilabel
 from streamsvm.online.lines import events
-from streamsvm.online.pipe import Stream
+from streamsvm.online.stream import Stream
 from streamsvm.train import train_in_memory
 
 MODEL = BSGDMultiLabelClassifier(budget=20)

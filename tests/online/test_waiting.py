@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from streamsvm import load_model
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
-from streamsvm.online.pipe import Stream
-from streamsvm.online.waiting import Waiting
+from streamsvm.online.stream import Stream
+from streamsvm.online.waiting import WaitingEvents
 
 MAKERS = {
     "pool": lambda: BSGDClassifier(budget=20),
@@ -136,10 +136,10 @@ names, values = (
     st.integers(0, 6),
 )
 def test_what_waits_is_the_same_after_a_snapshot(kept, most):
-    waiting = Waiting(most)
+    waiting = WaitingEvents(most)
     for name, x, prediction in kept:
         waiting.keep(name, x, prediction)
-    again = Waiting.from_state(json.loads(json.dumps(waiting.to_state())))
+    again = WaitingEvents.from_state(json.loads(json.dumps(waiting.to_state())))
     assert again == waiting
     assert len(waiting) <= most
     last = {name: (x, prediction) for name, x, prediction in kept}

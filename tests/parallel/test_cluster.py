@@ -25,7 +25,7 @@ from streamsvm.events import Events, Progress, TasksRun
 from streamsvm.fits import alfpgm
 from streamsvm.models.files import load_model
 from streamsvm.parallel import contact
-from streamsvm.parallel.cluster import INLINE_BYTES, ClusterEngine, Remote, open_cluster
+from streamsvm.parallel.cluster import INLINE_BYTES, ClusterEngine, RemoteValue, open_cluster
 from streamsvm.parallel.contact import Contact
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
@@ -291,7 +291,7 @@ def test_dask_knows_the_size_of_what_travels(name, cluster, tmp_path, monkeypatc
     submitted, inline = ClusterEngine._submitted, []
 
     def weighed(self, fn, jobs):
-        args = [arg for job in jobs for arg in job if not isinstance(arg, Remote)]
+        args = [arg for job in jobs for arg in job if not isinstance(arg, RemoteValue)]
         inline.extend(len(cloudpickle.dumps(arg)) for arg in args)
         return submitted(self, partial(_weighed, fn), jobs)
 

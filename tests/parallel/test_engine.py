@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from streamsvm.events import Events, Progress
-from streamsvm.parallel.engine import Engine, Reduced, Serial, merged_by_level, merged_in_tree, several
+from streamsvm.parallel.engine import (
+    Engine,
+    GroupedReduction,
+    SerialEngine,
+    merged_by_level,
+    merged_in_tree,
+    several,
+)
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -121,9 +128,11 @@ def test_neighbours_that_one_task_merges_leave_the_tree_as_it_is(together):
         return f"({a} {b})"
 
     for n in range(1, 40):
-        alone = Serial().map_reduce(fn, merge, range(n), shared=(100,))
+        alone = SerialEngine().map_reduce(fn, merge, range(n), shared=(100,))
         jobs = [(x,) for x in range(n)]
-        owns, merged = Serial().map_reduce(Reduced(fn, merge), merge, several(jobs, together), shared=(100,))
+        owns, merged = SerialEngine().map_reduce(
+            GroupedReduction(fn, merge), merge, several(jobs, together), shared=(100,)
+        )
         assert (sum(owns, []), merged) == alone
 
 

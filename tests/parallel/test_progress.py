@@ -13,7 +13,7 @@ import pytest
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Progress
-from streamsvm.fits.parts import PartSolver
+from streamsvm.fits.parts import PartitionSolver
 from streamsvm.parallel.compiling import PHASE, compiled_s, compiling_told
 from streamsvm.parallel.engine import Engine
 from streamsvm.progress import Meter, advance
@@ -81,7 +81,7 @@ def test_nothing_is_told_of_a_map_that_was_left():
 
 def test_no_silence_in_a_fit_whose_tasks_sleep(monkeypatch):
     """16 parts of 0.2 s on two threads: one window, which took 1.6 s without a word."""
-    solve, seen = PartSolver.__call__, []
+    solve, seen = PartitionSolver.__call__, []
 
     def slow(*args):
         time.sleep(0.2)
@@ -89,7 +89,7 @@ def test_no_silence_in_a_fit_whose_tasks_sleep(monkeypatch):
 
     options = {"threads": 2, "dcsvm": {"early": True, "levels": 2, "part_rows": 100}}
     train_in_memory(rows(), build_config(("test", options)))  # compiles
-    monkeypatch.setattr(PartSolver, "__call__", slow)
+    monkeypatch.setattr(PartitionSolver, "__call__", slow)
     train_in_memory(rows(), build_config(("test", options)), Events(seen.append))
     times = [t for t, event in seen if isinstance(event, Progress) and event.phase == "level 2"]
     assert len(times) > 16

@@ -12,11 +12,11 @@ from scipy import sparse
 from sent import arrays, sent
 
 from streamsvm.data.rows import Rows
-from streamsvm.parallel.sizes import Weighed, aligned
+from streamsvm.parallel.sizes import SizedInBytes, aligned
 
 
 @dataclass(frozen=True)
-class Held(Weighed):
+class Held(SizedInBytes):
     given: Any
 
 

@@ -11,10 +11,10 @@ import reference
 from scipy import sparse
 
 from streamsvm.data import regroup
-from streamsvm.data.regroup import MemoryGroups, SpooledGroups
+from streamsvm.data.regroup import PartitionsInMemory, PartitionsOnDisk
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
-from streamsvm.data.vectors import HeldVector
+from streamsvm.data.samples import SamplesInMemory
+from streamsvm.data.vectors import VectorInMemory
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems import streamed
@@ -38,11 +38,11 @@ def duals(layout: str, where: str, folder: Path) -> tuple[KernelDual, StreamedDu
     X, parts = rows(layout), rng.integers(0, 7, N)
     ids = np.sort(rng.choice(N, 180, replace=False))
     y, upper = rng.choice([-1.0, 1.0], 180), rng.uniform(0.1, 2, 180)
-    samples = MemorySamples(X)
+    samples = SamplesInMemory(X)
     groups = (
-        MemoryGroups(samples, parts, 7)
+        PartitionsInMemory(samples, parts, 7)
         if where == "memory"
-        else SpooledGroups(samples, HeldVector(parts), 7, folder / "g", Engine(2))
+        else PartitionsOnDisk(samples, VectorInMemory(parts), 7, folder / "g", Engine(2))
     )
     return KernelDual(KERNEL, X.take(ids), y, upper), StreamedDual(KERNEL, groups, ids, y, upper, Engine(2))
 
@@ -105,12 +105,12 @@ def test_rows_near_are_those_asked_for(layout, most, share, monkeypatch):
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_files_that_stay_closed_are_opened_for_each_part(layout, tmp_path, monkeypatch):
     X, parts = rows(layout), np.random.default_rng(2).integers(0, 5, N)
-    samples = MemorySamples(X)
+    samples = SamplesInMemory(X)
     samples.blocks = lambda: [(lo, min(N, lo + 37)) for lo in range(0, N, 37)]
     monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
     monkeypatch.setattr(regroup, "MOST_OPEN", 2)
     reader = pickle.loads(
-        pickle.dumps(SpooledGroups(samples, HeldVector(parts), 5, tmp_path / "g", Engine(2)).reader)
+        pickle.dumps(PartitionsOnDisk(samples, VectorInMemory(parts), 5, tmp_path / "g", Engine(2)).reader)
     )
     assert len(list((tmp_path / "g").iterdir())) == 7
     for part in range(5):
@@ -120,11 +120,11 @@ def test_files_that_stay_closed_are_opened_for_each_part(layout, tmp_path, monke
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_spooled_parts_are_those_in_memory(layout, tmp_path):
     X, parts = rows(layout), np.random.default_rng(2).integers(0, 5, N)
-    samples = MemorySamples(X)
+    samples = SamplesInMemory(X)
     samples.blocks = lambda: [(lo, min(N, lo + 37)) for lo in range(0, N, 37)]  # parts grow over many blocks
     held, spooled = (
-        MemoryGroups(samples, parts, 5),
-        SpooledGroups(samples, HeldVector(parts), 5, tmp_path / "groups", Engine(2)),
+        PartitionsInMemory(samples, parts, 5),
+        PartitionsOnDisk(samples, VectorInMemory(parts), 5, tmp_path / "groups", Engine(2)),
     )
     for part in range(5):
         np.testing.assert_array_equal(spooled.ids(part), np.flatnonzero(parts == part))

@@ -10,14 +10,14 @@ from making import passes_over
 from scipy.optimize import minimize_scalar
 
 from streamsvm.problems.logistic_risk import STEPS, LogisticRisk
-from streamsvm.problems.row_risk import AgainstRest
+from streamsvm.problems.row_risk import OneVsRestTerms
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 1e3, 1e200]), st.sampled_from([0.0, 2.0]))
 def test_values_slopes_and_lines_are_numpys(seed, size, bias):
     rng = np.random.default_rng(seed)
     X, upper, codes = rng.normal(size=(40, 3)).astype(np.float32), rng.random(40), rng.integers(0, 3, 40)
-    risk = LogisticRisk(passes_over(X, codes, upper, bias=bias), AgainstRest(3))
+    risk = LogisticRisk(passes_over(X, codes, upper, bias=bias), OneVsRestTerms(3))
     W, Q = size * rng.normal(size=(2, risk.d, 3))
     Z = np.column_stack([X, np.full(40, bias)]).astype(np.float64) if bias else X.astype(np.float64)
     for c, view in enumerate(risk.at(np.arange(3), W, Q, [risk.start()] * 3)):
@@ -36,7 +36,7 @@ def test_the_best_step_is_near_the_lowest_point_of_the_line():
     rng = np.random.default_rng(0)
     X, codes, upper = rng.normal(size=(2000, 3)), np.arange(2000) % 2, rng.random(2000)
     X[:, 0] += codes
-    risk, w = LogisticRisk(passes_over(X, codes, upper), AgainstRest(2)), np.zeros(3)
+    risk, w = LogisticRisk(passes_over(X, codes, upper), OneVsRestTerms(2)), np.zeros(3)
     signs, X = 2 * codes - 1, X.astype(np.float32).astype(np.float64)
     for scale in (0.3, 1.0, 4.0):
         q = scale * np.array([1.0, 0.1, -0.1])

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from streamsvm.problems import pair_risk
 from streamsvm.problems.hinge_risk import STEPS, HingeRisk
 from streamsvm.problems.pair_risk import PairRisk
-from streamsvm.problems.row_risk import NOTHING, AgainstRest, Tube
+from streamsvm.problems.row_risk import NOTHING, OneVsRestTerms, TubeTerms
 
 
 def quarters(rng, *shape) -> np.ndarray:
@@ -39,7 +39,7 @@ def problems(draw):
 def test_hinge_values_and_slopes(problem, bias):
     rng, X, upper, codes, _ = problem
     k = max(2, int(codes.max()) + 1)
-    risk = HingeRisk(passes(X, codes, upper, bias=bias), AgainstRest(k))
+    risk = HingeRisk(passes(X, codes, upper, bias=bias), OneVsRestTerms(k))
     columns = np.arange(risk.columns)[:: 1 + (risk.columns > 2)]
     W, Q = quarters(rng, 2, risk.d, len(columns))
     views = risk.at(columns, W, Q, [risk.start()] * len(columns))
@@ -59,7 +59,7 @@ def test_hinge_values_and_slopes(problem, bias):
 def test_values_slopes_and_lines_of_numbers(problem, epsilon, bias):
     rng, X, upper, _, _ = problem
     t = quarters(rng, len(X))
-    risk = HingeRisk(passes(X, t, upper, bias=bias), Tube(epsilon))
+    risk = HingeRisk(passes(X, t, upper, bias=bias), TubeTerms(epsilon))
     w, q = quarters(rng, 2, risk.d)
     [view] = risk.at(np.array([0]), w[:, None], q[:, None], [risk.start()])
     with_bias = np.column_stack([X, np.full(len(X), bias)]) if bias else X
@@ -98,7 +98,7 @@ def test_the_step_is_the_best_of_all_steps_by_their_risks_alone(problem, slope, 
     w, q = quarters(rng, 3), quarters(rng, 3)
     q = w + (q - w) * 2.0**power
     signs = np.where(codes == 1, 1.0, -1.0)
-    [view] = HingeRisk(passes(X, codes, upper), AgainstRest(2)).at(
+    [view] = HingeRisk(passes(X, codes, upper), OneVsRestTerms(2)).at(
         np.array([0]), w[:, None], q[:, None], [NOTHING]
     )
     f, df = X @ w, X @ (q - w)
@@ -116,7 +116,7 @@ def test_steps_are_near_the_lowest_point_of_the_line():
     rng = np.random.default_rng(0)
     X, codes, upper = rng.normal(size=(2000, 3)), np.arange(2000) % 2, rng.random(2000)
     X[:, 0] += codes
-    risk, w = HingeRisk(passes(X, codes, upper), AgainstRest(2)), np.zeros(3)
+    risk, w = HingeRisk(passes(X, codes, upper), OneVsRestTerms(2)), np.zeros(3)
     for scale in (0.01, 1.0, 70.0):
         q = scale * np.array([1.0, 0.1, -0.1])
         [view] = risk.at(np.array([0]), w[:, None], q[:, None], [NOTHING])
@@ -167,6 +167,6 @@ def test_a_pass_is_counted_and_told():
     records = []
     there = passes(np.zeros((10, 2)), np.arange(10) % 2, np.ones(10))
     there._events = Events(records.append)
-    HingeRisk(there, AgainstRest(2)).at(np.array([0]), np.zeros((2, 1)), np.zeros((2, 1)), [NOTHING])
+    HingeRisk(there, OneVsRestTerms(2)).at(np.array([0]), np.zeros((2, 1)), np.zeros((2, 1)), [NOTHING])
     assert there.count == 1
     assert records[-1].event == Progress("rows", 10, 10, facts={"pass": 1})

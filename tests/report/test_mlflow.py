@@ -21,7 +21,7 @@ from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.events import Events
-from streamsvm.exchange.mlflow import Answers, log_model
+from streamsvm.exchange.mlflow import PyfuncModel, log_model
 from streamsvm.report.mlflow import Log, log_run
 from streamsvm.train import train
 
@@ -81,7 +81,7 @@ def test_a_model_comes_back_without_a_pickle(fitted, tmp_path):
 
 
 def test_what_else_it_answers(fitted):
-    X, answers = load_iris().data, Answers(fitted.model_)
+    X, answers = load_iris().data, PyfuncModel(fitted.model_)
     np.testing.assert_array_equal(answers.predict(X, {"answer": "proba"}), fitted.predict_proba(X))
     np.testing.assert_array_equal(answers.predict(X, {"answer": "decision"}), fitted.decision_function(X))
     with pytest.raises(ConfigError, match="found 'odds', expected one of label"):

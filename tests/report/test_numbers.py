@@ -14,7 +14,7 @@ from streamsvm.metrics import Spread
 from streamsvm.report import numbers
 from streamsvm.report.read import read_run
 from streamsvm.tasks import task_of
-from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.scores import DecisionRule
 
 # an old matplotlib draws it, too
 pytestmark = pytest.mark.lowest
@@ -57,7 +57,7 @@ def test_what_are_no_points_is_left_out(tmp_path, points):
     assert numbers.facts(read_run(folder)) == {}
 
 
-class OneClassJudge(Judge):
+class OneClassJudge(DecisionRule):
     task, classes, intervals = "oneclass", np.array([-1, 1]), None
 
 

@@ -21,8 +21,8 @@ from streamsvm.data import regroup
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, LevelSolved, Memory, Warned, ignore
-from streamsvm.fits.early import EarlyParts
-from streamsvm.fits.parts import PartSolver
+from streamsvm.fits.early import EarlyPartitions
+from streamsvm.fits.parts import PartitionSolver
 from streamsvm.models.files import load_model
 from streamsvm.report.read import read_run
 from streamsvm.runs.directory import Tail
@@ -77,7 +77,7 @@ def is_same(one, two) -> None:
 
 
 def test_a_fit_that_was_stopped_goes_on(there, store, whole, streamed, monkeypatch):
-    run_dir, model, add, tail = there / "run", there / "m", EarlyParts.add, Tail(there / "run")
+    run_dir, model, add, tail = there / "run", there / "m", EarlyPartitions.add, Tail(there / "run")
     taken: list[object] = []
 
     def stop(self, *args):
@@ -87,13 +87,13 @@ def test_a_fit_that_was_stopped_goes_on(there, store, whole, streamed, monkeypat
         add(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(EarlyParts, "add", stop)
+        patch.setattr(EarlyPartitions, "add", stop)
         with pytest.raises(ZeroDivisionError):
             train(store, OPTIONS, model_path=model, run_dir=run_dir, events=ignore)
     assert not model.exists()
     began = tail()
     assert began
-    solve, again, warned = PartSolver.__call__, list[int](), list[str]()
+    solve, again, warned = PartitionSolver.__call__, list[int](), list[str]()
 
     def solving(self, parts, part):
         again.append(part)
@@ -102,7 +102,7 @@ def test_a_fit_that_was_stopped_goes_on(there, store, whole, streamed, monkeypat
     def warning(record):
         warned.extend([record.event.message] if isinstance(record.event, Warned) else [])
 
-    monkeypatch.setattr(PartSolver, "__call__", solving)
+    monkeypatch.setattr(PartitionSolver, "__call__", solving)
     train(store, OPTIONS, model_path=model, run_dir=run_dir, resume=True, events=Events(warning))
     assert min(again) >= 2  # it goes on from the parts that are kept
     assert not warned

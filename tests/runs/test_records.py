@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamsvm import events
-from streamsvm.cli.top import Watch
+from streamsvm.cli.top import RunMonitor
 from streamsvm.events import Event, LevelSolved, Memory, Phase, Progress, Record, Round, Step, Window
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
@@ -56,7 +56,7 @@ class TestRunsOfAnEarlierVersion:
 
     def test_top_shows_them(self, runs, solver):
         console = Console(file=io.StringIO(), width=120)
-        watch = Watch(runs / solver, console)
+        watch = RunMonitor(runs / solver, console)
         watch.take(Tail(runs / solver)())
         console.print(watch.frame())
         shown = console.file.getvalue()

@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes
 from streamsvm import BudgetedSVC, BudgetedSVR
 from streamsvm.serving import app as app_module
 from streamsvm.serving.app import App, Limits
-from streamsvm.serving.fixed import Fixed
+from streamsvm.serving.fixed import FixedModel
 
 
 class Slow:
@@ -107,7 +107,7 @@ def test_a_body_that_never_ends_is_given_up(parts, monkeypatch):
 def served(model, X, query):
     """(status, answer) to rows X with this query."""
     events = [{str(i): value for i, value in enumerate(row)} for row in X.tolist()]
-    app = App(Fixed(model, "", 10), Limits())
+    app = App(FixedModel(model, "", 10), Limits())
     status, _, said = asyncio.run(ask(app, json.dumps(events).encode(), query=query))
     return status, json.loads(said)
 

@@ -12,12 +12,12 @@ import pytest
 from streamsvm import load_model
 from streamsvm.errors import ConfigError, DataError, StorageError
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
-from streamsvm.online.pipe import Stream
-from streamsvm.predict import Wanted
+from streamsvm.online.stream import Stream
+from streamsvm.predict import PredictionOptions
 from streamsvm.serving import learning as learning_module
-from streamsvm.serving.learning import Learning
-from streamsvm.serving.log import Log
-from streamsvm.serving.requests import Refused
+from streamsvm.serving.learning import LearningModel
+from streamsvm.serving.log import RequestLog
+from streamsvm.serving.requests import RequestError
 
 MAKERS = {
     "pool": lambda: BSGDClassifier(budget=20),
@@ -55,8 +55,8 @@ def state(path):
 
 
 def opened(path, kind, told, every=10_000):
-    log = Log(path.with_name(f"{path.name}.log"), "y")
-    return Learning(stream_at(path, kind), 1000, every, log, told.append)
+    log = RequestLog(path.with_name(f"{path.name}.log"), "y")
+    return LearningModel(stream_at(path, kind), 1000, every, log, told.append)
 
 
 def served(learning, do):
@@ -98,7 +98,7 @@ def test_what_is_on_the_disk_when_it_answers_is_all_that_it_learnt(kind, tmp_pat
     served(again, nothing)
     expected = state(learnt(tmp_path / "whole.zarr", kind, 300).path)
     assert state(path) == state(again.stream.path) == expected
-    assert Log(path.with_name("m.zarr.log"), "y").is_empty
+    assert RequestLog(path.with_name("m.zarr.log"), "y").is_empty
 
 
 def test_a_snapshot_that_fails_keeps_the_log(tmp_path, monkeypatch):
@@ -127,13 +127,13 @@ def test_one_bad_request_spoils_no_other_that_is_answered_with_it(tmp_path):
     bodies = [json.dumps(events(n + 1)[n:]).encode() for n in range(20)] + [b'{"a": "x"}', b"["]
 
     async def together(learning):
-        asked = (learning.predict(body, Wanted(proba=i == 3)) for i, body in enumerate(bodies))
+        asked = (learning.predict(body, PredictionOptions(proba=i == 3)) for i, body in enumerate(bodies))
         return await asyncio.gather(*asked, return_exceptions=True)
 
     *answers, wrong, broken = served(opened(path, "pool", []), together)
     assert "event 0: feature 'a': found 'x'" in str(wrong)
     assert "broken JSON" in str(broken)
-    assert isinstance(wrong, Refused)
+    assert isinstance(wrong, RequestError)
     labels = [stream.learner.predict_one(event["x"]) for event in events(20)]
     said = [json.loads(answer)[0] for answer in answers]
     assert said[3]["prediction"] == labels[3]
@@ -149,7 +149,7 @@ def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path)
         stream = stream_at(path, "one")
         stream.wait(5, None)
         stream.needs_label = True
-        return Learning(stream, 1000, 10_000, Log(tmp_path / "m.log", stream.fields), told.append)
+        return LearningModel(stream, 1000, 10_000, RequestLog(tmp_path / "m.log", stream.fields), told.append)
 
     killed = waiting()
     asked = json.dumps([{"id": "late", "a": 0.5, "b": 1.0, "c": 0.0}, {"a": 1.0}]).encode()
@@ -161,7 +161,7 @@ def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path)
     (late,) = json.loads(again._lesson(b'{"id": "late", "y": true}', None))
     assert (late["prediction"], late["label"]) == (first["prediction"], True)
     with pytest.raises(ConfigError, match="expected --label y --id id --wait-for-labels 5"):
-        Log(tmp_path / "m.log", "y")
+        RequestLog(tmp_path / "m.log", "y")
 
 
 def test_a_request_that_is_sent_again_is_learned_once(tmp_path):
@@ -190,7 +190,7 @@ def test_a_request_that_is_sent_again_is_learned_once(tmp_path):
 def test_what_goes_wrong_after_an_event_was_learned_is_no_failure_of_the_request(tmp_path, monkeypatch):
     path, told = tmp_path / "m.zarr", list[str]()
     learnt(path, "one", 50)
-    learning = Learning(stream_at(path, "one"), 1000, 1, None, told.append)
+    learning = LearningModel(stream_at(path, "one"), 1000, 1, None, told.append)
     take = learning.stream.take
 
     def odd(event):

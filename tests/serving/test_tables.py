@@ -13,8 +13,8 @@ from streamsvm.errors import DataError
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.models.files import save_model
-from streamsvm.online.pipe import Stream
-from streamsvm.serving.fixed import Columns
+from streamsvm.online.stream import Stream
+from streamsvm.serving.fixed import InputColumns
 from streamsvm.tables import arrow
 from streamsvm.tables.arrow import raw_rows
 from streamsvm.train import train_in_memory
@@ -60,7 +60,7 @@ def fitted(folder, kind, rows, **options):
 )
 def test_a_model_sees_the_rows_that_ingest_makes(tmp_path, options, gaps):
     model, store, events = fitted(tmp_path, "dcsvm", table(60, gaps=gaps), **options)
-    columns = Columns(model)
+    columns = InputColumns(model)
     assert columns.names == ["size", "colour", "code", "when", "flag"]
     expected = model._rows(store).dense()
     np.testing.assert_array_equal(columns.rows(events).dense(), expected)
@@ -101,14 +101,14 @@ def test_a_stream_continues_with_the_rows_that_ingest_makes(tmp_path, options):
 def test_values_of_other_types_are_told(tmp_path, wrong, message):
     model, _, events = fitted(tmp_path, "dcsvm", table(12, gaps=False))
     with pytest.raises(DataError, match=message):
-        Columns(model).rows([events[0], events[1] | wrong])
+        InputColumns(model).rows([events[0], events[1] | wrong])
 
 
 def test_rows_of_many_events_are_made_at_once(tmp_path, monkeypatch):
     """One column for each feature, in one piece: pieces of one event are encoded one by one."""
     model, _, events = fitted(tmp_path, "dcsvm", table(12, gaps=False))
     events = [event | {"when": zone} for event, zone in zip(events, ZONES * 3, strict=True)]
-    expected = [Columns(model).rows([event]).dense()[0] for event in events]
+    expected = [InputColumns(model).rows([event]).dense()[0] for event in events]
     pieces = list[int]()
 
     def counted(batch, *args, **options):
@@ -116,7 +116,7 @@ def test_rows_of_many_events_are_made_at_once(tmp_path, monkeypatch):
         return raw_rows(batch, *args, **options)
 
     monkeypatch.setattr(arrow, "raw_rows", counted)
-    np.testing.assert_array_equal(Columns(model).rows(events).dense(), expected)
+    np.testing.assert_array_equal(InputColumns(model).rows(events).dense(), expected)
     assert pieces == [12]
 
 
@@ -124,6 +124,6 @@ def test_missing_markers_of_files_are_missing(tmp_path):
     rows = table(60, gaps=True)
     with pytest.warns(UserWarning, match="3 columns have missing values"):
         model, _, events = fitted(tmp_path, "dcsvm", rows)
-    columns = Columns(model)
+    columns = InputColumns(model)
     marked = [{n: "n/a" if v is None and n != "colour" else v for n, v in event.items()} for event in events]
     np.testing.assert_array_equal(columns.rows(marked).dense(), columns.rows(events).dense())

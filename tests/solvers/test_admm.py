@@ -17,8 +17,8 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.solvers.admm import (
     ADMM,
     RELAX,
+    ADMMColumns,
     ADMMState,
-    Columns,
     balanced,
     certificate,
     draw_margin,
@@ -37,7 +37,7 @@ class Dense:
     """The oracle by whole matrices."""
 
     K: np.ndarray
-    columns: Columns
+    columns: ADMMColumns
     inverses: dict[float, np.ndarray] = field(default_factory=dict)
 
     def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def problem(y: np.ndarray | None = None, Cs: np.ndarray = CS) -> Dense:
     _, K, labels = data()
     y = np.repeat(labels[:, None], len(Cs), axis=1) if y is None else y
     upper = np.tile(Cs, (N, 1))
-    return Dense(K, Columns(y, np.where(y < 0, -upper, 0.0), np.where(y > 0, upper, 0.0)))
+    return Dense(K, ADMMColumns(y, np.where(y < 0, -upper, 0.0), np.where(y > 0, upper, 0.0)))
 
 
 def random_signs() -> Dense:
@@ -70,7 +70,7 @@ def regression() -> Dense:
     X, K, _ = data()
     t = scale(X[:, 0] ** 2 + X[:, 1])
     upper = np.tile(CS, (N, 1))
-    return Dense(K, Columns(np.repeat(t[:, None], len(CS), axis=1), -upper, upper, 0.1))
+    return Dense(K, ADMMColumns(np.repeat(t[:, None], len(CS), axis=1), -upper, upper, 0.1))
 
 
 def objective(made: Dense, z: np.ndarray, c: int) -> float:

@@ -7,16 +7,16 @@ import pytest
 import reference
 from sklearn.svm import SVR
 
-from streamsvm.data.regroup import MemoryGroups
+from streamsvm.data.regroup import PartitionsInMemory
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
+from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelDual, RepeatedDual
 from streamsvm.problems.streamed import StreamedDual
 from streamsvm.solvers import blockws, loop
-from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, Piece, augmented_lagrangian, spectral_norm
+from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, WorkingSetDual, augmented_lagrangian, spectral_norm
 
 KERNELS = {"rbf": RBF(1.0), "poly": Poly(0.5, 3, 1.0), "linear": Linear()}
 
@@ -55,7 +55,7 @@ def test_the_augmented_lagrangian_solves_a_block(kernel, C):
     assert np.linalg.eigvalsh(Q)[-1] <= L
     mu = max(mu, L / 60)
     accuracy = 1e-5 * np.abs(Q).max()
-    piece = Piece(Q, p.upper, p.y, mu, L + 60 * mu)
+    piece = WorkingSetDual(Q, p.upper, p.y, mu, L + 60 * mu)
     a, lam, fell = augmented_lagrangian(piece, zero, zero - 1, 0.0, accuracy)
     best, b = reference.solve_dual_with_bias(Q, p.upper, p.y)
     assert np.all((a >= 0) & (a <= p.upper))
@@ -121,7 +121,10 @@ def test_shrunk_groups_are_saved_too():
         np.ones(3),
         np.zeros(3),
         np.array([2]),
-        shrunk=(blockws.Shrunk(np.array([0]), np.zeros(3)), blockws.Shrunk(np.array([1]), np.ones(3))),
+        shrunk=(
+            blockws.ShrunkRows(np.array([0]), np.zeros(3)),
+            blockws.ShrunkRows(np.array([1]), np.ones(3)),
+        ),
         violation=0.5,
         rounds=7,
     )
@@ -135,7 +138,7 @@ def test_shrunk_groups_are_saved_too():
 
 def test_rows_from_parts_give_the_same_answer():
     p = problem(C=10.0)
-    groups = MemoryGroups(MemorySamples(p.rows), np.arange(240) % 5, 5)
+    groups = PartitionsInMemory(SamplesInMemory(p.rows), np.arange(240) % 5, 5)
     streamed = StreamedDual(p.kernel, groups, np.arange(240), p.y, p.upper, Engine(2))
     there, here = solve(streamed, solver()), solve(p, solver())
     assert blockws.objective(streamed, there) == pytest.approx(blockws.objective(p, here), rel=1e-5)

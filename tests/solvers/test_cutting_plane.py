@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
-from streamsvm.problems.row_risk import AgainstRest
+from streamsvm.problems.row_risk import OneVsRestTerms
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
 from streamsvm.solvers.loop import run
 from streamsvm.tasks.ordinal import rank_thresholds
@@ -31,12 +31,12 @@ def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 def hinge(k: int = 2, C: float = 0.5) -> HingeRisk:
     X, codes = data(k)
-    return HingeRisk(passes(X, codes, np.full(N, C)), AgainstRest(k))
+    return HingeRisk(passes(X, codes, np.full(N, C)), OneVsRestTerms(k))
 
 
 def logistic(C: float) -> LogisticRisk:
     X, codes = data()
-    return LogisticRisk(passes(X, codes, np.full(N, C), bias=1.0), AgainstRest(2))
+    return LogisticRisk(passes(X, codes, np.full(N, C), bias=1.0), OneVsRestTerms(2))
 
 
 def pairs(C: float = 0.5) -> PairRisk:
@@ -147,7 +147,7 @@ def test_objective_never_rises_and_the_bound_never_falls():
 def test_planes_that_no_longer_improve_the_gap_are_the_end():
     """float32 planes of rows at 1e6 differ by rounding alone."""
     X, codes = data()
-    problem = HingeRisk(passes(X + 1e6, codes, np.full(N, 1e4)), AgainstRest(2))
+    problem = HingeRisk(passes(X + 1e6, codes, np.full(N, 1e4)), OneVsRestTerms(2))
     solver = CuttingPlane(1e-3)
     state = run(solver, problem, stop=lambda state: solver.has_ended(state) or state.steps >= 400)
     assert state.steps < 400

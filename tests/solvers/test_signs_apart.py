@@ -13,7 +13,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.problems.dual import DualQP, KernelDual, RepeatedDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.blockws import BlockSolver, BlockState
-from streamsvm.solvers.kept_sums import feasible, keeps_signs
+from streamsvm.solvers.sum_constraints import feasible, keeps_signs
 
 KERNEL = RBF(1.0)
 TOL = 1e-3

@@ -15,7 +15,7 @@ from cases import config, labelled
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, ModelError, StorageError
 from streamsvm.models.files import ModelWriter, is_model, load_model, save_model
-from streamsvm.runs.lines import PIECE, Growth, lines_of, opened_lines, remove_lines
+from streamsvm.runs.lines import PIECE, GrowingFile, lines_of, opened_lines, remove_lines
 from streamsvm.storage import leases, paths
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.leases import InUse, require_held
@@ -162,7 +162,7 @@ class TestModels:
 
 class TestLines:
     def test_a_file_grows_by_pieces(self, there):
-        new, log = Growth(there), opened_lines(there, 0.0)
+        new, log = GrowingFile(there), opened_lines(there, 0.0)
         for number in range(3):
             log({"a": number})
             assert new() == [b'{"a": %d}' % number]

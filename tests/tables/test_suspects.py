@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.parallel.engine import Engine
-from streamsvm.tables.suspects import MOST_BYTES, Seen, sample_ids
+from streamsvm.tables.suspects import MOST_BYTES, ColumnSummary, sample_ids
 from streamsvm.tables.verify import check
 
 
@@ -107,13 +107,13 @@ def test_blocks_and_layouts_hash_alike():
     X = np.random.default_rng(0).integers(-2, 3, (100, 7)).astype(np.float32)
     X[:, 5], X[3, 2] = X[:, 2], -0.0
     X[3, 5] = 0.0
-    whole = Seen.of(Rows(X), 0).hashes
-    parts = Seen.of(Rows(X[:33]), 0).merged(Seen.of(Rows(X[33:]), 33)).hashes
-    there = Seen.of(Rows(sparse.csr_array(X)), 0).hashes
+    whole = ColumnSummary.of(Rows(X), 0).hashes
+    parts = ColumnSummary.of(Rows(X[:33]), 0).merged(ColumnSummary.of(Rows(X[33:]), 33)).hashes
+    there = ColumnSummary.of(Rows(sparse.csr_array(X)), 0).hashes
     np.testing.assert_array_equal(whole, parts)
     np.testing.assert_array_equal(whole, there)
     assert len(np.unique(whole)) == 6
-    assert len(np.unique(Seen.of(Rows(X[::-1]), 0).hashes)) == 6
+    assert len(np.unique(ColumnSummary.of(Rows(X[::-1]), 0).hashes)) == 6
 
 
 def test_the_sample_is_small_where_rows_are_wide():

@@ -34,7 +34,7 @@ class Supports(NamedTuple):
     used: np.ndarray  # (slots,) the step whose row each was last the nearest to; (0,) if nothing asks
 
 
-class Met(NamedTuple):
+class BlockValues(NamedTuple):
     """A block of b rows that has met the supports."""
 
     rows: np.ndarray  # (b, d)
@@ -48,7 +48,7 @@ class Met(NamedTuple):
     decisions: np.ndarray  # (b, k) of each row before its step: filled
 
 
-class Options(NamedTuple):
+class StepOptions(NamedTuple):
     """Options that do not change from row to row."""
 
     lam: float

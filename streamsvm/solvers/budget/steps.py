@@ -20,8 +20,8 @@ from streamsvm.solvers.budget.state import (
     GRADIENT_ERROR,
     STEPS,
     SUPPORTS,
-    Met,
-    Options,
+    BlockValues,
+    StepOptions,
     Supports,
 )
 from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, exponents_after, mirror, refresh
@@ -37,7 +37,7 @@ def steps(supports, met, options, tables, together, projects):
     tables: `merge_tables` if supports are merged, else None. together: True if all merge at once. projects: True if
     the weakest is projected on the others; else None. What is None is not compiled.
     """
-    s, m, o = Supports(*borrowed(supports)), Met(*borrowed(met)), Options(*options)
+    s, m, o = Supports(*borrowed(supports)), BlockValues(*borrowed(met)), StepOptions(*options)
     born, counts, F, W = s.born, s.counts, m.F, m.W
     b, k = m.Y.shape
     delta = np.empty(k)

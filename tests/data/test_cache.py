@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from streamsvm.data.latest import Latest
-from streamsvm.data.pass_cache import HeldSamples
+from streamsvm.data.cache import SingleEntryCache
+from streamsvm.data.pass_cache import CachedSamples
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
+from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.row_cache import WIDE
 from streamsvm.online import BSGDClassifier
@@ -27,7 +27,7 @@ KERNEL = RBF(1 / WIDE)
 
 
 def test_it_is_made_once_for_equal_entries():
-    latest, made = Latest(), []
+    latest, made = SingleEntryCache(), []
     array = np.arange(5)
     for asked in (array, array, array.copy()):
         assert latest.of(asked, lambda a: made.append(0) or a.sum()) == 10
@@ -83,7 +83,7 @@ def test_problems_that_share_memory_do_not_share_answers():
 
 
 def test_scores_that_change_in_place_have_another_loss():
-    held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, lambda: pytest.fail("no folder"))
+    held = CachedSamples(SamplesInMemory(Rows(X)), 1 << 30, lambda: pytest.fail("no folder"))
     risk = PairRisk(Passes(held, Engine(1)), np.arange(N) % 3, np.zeros(N, int), np.ones(N), 1.0)
     f = RNG.normal(size=N)
     before = risk._loss(f)[0]

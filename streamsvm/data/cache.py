@@ -10,7 +10,7 @@ import numpy as np
 Answer = TypeVar("Answer")
 
 
-class Latest(Generic[Answer]):
+class SingleEntryCache(Generic[Answer]):
     """Caches the result for the latest array. Arrays are compared entry by entry with a copy.
 
     So an array that was changed in place is computed again, and a copy of the latest one is not. A comparison costs a

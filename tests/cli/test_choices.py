@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamsvm.cli.app import app
-from streamsvm.cli.told import choices, scores, tell, times
+from streamsvm.cli.choices import choices, scores, tell, times
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.search.options import completed

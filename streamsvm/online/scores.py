@@ -23,7 +23,7 @@ NOT_KEPT = ("learner", "learnt", "asks")  # with what a judge counts
 STEP = 0.01  # of the threshold
 
 
-class Judge(ABC):
+class StreamScores(ABC):
     """Answers events, then learns them. It counts in a few numbers, which snapshots keep."""
 
     task: ClassVar[str]
@@ -70,7 +70,7 @@ class Judge(ABC):
         return None
 
 
-class OfClasses(Judge):
+class ClassScores(StreamScores):
     task = "classify"
     learner: BSGDClassifier
     asks: float | None = None  # share of the events whose label may be asked for
@@ -135,7 +135,7 @@ class OfClasses(Judge):
         return self.n_right
 
 
-class OfSets(Judge):
+class LabelSetScores(StreamScores):
     """Scores of `evaluate`, over the labels that each event says something of. accuracy: of events that are right about
     all of these."""
 
@@ -200,7 +200,7 @@ class OfSets(Judge):
         return self.n_right
 
 
-class OfValues(Judge):
+class ValueScores(StreamScores):
     """mean_absolute_error and r2, from sums; the targets' about their running mean (Welford 1962).
 
     The first event, before which nothing is known, gets no answer and does not count.
@@ -250,7 +250,7 @@ class OfValues(Judge):
         return {"mean_absolute_error": self.absolute / self.judged, "r2": r2}
 
 
-class OfOutliers(Judge):
+class OutlierScores(StreamScores):
     """outliers: the share of events outside before they were learned. roc_auc: of their scores, if there are two
     labels: outliers are those of -1 if the other is 1, else of the rarer one, as in `evaluate`.
 
@@ -325,7 +325,9 @@ def _by_text(probabilities: dict[Any, float]) -> dict[str, float]:
     return {str(label): round(p, 6) for label, p in probabilities.items()}
 
 
-JUDGES: dict[str, type[Judge]] = {judge.task: judge for judge in (OfClasses, OfSets, OfValues, OfOutliers)}
+JUDGES: dict[str, type[StreamScores]] = {
+    judge.task: judge for judge in (ClassScores, LabelSetScores, ValueScores, OutlierScores)
+}
 
 
 def scores_of(task: str, stream: Mapping[str, Any]) -> dict[str, float | None]:

@@ -20,8 +20,8 @@ from streamsvm.models import BudgetModel, ExpertsModel, Header, StreamModel
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.online.columns import LANES, Columns, Spread
-from streamsvm.online.kinds import Kinds
+from streamsvm.online.columns import LANES, FeatureColumns, TotalVariance
+from streamsvm.online.kinds import FeatureKinds
 from streamsvm.online.labels import Labels
 from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
@@ -34,7 +34,7 @@ DESCENT = ("lam", "budget", "merge", "strategy", "loss", "bias", "average")  # o
 OWN = ("epsilon", "nu")  # of the configuration itself
 
 
-class BudgetDoor:
+class BudgetLearnerBase:
     """A learner on a budget that takes dicts. Its parameters have the names of BudgetOptions and of kernels.
 
     Parameters
@@ -86,7 +86,7 @@ class BudgetDoor:
         config = self._config = self._checked(least)
         self._columns = self._no_columns((), 0)
         measures = isinstance(self.gamma, str) and self._has_gamma and not self.tunes_itself
-        self._spread = Spread() if measures else None
+        self._spread = TotalVariance() if measures else None
         options = BudgetOptions.of(config, task_of(self.task), 1)  # which name lambda, where there is one
         kernel = kernel_of(config.kernel, 1, 1.0)  # until gamma is measured
         self._learner: Any = self._new_learner(kernel, options, columns)
@@ -98,9 +98,9 @@ class BudgetDoor:
 
     def _no_columns(
         self, names: Iterable[Any], width: int, kinds: Iterable[tuple[Any, str]] | None = ()
-    ) -> Columns:
+    ) -> FeatureColumns:
         absent, lanes = (math.nan, LANES) if self.tunes_itself else (0.0, 1)
-        return Columns(names, width, self.max_features, absent, lanes=lanes, kinds=kinds)
+        return FeatureColumns(names, width, self.max_features, absent, lanes=lanes, kinds=kinds)
 
     def _checked(self, least: Mapping[str, int]) -> FitConfig:
         """The configuration. Raises ConfigError, by the names of the parameters."""
@@ -148,7 +148,7 @@ class BudgetDoor:
         return list(self._columns.names)
 
     @property
-    def kinds(self) -> Kinds:
+    def kinds(self) -> FeatureKinds:
         """What the features hold."""
         return self._columns.kinds
 
@@ -227,7 +227,7 @@ class BudgetDoor:
         learner._columns = learner._no_columns(stream["features"], model.d, stream.get("kinds"))
         learner._learner = model.learner()
         if learner._spread is not None:
-            learner._spread = Spread.from_state(stream["spread"])
+            learner._spread = TotalVariance.from_state(stream["spread"])
         return learner, stream
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -261,7 +261,7 @@ class BudgetDoor:
             if self.n_seen >= SOONEST and not self._vanished:
                 self._look_for_vanished()
 
-    def _measured(self, spread: Spread) -> float:
+    def _measured(self, spread: TotalVariance) -> float:
         """gamma "scale" or "auto"; constant columns count as standardised ones."""
         d = max(len(self._columns.names), 1)
         kernel: Any = kernel_of(self._config.kernel, d, spread.variance() or d)
@@ -284,10 +284,10 @@ class BudgetDoor:
         return self._learner.decide(self._columns.matrix(X, grow=False))
 
 
-fill(BudgetDoor, ONLINE_METHODS)
+fill(BudgetLearnerBase, ONLINE_METHODS)
 
 
-class LabelDoor(BudgetDoor):
+class LabelLearnerBase(BudgetLearnerBase):
     """One whose events have labels, of which new ones may come."""
 
     max_classes: int

@@ -16,9 +16,9 @@ from streamsvm.data.folds import DEALT, together
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import splitmix64
-from streamsvm.data.store import Store, View
+from streamsvm.data.store import Store, StoreView
 from streamsvm.errors import DataError, ModelError
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.tables.schema import Feature, Schema, expanded
 
 FOLDS = 5  # as in scikit-learn's TargetEncoder
@@ -26,7 +26,7 @@ WHOLE = FOLDS  # the fold of rows that no value is learned from
 
 
 @dataclass(frozen=True)
-class Dealt(Weighed):
+class FoldAssignment(SizedInBytes):
     """The fold of each row. found (n,): those of rows in groups, which share one. held: rising ids of rows not
     learned from."""
 
@@ -35,7 +35,7 @@ class Dealt(Weighed):
     held: np.ndarray
 
     @classmethod
-    def of_store(cls, store: Store, seed: int, held: np.ndarray) -> Dealt:
+    def of_store(cls, store: Store, seed: int, held: np.ndarray) -> FoldAssignment:
         """Raises DataError if all rows to learn from are of one group."""
         groups = together(store)
         if groups is None:
@@ -57,10 +57,12 @@ class Dealt(Weighed):
         return np.where(np.isin(ids, self.held), WHOLE, found)
 
 
-class Valued(View):
+class EncodedRows(StoreView):
     """The rows of a store with values instead of codes, see `expanded`."""
 
-    def __init__(self, store: Store, values: Mapping[int, np.ndarray], dealt: Dealt | None = None) -> None:
+    def __init__(
+        self, store: Store, values: Mapping[int, np.ndarray], dealt: FoldAssignment | None = None
+    ) -> None:
         super().__init__(store)
         self._values, self._dealt = values, dealt
         more = sum(own.shape[-1] - 1 for own in values.values())
@@ -116,7 +118,7 @@ def as_learned(store: Store, layout: Layout | None) -> Store:
             )
     values = {at: _values_of(feature, known[feature.name]) for at, feature in texts.items()}
     classes = next(iter(known.values())).classes
-    return store.in_columns(Valued(store, values), with_values(store, values, classes))
+    return store.in_columns(EncodedRows(store, values), with_values(store, values, classes))
 
 
 def _values_of(feature: Feature, known: Feature) -> np.ndarray:

@@ -18,11 +18,11 @@ from streamsvm.data.sketch import Sketch
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
-from streamsvm.fits.answers import Answers, answers_of
+from streamsvm.fits.targets import TargetSource, answers_of
 from streamsvm.judging.held_out import by_chance, rows_of_intervals
 from streamsvm.parallel.engine import Engine
 from streamsvm.tables.schema import Feature, column
-from streamsvm.tables.target import FOLDS, Dealt, Valued, uncoded, with_values
+from streamsvm.tables.target_encoding import FOLDS, EncodedRows, FoldAssignment, uncoded, with_values
 from streamsvm.tasks.base import Task
 
 BLOCK, READ_BYTES = (
@@ -34,27 +34,27 @@ TASKS = ("classify", "regress")
 
 
 @dataclass(frozen=True)
-class Sums:
+class TargetMoments:
     """The number of rows, and the mean and the sum of squared deviations of each output. The last axis is outputs."""
 
     n: np.ndarray
     mean: np.ndarray
     m2: np.ndarray
 
-    def __getitem__(self, places: Any) -> Sums:
-        return Sums(self.n[places], self.mean[places], self.m2[places])
+    def __getitem__(self, places: Any) -> TargetMoments:
+        return TargetMoments(self.n[places], self.mean[places], self.m2[places])
 
-    def pooled(self, axis: int) -> Sums:
+    def pooled(self, axis: int) -> TargetMoments:
         """Those of all rows along an axis (Chan, Golub and LeVeque 1979)."""
         n = self.n.sum(axis=axis, keepdims=True)
         mean = np.sum(self.n * self.mean, axis=axis, keepdims=True) / np.maximum(n, 1)
         m2 = np.sum(self.m2 + self.n * (self.mean - mean) ** 2, axis=axis, keepdims=True)
-        return Sums(n, mean, m2)
+        return TargetMoments(n, mean, m2)
 
 
-def merge(a: Sums, b: Sums) -> Sums:
+def merge(a: TargetMoments, b: TargetMoments) -> TargetMoments:
     both = (np.stack([getattr(a, name), getattr(b, name)]) for name in ("n", "mean", "m2"))
-    return Sums(*both).pooled(0)[0]
+    return TargetMoments(*both).pooled(0)[0]
 
 
 def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events: Events) -> Store:
@@ -74,7 +74,7 @@ def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events:
     labels = () if answers is None else tuple(label_texts(answers.classes).tolist())
     classes = labels if len(labels) > 2 else ()
     _require_few(texts, len(classes))
-    dealt = Dealt.of_store(store, config.seed, _held(store, config))
+    dealt = FoldAssignment.of_store(store, config.seed, _held(store, config))
     starts = range(0, BLOCK if isinstance(store, Sketch) else store.n, BLOCK)  # a plan reads some rows
     blocks = [(start, min(start + BLOCK, store.n)) for start in starts]
     sizes = {at: len(feature.categories) + 1 for at, feature in texts.items()}
@@ -86,7 +86,7 @@ def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events:
         for (at, feature), start, stop in zip(texts.items(), ends, ends[1:], strict=False)
     }
     attrs = with_values(store, {at: own[:, -1] for at, own in tables.items()}, classes)
-    found = store.in_columns(Valued(store, tables, dealt), attrs)
+    found = store.in_columns(EncodedRows(store, tables, dealt), attrs)
     return store.of(found) if isinstance(store, Sketch) else found
 
 
@@ -109,12 +109,12 @@ def _held(store: Store, config: FitConfig) -> np.ndarray:
 
 def _sums(
     store: Store,
-    answers: Answers | None,
-    dealt: Dealt,
+    answers: TargetSource | None,
+    dealt: FoldAssignment,
     sizes: dict[int, int],
     outputs: int,
     block: tuple[int, int],
-) -> tuple[None, Sums]:
+) -> tuple[None, TargetMoments]:
     """(texts of all columns, folds) of the rows of a block that are learned from."""
     fold = dealt.of(np.arange(*block))
     own = fold < FOLDS
@@ -123,7 +123,7 @@ def _sums(
     codes = np.concatenate([*_codes(store, [*sizes], block)])[own]
     found = [_counted((codes[:, j] + start) * FOLDS + fold[own], y, total) for j, start in enumerate(first)]
     parts = zip(*((s.n, s.mean, s.m2) for s in found), strict=True)
-    return None, Sums(*(np.sum(part, axis=0) for part in parts))  # each text is in one column
+    return None, TargetMoments(*(np.sum(part, axis=0) for part in parts))  # each text is in one column
 
 
 def _codes(store: Store, columns: list[int], block: tuple[int, int]) -> Iterator[np.ndarray]:
@@ -134,7 +134,7 @@ def _codes(store: Store, columns: list[int], block: tuple[int, int]) -> Iterator
         yield np.stack([column(X, at) - 1 for at in columns], axis=1)
 
 
-def _targets(store: Store, answers: Answers | None, outputs: int, block: tuple[int, int]) -> np.ndarray:
+def _targets(store: Store, answers: TargetSource | None, outputs: int, block: tuple[int, int]) -> np.ndarray:
     """(m, outputs): labels, or whether a row is of the second class, or of each class."""
     if answers is None:
         return store.labels(*block).astype(np.float64)[:, None]
@@ -142,7 +142,7 @@ def _targets(store: Store, answers: Answers | None, outputs: int, block: tuple[i
     return (codes == (np.arange(outputs) if outputs > 1 else 1)).astype(np.float64)
 
 
-def _counted(cells: np.ndarray, y: np.ndarray, texts: int) -> Sums:
+def _counted(cells: np.ndarray, y: np.ndarray, texts: int) -> TargetMoments:
     """(texts, folds) sums of rows in these cells."""
     size = texts * FOLDS
     n = np.bincount(cells, minlength=size)[:, None]
@@ -152,16 +152,16 @@ def _counted(cells: np.ndarray, y: np.ndarray, texts: int) -> Sums:
 
     mean = summed(y) / np.maximum(n, 1)
     m2 = summed((y - mean[cells]) ** 2)
-    return Sums(*(part.reshape(texts, FOLDS, -1) for part in (n, mean, m2)))
+    return TargetMoments(*(part.reshape(texts, FOLDS, -1) for part in (n, mean, m2)))
 
 
-def _values(sums: Sums, smooth: float | str | None) -> np.ndarray:
+def _values(sums: TargetMoments, smooth: float | str | None) -> np.ndarray:
     """(texts, folds + 1, outputs) of one column: without each fold, and of all of them."""
     kept = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
     return np.concatenate([_shrunk(sums[:, own], smooth) for own in [*kept, np.arange(FOLDS)]], axis=1)
 
 
-def _shrunk(sums: Sums, smooth: float | str | None) -> np.ndarray:
+def _shrunk(sums: TargetMoments, smooth: float | str | None) -> np.ndarray:
     """(texts, 1, outputs) means of the texts, each with its weight, and the mean of all rows with the rest.
 
     The weight is that of an empirical Bayes estimate, or n / (n + smooth).

@@ -37,7 +37,7 @@ def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | No
             growing.close()
 
 
-class Kept:
+class StoredStatistics:
     """Reads what the group of a store keeps of its n rows. None: nothing. Raises CorruptDataError."""
 
     def __init__(self, group: zarr.Group, n: int) -> None:

@@ -10,7 +10,7 @@ SHARE = 1e-3  # of the spread of a column that a step of float32 may be
 SAMPLE = 256  # rows of a block that a column is judged by
 
 
-class Lost(NamedTuple):
+class RoundedValue(NamedTuple):
     """A column, one of its values, and what float32 makes of it."""
 
     column: int
@@ -18,11 +18,11 @@ class Lost(NamedTuple):
     rounded: float
 
 
-class TooNarrow(Exception):
+class NeedsFloat64(Exception):
     """Rows have to be read again, as float64. The message says why."""
 
 
-def lost(columns: np.ndarray, values: np.ndarray) -> Lost | None:
+def lost(columns: np.ndarray, values: np.ndarray) -> RoundedValue | None:
     """The first column that float32 rounds to steps of more than SHARE of the distance between its quartiles, if there
     is one. values (m,): of these columns (m,), some NaN."""
     order = np.lexsort((values, columns))
@@ -44,10 +44,10 @@ def lost(columns: np.ndarray, values: np.ndarray) -> Lost | None:
         return None
     at = int(starts[bad[0]])
     at += int(np.argmax((values != rounded)[at : at + counts[bad[0]]]))
-    return Lost(int(columns[at]), float(values[at]), float(rounded[at]))
+    return RoundedValue(int(columns[at]), float(values[at]), float(rounded[at]))
 
 
-def lost_in(X: np.ndarray) -> Lost | None:
+def lost_in(X: np.ndarray) -> RoundedValue | None:
     """`lost` of some rows of X (m, d)."""
     some = X[:: -(-len(X) // SAMPLE)].astype(np.float64)
     return lost(np.tile(np.arange(X.shape[1]), len(some)), some.ravel())

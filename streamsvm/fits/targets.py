@@ -10,13 +10,13 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.sketch import Sketch
 from streamsvm.data.store import Store
-from streamsvm.parallel.sizes import Weighed, size_of
-from streamsvm.problems.subproblems import Asked
+from streamsvm.parallel.sizes import SizedInBytes, size_of
+from streamsvm.problems.subproblems import DualData
 from streamsvm.tasks.base import Coder, Targets, Task
 from streamsvm.tasks.weights import class_factors, label_factors
 
 
-class Answers(Protocol):
+class TargetSource(Protocol):
     """The targets and bounds of n rows. classes (k,). nbytes: its size in memory."""
 
     @property
@@ -25,27 +25,27 @@ class Answers(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def read(self, start: int, stop: int) -> Asked:
+    def read(self, start: int, stop: int) -> DualData:
         """Of rows start..stop."""
 
-    def take(self, ids: np.ndarray) -> Asked:
+    def take(self, ids: np.ndarray) -> DualData:
         """Of the rows with these ids, in their order."""
 
-    def all(self) -> Asked:
+    def all(self) -> DualData:
         """Of all rows, in memory."""
 
-    def times(self, factors: np.ndarray) -> Answers:
-        """With bounds times these factors, see `Asked.times`."""
+    def times(self, factors: np.ndarray) -> TargetSource:
+        """With bounds times these factors, see `DualData.times`."""
 
-    def without(self, ids: np.ndarray) -> Answers:
+    def without(self, ids: np.ndarray) -> TargetSource:
         """With bounds of 0 of the rows with these ids, which rise."""
 
 
 @dataclass(frozen=True)
-class HeldAnswers(Weighed):
+class TargetsInMemory(SizedInBytes):
     """Of rows in memory."""
 
-    asked: Asked
+    asked: DualData
 
     @property
     def classes(self) -> np.ndarray:
@@ -55,26 +55,26 @@ class HeldAnswers(Weighed):
     def nbytes(self) -> int:
         return size_of(vars(self.asked.targets)) + self.asked.upper.nbytes + self.asked.close.nbytes
 
-    def read(self, start: int, stop: int) -> Asked:
+    def read(self, start: int, stop: int) -> DualData:
         return self.asked.take(slice(start, stop))
 
-    def take(self, ids: np.ndarray) -> Asked:
+    def take(self, ids: np.ndarray) -> DualData:
         return self.asked.take(ids)
 
-    def all(self) -> Asked:
+    def all(self) -> DualData:
         return self.asked
 
-    def times(self, factors: np.ndarray) -> HeldAnswers:
-        return HeldAnswers(self.asked.times(factors))
+    def times(self, factors: np.ndarray) -> TargetsInMemory:
+        return TargetsInMemory(self.asked.times(factors))
 
-    def without(self, ids: np.ndarray) -> HeldAnswers:
+    def without(self, ids: np.ndarray) -> TargetsInMemory:
         upper = self.asked.upper.copy()
         upper[ids] = 0.0
-        return HeldAnswers(replace(self.asked, upper=upper))
+        return TargetsInMemory(replace(self.asked, upper=upper))
 
 
 @dataclass(frozen=True)
-class StoredAnswers(Weighed):
+class TargetsInStore(SizedInBytes):
     """Of rows in a store, whose labels and weights are read when they are needed: it holds nothing per row.
 
     factors: by class, (k,) each. The bound of a row is the product of its class's, in their order, with its weight
@@ -97,18 +97,18 @@ class StoredAnswers(Weighed):
     def nbytes(self) -> int:
         return self.kept_out.nbytes
 
-    def read(self, start: int, stop: int) -> Asked:
+    def read(self, start: int, stop: int) -> DualData:
         first, last = np.searchsorted(self.kept_out, (start, stop))
         out = self.kept_out[first:last] - start
         labels = self.store.labels(start, stop) if self.task.reads_labels else np.zeros(stop - start)
         return self._asked(labels, self.store.weights(start, stop), out)
 
-    def take(self, ids: np.ndarray) -> Asked:
+    def take(self, ids: np.ndarray) -> DualData:
         out = np.flatnonzero(np.isin(ids, self.kept_out))
         labels = self.store.labels_at(ids) if self.task.reads_labels else np.zeros(len(ids))
         return self._asked(labels, self.store.weights_at(ids), out)
 
-    def all(self) -> Asked:
+    def all(self) -> DualData:
         n = self.store.n
         codes, upper = np.empty(n, np.int32), np.empty(n)
         common = self.take(np.empty(0, np.int64)).targets
@@ -120,15 +120,15 @@ class StoredAnswers(Weighed):
                 linear[start:stop] = found.targets.linear
         return asked_of(self.task, replace(common, codes=codes, linear=linear), upper)
 
-    def times(self, factors: np.ndarray) -> StoredAnswers:
+    def times(self, factors: np.ndarray) -> TargetsInStore:
         if factors.ndim == 2:
             return replace(self, by_label=factors)
         return replace(self, factors=(*self.factors, factors))
 
-    def without(self, ids: np.ndarray) -> StoredAnswers:
+    def without(self, ids: np.ndarray) -> TargetsInStore:
         return replace(self, kept_out=np.union1d(self.kept_out, ids))
 
-    def _asked(self, labels: np.ndarray, weight: np.ndarray | None, out: np.ndarray) -> Asked:
+    def _asked(self, labels: np.ndarray, weight: np.ndarray | None, out: np.ndarray) -> DualData:
         """out: places of the held-out rows."""
         targets = self.coder.targets(labels)
         if self.by_label is not None:
@@ -143,14 +143,14 @@ class StoredAnswers(Weighed):
         return asked_of(self.task, targets, upper)
 
 
-def asked_of(task: Task, targets: Targets, upper: np.ndarray) -> Asked:
+def asked_of(task: Task, targets: Targets, upper: np.ndarray) -> DualData:
     """The targets and bounds of rows none of which is known to be close to another."""
-    return Asked(task, targets, upper, np.zeros(len(upper), np.int8))
+    return DualData(task, targets, upper, np.zeros(len(upper), np.int8))
 
 
 def answers_of(
     store: Store, config: FitConfig, task: Task, targets: Targets | None = None
-) -> tuple[Answers, np.ndarray]:
+) -> tuple[TargetSource, np.ndarray]:
     """The targets of all rows of a store, and how many rows each class has, (k,) or (1,) without classes.
 
     If balanced weights follow from the latter, a row counts as many as its weight says. targets: as `prepare` has
@@ -168,7 +168,7 @@ def answers_of(
         weights = _by_code(task, counts, targets.classes, config)[targets.codes]
         if store.sample_weight is not None:
             weights *= store.sample_weight
-        return HeldAnswers(asked_of(task, targets, config.C * weights)), counts
+        return TargetsInMemory(asked_of(task, targets, config.C * weights)), counts
     store.require_weights()  # now, rather than in the middle of a fit
     counts = coder.counts
     if is_weighed := _weighs_classes(store, config):
@@ -178,7 +178,7 @@ def answers_of(
             counts += np.bincount(codes, store.weights(start, stop), minlength=len(counts))
     factors = _by_code(task, counts, coder.classes, config)
     factor = np.full(len(factors), config.C if task.reads_labels else 1.0)
-    found = StoredAnswers(store, task, coder, (factors, factor))
+    found = TargetsInStore(store, task, coder, (factors, factor))
     if is_weighed and (common := found.take(np.empty(0, np.int64)).targets).factors is not None:
         found = replace(found, by_label=_of_sets(common, counts, config))
     return found, counts

@@ -14,8 +14,8 @@ from streamsvm.choosing.metric_search import MetricState, facts
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Warned
-from streamsvm.fits.base import Context
-from streamsvm.fits.prepare import Prepared
+from streamsvm.fits.base import FitContext
+from streamsvm.fits.prepare import TrainingData
 from streamsvm.runs.checkpoints import digest
 from streamsvm.solvers.catalogue import fit_class
 
@@ -48,7 +48,7 @@ Step = Mapping[str, Any]  # of `solvers.metric.facts`
 
 
 @dataclass(frozen=True)
-class Speed:
+class FitTimes:
     """Seconds of fits, by the steps of a search: those of the kernel that is best on the most rows, as other kernels
     say nothing about its fit. problems: pairs of classes of each."""
 
@@ -56,7 +56,7 @@ class Speed:
     problems: int
 
     @classmethod
-    def of(cls, steps: Sequence[Step], prepared: Prepared, *, counted: bool = False) -> Speed:
+    def of(cls, steps: Sequence[Step], prepared: TrainingData, *, counted: bool = False) -> FitTimes:
         """Estimated from counts, so that no clock decides."""
         best = max(steps, key=lambda step: (step["rows"], step["score"]))
         own = [s for s in steps if s["kernel"] == best["kernel"] and s["rows"] <= best["rows"]]
@@ -108,11 +108,11 @@ class Speed:
         return fits * seconds + END_S
 
 
-def rows_in_time(prepared: Prepared, state: MetricState, ahead: Sequence[tuple[int, int]]) -> int:
+def rows_in_time(prepared: TrainingData, state: MetricState, ahead: Sequence[tuple[int, int]]) -> int:
     """Rows for the rest of a search without a time budget, by counts: as many as it has, or fewer, so that it
     takes about as long as the fit. ahead: rows and trials of its phases to come."""
     steps, pairs = facts(state), prepared.task.n_subproblems(len(prepared.classes))
-    speed = Speed.of(steps, prepared, counted=True)
+    speed = FitTimes.of(steps, prepared, counted=True)
     value_s = (VALUE_S + COLUMN_S * _columns(prepared.store) + PAIR_S * pairs) / CORES
     constant_s = PROBLEM_S * pairs / CORES
 
@@ -132,10 +132,10 @@ def _columns(store: Store) -> float:
     return SPARSE * store.row_entries if store.is_sparse else store.d
 
 
-class Clock:
+class Deadline:
     """Decides when a search must end, so that the fit after it ends in time."""
 
-    def __init__(self, context: Context, prepared: Prepared) -> None:
+    def __init__(self, context: FitContext, prepared: TrainingData) -> None:
         self._context, self._prepared = context, prepared
         self._began = time.perf_counter()
         self._cost, self._cost_s = 0.0, 0.0  # of a step; seconds of such a one
@@ -152,15 +152,15 @@ class Clock:
         self._cost = cost
         if not state.told or math.isinf(self._context.left()):
             return False
-        needed = _least_fit_s(self._prepared, Speed.of(facts(state), self._prepared), self._context)
+        needed = _least_fit_s(self._prepared, FitTimes.of(facts(state), self._prepared), self._context)
         return cost * self._cost_s + min(needed, self._claim_s) > self._context.left()
 
 
-def _least_fit_s(prepared: Prepared, speed: Speed, context: Context) -> float:
+def _least_fit_s(prepared: TrainingData, speed: FitTimes, context: FitContext) -> float:
     return speed.least_fit_s(prepared.store.n, prepared.config, context.phase.seconds.get("scale", 0.0))
 
 
-def with_sample(prepared: Prepared, left_s: float) -> Prepared:
+def with_sample(prepared: TrainingData, left_s: float) -> TrainingData:
     """A larger sample if there is time for one and its size is not given."""
     search = prepared.config.search
     if math.isinf(left_s) or "sample" in search.model_fields_set:
@@ -170,19 +170,21 @@ def with_sample(prepared: Prepared, left_s: float) -> Prepared:
     return replace(prepared, config=prepared.config.model_copy(update={"search": search}))
 
 
-def has_time_for_regions(state: MetricState, prepared: Prepared, context: Context) -> bool:
+def has_time_for_regions(state: MetricState, prepared: TrainingData, context: FitContext) -> bool:
     """Whether the search may continue in regions before the fit."""
-    speed = Speed.of(facts(state), prepared)
+    speed = FitTimes.of(facts(state), prepared)
     own = REGION_STEPS * speed.steps[-1]["seconds"] + context.phase.seconds.get("scale", 0.0)
     return own + _least_fit_s(prepared, speed, context) < context.left()
 
 
-def in_time(prepared: Prepared, steps: Sequence[Step], context: Context, pace: float = 1.0) -> Prepared:
+def in_time(
+    prepared: TrainingData, steps: Sequence[Step], context: FitContext, pace: float = 1.0
+) -> TrainingData:
     """The fit that the time left allows: exact, else early, else of fewer rows. pace: seconds that a fit took, over
     those that the steps of the search let expect."""
     left, pass_s = context.left(), context.phase.seconds.get("scale", 0.0)
     steps = steps if pace == 1.0 else [{**step, "seconds": pace * step["seconds"]} for step in steps]
-    speed = Speed.of(steps, prepared, counted=math.isinf(left))
+    speed = FitTimes.of(steps, prepared, counted=math.isinf(left))
     least_s = _least_s(prepared, speed, pass_s)
     if left < least_s:  # a model of what time is left would be none
         context.allow(least_s)
@@ -195,10 +197,10 @@ def in_time(prepared: Prepared, steps: Sequence[Step], context: Context, pace: f
 
 
 def planned_in_time(
-    prepared: Prepared, steps: Sequence[Step], left: float, pass_s: float
+    prepared: TrainingData, steps: Sequence[Step], left: float, pass_s: float
 ) -> tuple[FitConfig, float]:
     """As `in_time` would decide with so many seconds left: the configuration, and seconds of the fit."""
-    speed = Speed.of(steps, prepared, counted=math.isinf(left))
+    speed = FitTimes.of(steps, prepared, counted=math.isinf(left))
     left = max(left, _least_s(prepared, speed, pass_s))
     config, rows = _decided(prepared, speed, left, pass_s)
     if rows < prepared.store.n:
@@ -206,7 +208,7 @@ def planned_in_time(
     return config, min(left, _speed_of_config(speed, rows, config, pass_s))
 
 
-def choice_of(prepared: Prepared) -> dict[str, Any]:
+def choice_of(prepared: TrainingData) -> dict[str, Any]:
     """What was chosen for a fit, as its checkpoints note it: how many rows, which partitions, and all options."""
     options = prepared.config.dcsvm
     config = prepared.config.model_copy(update={"tol": 0.0})  # a run may continue to another one
@@ -214,7 +216,7 @@ def choice_of(prepared: Prepared) -> dict[str, Any]:
     return own | {"options": digest(config)}
 
 
-def as_before(prepared: Prepared, choice: Mapping[str, Any]) -> Prepared:
+def as_before(prepared: TrainingData, choice: Mapping[str, Any]) -> TrainingData:
     """The fit that was chosen in a run which is resumed, see `choice_of`, whatever time is left now."""
     update = {name: choice[name] for name in ("early", "levels")}
     config = prepared.config.model_copy(update={"dcsvm": prepared.config.dcsvm.model_copy(update=update)})
@@ -223,7 +225,7 @@ def as_before(prepared: Prepared, choice: Mapping[str, Any]) -> Prepared:
     return found if rows == prepared.store.n else replace(found.of_rows(rows), complete=prepared)
 
 
-def with_more_rows(prepared: Prepared, took_s: float | None, context: Context) -> Prepared | None:
+def with_more_rows(prepared: TrainingData, took_s: float | None, context: FitContext) -> TrainingData | None:
     """The fit that the time left allows after one on some rows has shown in how many seconds it ends; None if these
     are about as many, or all. took_s None: it was resumed, and has shown nothing.
 
@@ -233,7 +235,7 @@ def with_more_rows(prepared: Prepared, took_s: float | None, context: Context) -
     if complete is None or not steps:
         return None
     pass_s = context.phase.seconds.get("scale", 0.0)
-    expected_s = _speed_of_config(Speed.of(steps, prepared), rows, prepared.config, pass_s)
+    expected_s = _speed_of_config(FitTimes.of(steps, prepared), rows, prepared.config, pass_s)
     took_s = expected_s if took_s is None else took_s
     if context.left() < MORE * took_s + END_S:
         return None
@@ -241,18 +243,18 @@ def with_more_rows(prepared: Prepared, took_s: float | None, context: Context) -
     return found if found.complete is None or found.store.n >= MORE * rows else None
 
 
-def _least_s(prepared: Prepared, speed: Speed, pass_s: float) -> float:
+def _least_s(prepared: TrainingData, speed: FitTimes, pass_s: float) -> float:
     """Of a fit as long as the last trial, or of the fewest rows, if that is soon done."""
     hurry_s = min(speed.least_fit_s(_fewest(prepared, speed), prepared.config, pass_s), HURRY_S)
     return max((1 + prepared.config.n_folds) * speed.last_s + END_S, hurry_s)
 
 
-def _fewest(prepared: Prepared, speed: Speed) -> int:
+def _fewest(prepared: TrainingData, speed: FitTimes) -> int:
     """Rows that a fit learns from in any hurry."""
     return min(prepared.store.n, max(FEWEST, speed.steps[-1]["rows"]))
 
 
-def _decided(prepared: Prepared, speed: Speed, left: float, pass_s: float) -> tuple[FitConfig, int]:
+def _decided(prepared: TrainingData, speed: FitTimes, left: float, pass_s: float) -> tuple[FitConfig, int]:
     """The configuration of a fit for which so many seconds are left, and its rows."""
     config, rows = prepared.config, prepared.store.n
 
@@ -271,7 +273,7 @@ def _decided(prepared: Prepared, speed: Speed, left: float, pass_s: float) -> tu
     return (early if is_long and has_parts else _early(config, early=False)), rows
 
 
-def _speed_of_config(speed: Speed, rows: int, config: FitConfig, pass_s: float) -> float:
+def _speed_of_config(speed: FitTimes, rows: int, config: FitConfig, pass_s: float) -> float:
     """Seconds of so many rows, early or not as the configuration says."""
     options = tuple(name for name in config.search.chosen if name != "early")
     search = config.search.model_copy(update={"options": options})

@@ -26,7 +26,7 @@ from streamsvm.judging.held_out import by_chance
 from streamsvm.models.files import read_attrs
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
-from streamsvm.tables.target import FOLDS, Dealt, as_learned
+from streamsvm.tables.target_encoding import FOLDS, FoldAssignment, as_learned
 from streamsvm.train import plan, train, train_in_memory
 
 KINDS = ("binary", "multiclass", "continuous")
@@ -93,7 +93,7 @@ def test_values_are_those_of_scikit_learn(kind, smooth):
     for own in (store_of(new, like=layout), as_learned(store_of(new, like=store.layout), layout)):
         np.testing.assert_allclose(own.read(0, own.n).X[:, :width], peer.transform(texts(new)), rtol=2e-7)
 
-    fold, X = Dealt.of_store(store, 3, np.empty(0, np.int64)).of(np.arange(store.n)), found.store
+    fold, X = FoldAssignment.of_store(store, 3, np.empty(0, np.int64)).of(np.arange(store.n)), found.store
     assert np.bincount(fold).min() > store.n / FOLDS / 2
     for number in range(FOLDS):
         there = np.flatnonzero(fold == number)
@@ -133,7 +133,7 @@ def test_groups_are_encoded_without_their_own_targets(groups):
     rows = table()
     group = np.arange(len(rows)) % groups
     for seed in range(10):
-        dealt = Dealt.of_store(store_of(rows, group=group), seed, np.empty(0, np.int64))
+        dealt = FoldAssignment.of_store(store_of(rows, group=group), seed, np.empty(0, np.int64))
         fold = dealt.of(np.arange(len(rows)))
         assert all(len(np.unique(fold[group == g])) == 1 for g in range(groups))
         assert len(np.unique(fold)) == min(groups, FOLDS)
@@ -144,12 +144,12 @@ def test_all_rows_in_one_group_are_refused():
     group = np.arange(len(rows)) < 3
     store, held = store_of(rows, like={"town": "auto"}, group=group.astype(int)), np.arange(3)
     with pytest.raises(DataError, match="all rows to learn from in one group, expected two or more"):
-        Dealt.of_store(store, 0, held)
+        FoldAssignment.of_store(store, 0, held)
 
 
 def test_few_rows_have_several_folds():
     for seed in range(20):
-        dealt = Dealt(seed, None, np.empty(0, np.int64))
+        dealt = FoldAssignment(seed, None, np.empty(0, np.int64))
         assert len(np.unique(dealt.of(np.arange(3)))) == 3
         assert len(np.unique(dealt.of(np.arange(50)) - np.arange(50) % FOLDS)) > 1  # the order changes
 

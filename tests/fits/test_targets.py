@@ -12,8 +12,8 @@ from making import refuse_whole_columns, samples
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import DataError
-from streamsvm.fits.answers import HeldAnswers, StoredAnswers
-from streamsvm.fits.prepare import Prepared, prepare
+from streamsvm.fits.prepare import TrainingData, prepare
+from streamsvm.fits.targets import TargetsInMemory, TargetsInStore
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.weights import row_weights
 from streamsvm.train import train_in_memory
@@ -34,7 +34,7 @@ def in_memory(store: Store) -> Store:
     return Store.from_arrays(store.read(0, N).X, store.y, sample_weight=store.sample_weight)
 
 
-def prepared(store: Store, **options: object) -> Prepared:
+def prepared(store: Store, **options: object) -> TrainingData:
     return prepare(store, config("dcsvm", C=0.7, **options), Engine(1))
 
 
@@ -48,8 +48,8 @@ def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, clas
         class_weight = {"1": 1.7} if positive else {"ash": 3.1, "oak": 0.3}
     found = prepared(store, class_weight=class_weight, positive=positive, holdout=30)
     held = prepared(in_memory(store), class_weight=class_weight, positive=positive, holdout=30)
-    assert isinstance(found.answers, StoredAnswers)
-    assert isinstance(held.answers, HeldAnswers)
+    assert isinstance(found.answers, TargetsInStore)
+    assert isinstance(held.answers, TargetsInMemory)
 
     classes, codes = np.unique(np.isin(Y, positive).astype(int) if positive else Y, return_inverse=True)
     by_class = np.arange(2, 2 + len(classes)) / 3
@@ -95,7 +95,7 @@ def test_a_fit_on_a_budget_holds_no_labels(monkeypatch, tmp_path, search, partit
     )
     held, _ = train_in_memory(in_memory(store), options)
     refuse_whole_columns(monkeypatch)
-    monkeypatch.setattr(StoredAnswers, "all", lambda self: pytest.fail("all were asked for"))
+    monkeypatch.setattr(TargetsInStore, "all", lambda self: pytest.fail("all were asked for"))
     found, _ = train_in_memory(store, options)
     new = samples(50, 2, seed=3)
     np.testing.assert_array_equal(found.decision_function(new), held.decision_function(new))

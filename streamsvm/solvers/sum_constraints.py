@@ -17,7 +17,7 @@ SAMPLE = 2048  # rows to estimate how dense the others are
 ROUNDING = 1e-9  # of the sum
 
 
-class Ends(NamedTuple):
+class LevelRange(NamedTuple):
     """Of rows with one threshold: their levels, which may rise and which may fall; m, the largest level of the first,
     and M, the least of the others (infinite: there are none)."""
 
@@ -30,7 +30,7 @@ class Ends(NamedTuple):
     @classmethod
     def of(
         cls, level: np.ndarray, up: np.ndarray, low: np.ndarray, members: np.ndarray | None = None
-    ) -> Ends:
+    ) -> LevelRange:
         """members: of these rows alone."""
         if members is not None:
             level, up, low = level[members], up[members], low[members]

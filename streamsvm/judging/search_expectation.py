@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.judging.expected import Expected
-from streamsvm.parallel.sizes import Weighed
-from streamsvm.problems.subproblems import Asked
-from streamsvm.tasks.base import Units
+from streamsvm.judging.expected import ExpectedScore
+from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.problems.subproblems import DualData
+from streamsvm.tasks.base import LabelScale
 
 
-class Decides(Protocol):
+class Decider(Protocol):
     """A model, as far as its score needs it."""
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
@@ -26,7 +26,7 @@ class Decides(Protocol):
 
 
 @dataclass(frozen=True)
-class Promised(Weighed):
+class SearchExpectation(SizedInBytes):
     """What a search expects of the model, and the rows as stored (h, d) that this is based on.
 
     The model may learn from these rows, so if it decides them worse than is expected of new ones, it is not the model
@@ -34,10 +34,10 @@ class Promised(Weighed):
     """
 
     rows: Rows
-    samples: Sequence[Asked]
-    expected: Expected
+    samples: Sequence[DualData]
+    expected: ExpectedScore
 
-    def losses(self, model: Decides, units: Units, decided: np.ndarray | None = None) -> np.ndarray:
+    def losses(self, model: Decider, units: LabelScale, decided: np.ndarray | None = None) -> np.ndarray:
         """(h,) losses of a model. decided (h, pairs): its decision values, if its arrays are in a file."""
         if not self.samples[0].task.has_classes:
             values = model.answers(self.rows)[0] if decided is None else decided[:, 0]
@@ -51,7 +51,7 @@ class Promised(Weighed):
         )
 
 
-def losses_of(found: np.ndarray, of_held: Asked) -> np.ndarray:
+def losses_of(found: np.ndarray, of_held: DualData) -> np.ndarray:
     """(h,) losses of held-out rows by codes or scaled numbers that were found for them: 0 or 1 of classes, of several
     labels a row their mean, squared errors over the variance of numbers.
 
@@ -69,7 +69,7 @@ def losses_of(found: np.ndarray, of_held: Asked) -> np.ndarray:
     return np.asarray(weights * (t - found) ** 2 / max(spread, np.finfo(np.float64).tiny))
 
 
-def _numbers(asked: Asked) -> np.ndarray:
+def _numbers(asked: DualData) -> np.ndarray:
     """(m,) the scaled numbers that rows of task regress are learned by: half of epsilon + t less epsilon - t."""
     linear = asked.targets.linear
     assert linear is not None  # of a task without pairs

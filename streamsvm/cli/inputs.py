@@ -27,7 +27,7 @@ from streamsvm.storage.quoted import names_in
 if TYPE_CHECKING:
     from streamsvm.data.layout import Layout
     from streamsvm.data.store import Store
-    from streamsvm.ingest.columns import KeptColumns
+    from streamsvm.ingest.columns import OtherColumns
 
 SAME = ("header", *DIALECT)  # shared by the files that a model was trained on and those that it predicts
 ROWS = ("format", "query", *DIALECT, "header")  # options of a file with rows like a model's
@@ -144,7 +144,7 @@ def _flag(name: str) -> Any:
     return Annotated[kind, section_flag(IngestOptions, option, rich_help_panel=DATA, **more)]
 
 
-class Given(NamedTuple):
+class InputRows(NamedTuple):
     """The rows that a command was given: their store, their name, and for files the paths and options to read them
     again."""
 
@@ -165,12 +165,12 @@ def given_rows(
     *,
     label: str | None = None,
     category: Sequence[str] = (),
-) -> Iterator[Given]:
+) -> Iterator[InputRows]:
     """Rows of files, laid out like a model's, or of a store. label: the label column if no flag names one. category:
     columns of number codes."""
     if not files:
         store = required_store(store, read)
-        yield Given(open_store(store, x, y), store)
+        yield InputRows(open_store(store, x, y), store)
         return
     if store is not None:
         raise ConfigError(f"found {files[0]} and --store {store}, expected one of them")
@@ -178,11 +178,11 @@ def given_rows(
         if value is not None:
             raise ConfigError(f"{name} applies to a store, found a file; leave it out")
     with importing():
-        from streamsvm.ingest.given import opened
+        from streamsvm.ingest.inputs import opened
 
     options = file_options({"label": label, **read, "category": tuple(category) or None}, layout)
     with opened(files, options, layout, events) as (rows, paths):
-        yield Given(rows, ", ".join(files), (paths, options))
+        yield InputRows(rows, ", ".join(files), (paths, options))
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def rows_to_look_at(
     events: Events,
     x: str | None,
     y: str | None,
-) -> Iterator[Given]:
+) -> Iterator[InputRows]:
     """Rows of a store, given as an argument or by `--store`, or of files."""
     rows = rows or []
     if rows and store is not None:
@@ -210,13 +210,13 @@ def rows_to_look_at(
 @contextmanager
 def rows_against(
     against: str | None, first: Store, read: Read, events: Events, x: str | None, y: str | None
-) -> Iterator[Given | None]:
+) -> Iterator[InputRows | None]:
     """Rows to compare with the first ones, if any: of a store, or of files that are laid out like the first."""
     against = against and without_password(against)
     if against is None:
         yield None
     elif not _are_files(against):
-        yield Given(open_store(against, x, y), against)
+        yield InputRows(open_store(against, x, y), against)
     else:
         own = {name: read[name] for name in LABELLED}
         with given_rows([against], None, own, first.layout, events) as found:
@@ -227,8 +227,8 @@ def _are_files(rows: str) -> bool:
     """Whether these are rows in files: stdin, the name of a data file, a pattern, a file, or a folder with data files
     that is not a store."""
     with importing():
-        from streamsvm.ingest.found import has_files, is_pattern
-        from streamsvm.ingest.given import STDIN
+        from streamsvm.ingest.inputs import STDIN
+        from streamsvm.ingest.paths import has_files, is_pattern
         from streamsvm.ingest.streams import is_data_name
         from streamsvm.storage.place import found_at
 
@@ -244,7 +244,7 @@ def require_other_than_store(files: list[str] | None, store: str | None, **other
     if not files:
         return
     with importing():
-        from streamsvm.ingest.given import STDIN, beside
+        from streamsvm.ingest.inputs import STDIN, beside
 
     if store is None and STDIN in files:
         return
@@ -263,7 +263,7 @@ def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) 
     if not files:
         return required_store(store, read)
     with importing():
-        from streamsvm.ingest.given import store_of
+        from streamsvm.ingest.inputs import store_of
 
     with progress() as events:
         found, was_there = store_of(files, store, file_options(read), events)
@@ -276,7 +276,7 @@ def require_other(out: Place | None, files: Sequence[str] | None) -> None:
     """Raises ConfigError if the output of a command would replace a file of its rows."""
     if out is None or not files:
         return
-    from streamsvm.ingest.found import paths_of
+    from streamsvm.ingest.paths import paths_of
 
     if any(is_same(path, out) for _, path in paths_of(files)):
         raise ConfigError(f"--out {out}: found a file of the rows, which it would replace; take another name")
@@ -295,15 +295,15 @@ def required_store(store: str | None, read: Read) -> str:
 @contextmanager
 def kept_columns(
     files: tuple[list[str], IngestOptions] | None, keep: str | None
-) -> Iterator[KeptColumns | None]:
+) -> Iterator[OtherColumns | None]:
     """Columns of files, to write next to the predictions of their rows."""
     if keep is None or files is None:
         yield None
         return
-    from streamsvm.ingest.columns import KeptColumns
+    from streamsvm.ingest.columns import OtherColumns
 
     paths, options = files
-    with closing(KeptColumns(paths, names_in(keep), options)) as found:
+    with closing(OtherColumns(paths, names_in(keep), options)) as found:
         yield found
 
 

@@ -29,14 +29,14 @@ from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
-from streamsvm.online.judges import JUDGES, Judge
-from streamsvm.online.kinds import Kinds, shown
+from streamsvm.online.kinds import FeatureKinds, shown
 from streamsvm.online.lines import Field, Parse
+from streamsvm.online.scores import JUDGES, StreamScores
 from streamsvm.online.tables import TableEvents, coded
-from streamsvm.online.waiting import Requests, Waiting
+from streamsvm.online.waiting import RecentRequests, WaitingEvents
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
-from streamsvm.tables.target import coded as target_encoded
+from streamsvm.tables.target_encoding import coded as target_encoded
 from streamsvm.tasks import task_of
 
 BLOCK_ENTRIES = 1 << 22  # of the rows that are decided at once
@@ -47,7 +47,7 @@ UNLABELLED, SPREAD = 100, 1000  # events, after which labels and text features a
 
 
 @dataclass
-class Recent:
+class RecentCounts:
     """Events since the last record of a stream: labels, and seconds that answering and learning took."""
 
     labels: Counter[str] = field(default_factory=Counter)
@@ -119,19 +119,19 @@ class Stream:
     """
 
     path: Place
-    judge: Judge
+    judge: StreamScores
     scaler: RunningScaler | None = None
     label: str = "y"
     events: int = 0
     bad: int = 0
     saved: int = 0  # events in the last snapshot
     needs_label: bool = False  # events without one are bad
-    recent: Recent = field(default_factory=Recent)
-    waiting: Waiting | None = None
+    recent: RecentCounts = field(default_factory=RecentCounts)
+    waiting: WaitingEvents | None = None
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     table: TableEvents = field(default_factory=lambda: TableEvents([]))  # of a fit, if it began with one
-    kinds: Kinds = field(default_factory=Kinds)
-    requests: Requests = field(default_factory=Requests)
+    kinds: FeatureKinds = field(default_factory=FeatureKinds)
+    requests: RecentRequests = field(default_factory=RecentRequests)
     categories: frozenset[str] = frozenset()
 
     @property
@@ -186,11 +186,11 @@ class Stream:
         scaler = None if scaled is None else RunningScaler.from_state(scaled)
         stream = cls(path, judge, scaler, label, counts["events"], counts["bad"])
         stream.saved = stream.events
-        stream.waiting = Waiting.from_state(kept.get("waiting"))
-        stream.requests = Requests.from_state(kept.get("requests", []))
+        stream.waiting = WaitingEvents.from_state(kept.get("waiting"))
+        stream.requests = RecentRequests.from_state(kept.get("requests", []))
         stream.topics = kept.get("topics", {})
         stream.categories = frozenset(kept.get("categories", ()))
-        stream.kinds = Kinds(judge.learner.features, kept.get("kinds_unscaled", ()))
+        stream.kinds = FeatureKinds(judge.learner.features, kept.get("kinds_unscaled", ()))
         stream.table = TableEvents(kept["table"]) if "table" in kept else TableEvents.of(model)
         return stream
 
@@ -208,7 +208,7 @@ class Stream:
                 f"--wait-for-labels {most}: a stream of task {self.learner.task} needs no labels"
             )
         if self.waiting is None:
-            self.waiting = Waiting(most or 0)
+            self.waiting = WaitingEvents(most or 0)
         if len(self.waiting) and field not in (None, self.waiting.id):
             raise ConfigError(
                 f"--id {field}: the events that wait in {self.path} have their ids in {self.waiting.id!r}; leave the "
@@ -277,7 +277,7 @@ class Stream:
         kinds = self.learner.kinds if self.scaler is None else self.kinds
         return value.as_kind(self.table.kind(name) or kinds.kind(name))
 
-    def _learn_named(self, waiting: Waiting, name: str, x: dict[str, Any], y: Any) -> dict[str, Any]:
+    def _learn_named(self, waiting: WaitingEvents, name: str, x: dict[str, Any], y: Any) -> dict[str, Any]:
         """Of an event with an id: one that waits for its label from here on, one with its label, or the label alone."""
         if y is not None and not x:
             return self._learn_late(waiting, name, y)
@@ -288,7 +288,7 @@ class Stream:
             waiting.drop(name)
         return said
 
-    def _learn_late(self, waiting: Waiting, name: str, y: Any) -> dict[str, Any]:
+    def _learn_late(self, waiting: WaitingEvents, name: str, y: Any) -> dict[str, Any]:
         """The prediction that is judged is the one made when the event came; the scaler has learned it then."""
         x, prediction = waiting.find(name)
         y = self.judge.label(self.label, y)
@@ -421,7 +421,7 @@ class Stream:
         return Scaling("standard", scaling.offset, scaling.scale, fill=scaling.offset)
 
 
-class Teller:
+class StreamReporter:
     """Reports on a stream: progress a few times a second, and a `stretch` record every so many events learned.
 
     A stretch has its own accuracy, of predictions before they were learned, and the state of the learner.
@@ -465,7 +465,7 @@ class Teller:
         stream, learnt = self._stream, self._stream.learnt - self._learnt
         accuracy = None if stream.right is None else (stream.right - (self._right or 0)) / learnt
         facts = asdict(stream.learner.stats) | {"steps": stream.learnt} | stream.recent.facts()
-        stream.recent = Recent()
+        stream.recent = RecentCounts()
         self._tell(Stretch(events=stream.events, bad=stream.bad, accuracy=accuracy, **facts))
         self._learnt, self._right = stream.learnt, stream.right
 

@@ -22,8 +22,8 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, StorageError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.ingest.files import as_layout, format_of, ingest, stream_of
-from streamsvm.ingest.found import files_of, is_pattern, paths_of, root_of
 from streamsvm.ingest.options import IngestOptions
+from streamsvm.ingest.paths import files_of, is_pattern, paths_of, root_of
 from streamsvm.ingest.servers import is_server
 from streamsvm.ingest.streams import TABLES, detect_format, is_data_name, source_bytes
 from streamsvm.ingest.tables import TableReader

@@ -12,13 +12,13 @@ import pytest
 
 from streamsvm import Store, load_model
 from streamsvm import train as recipe
-from streamsvm.choosing import pace
+from streamsvm.choosing import time_budget
 from streamsvm.choosing.metric_search import TOLD
-from streamsvm.choosing.pace import (
+from streamsvm.choosing.time_budget import (
     END_S,
     FEWEST,
     TIMES,
-    Speed,
+    FitTimes,
     in_time,
     planned_in_time,
     rows_in_time,
@@ -62,9 +62,9 @@ def context(left_s: float, allowed: list[float] | None = None) -> Any:
 
 def test_seconds_go_with_rows_times_support_vectors():
     power = math.log(800 / 500) / math.log(2)
-    speed = Speed(STEPS, 0)
+    speed = FitTimes(STEPS, 0)
     assert speed.fit_s(4000, 4000) == pytest.approx(2 * 0.5 * 2 ** (1 + power))
-    assert Speed(STEPS[:1], 0).fit_s(1000, 1000) == pytest.approx(0.4)
+    assert FitTimes(STEPS[:1], 0).fit_s(1000, 1000) == pytest.approx(0.4)
     halves = speed.fit_s(4000, 2000) / TIMES["early"]  # two parts, as dense as all rows are
     assert halves == pytest.approx(speed.fit_s(4000, 4000) / TIMES["exact"] / 2)
 
@@ -88,7 +88,7 @@ def test_without_a_time_counts_tell_how_many_rows_a_search_has():
     ("left_s", "early", "is_whole"), [(math.inf, False, True), (40.0, False, True), (2.5, True, False)]
 )
 def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is_whole, monkeypatch):
-    monkeypatch.setattr(pace, "FEWEST", 300)
+    monkeypatch.setattr(time_budget, "FEWEST", 300)
     data = prepared(search={"options": ["early"]}, dcsvm={"levels": 1})
     slow = [step | {"rows": step["rows"] // 5, "seconds": 2.5 * step["seconds"]} for step in STEPS]
     found = in_time(data, slow, context(left_s))
@@ -104,8 +104,8 @@ def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is
 
 
 def test_a_search_that_took_too_long_leaves_time_for_a_fit_like_its_last_trial(monkeypatch):
-    monkeypatch.setattr(pace, "FEWEST", 300)
-    monkeypatch.setattr(pace, "HURRY_S", 0.0)
+    monkeypatch.setattr(time_budget, "FEWEST", 300)
+    monkeypatch.setattr(time_budget, "HURRY_S", 0.0)
     allowed: list[float] = []
     data, steps = prepared(search={"options": ["C"]}), [step | {"rows": step["rows"] // 5} for step in STEPS]
     found = in_time(data, steps, context(-9.0, allowed))
@@ -198,7 +198,7 @@ def large(n: int = 50_000) -> Any:
 def test_as_many_rows_as_the_time_left_allows_where_seconds_grow_faster_than_rows():
     """Twice the rows take more than three times as long, so 0.75 of the time is enough for more than 0.6 of them."""
     data, steps = large(10_000), STEPS
-    whole_s = Speed.of(steps, data).least_fit_s(10_000, data.config, 0.1)
+    whole_s = FitTimes.of(steps, data).least_fit_s(10_000, data.config, 0.1)
     found = in_time(data, steps, context(0.75 * whole_s))
     assert 0.65 * 10_000 < found.store.n < 10_000
     assert found.complete is data
@@ -240,14 +240,14 @@ HASTY = {
 @pytest.fixture
 def slow_search(monkeypatch):
     """The search is told to be slow, so that a fit of few rows comes first; the clock of the fit is not."""
-    monkeypatch.setattr(pace, "FEWEST", 300)
-    original = pace.Speed.of
+    monkeypatch.setattr(time_budget, "FEWEST", 300)
+    original = time_budget.FitTimes.of
 
     def slow(cls: Any, steps: Any, data: Any, **own: Any) -> Any:
         found = original(steps, data, **own)
         return replace(found, steps=[{**step, "seconds": 1e4} for step in found.steps])
 
-    monkeypatch.setattr(pace.Speed, "of", classmethod(slow))
+    monkeypatch.setattr(time_budget.FitTimes, "of", classmethod(slow))
     monkeypatch.setattr(recipe, "with_more_rows", all_of_them)
 
 
@@ -327,7 +327,7 @@ def test_a_resumed_fit_has_the_rows_and_options_that_were_chosen_whatever_time_i
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             recipe.train(store, config, resume=(tmp_path / "run").exists(), events=ignore, **ways)
-        monkeypatch.setattr(pace, "FEWEST", 1200)  # would choose other rows now
+        monkeypatch.setattr(time_budget, "FEWEST", 1200)  # would choose other rows now
     report = recipe.train(store, config, resume=True, events=ignore, **ways)
     assert loaded == [1000, 1000, 1500]
     assert report["n"] == 1500

@@ -13,9 +13,9 @@ from streamsvm.data.layout import Layout
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.ingest.files import ingest
-from streamsvm.ingest.found import files_of
-from streamsvm.ingest.given import MADE_OF, known_tables, store_of
+from streamsvm.ingest.inputs import MADE_OF, known_tables, store_of
 from streamsvm.ingest.options import IngestOptions
+from streamsvm.ingest.paths import files_of
 
 FILES = {
     "b.csv": (3, 4),

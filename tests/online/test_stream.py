@@ -28,9 +28,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Stretch
 from streamsvm.models.budget_options import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
-from streamsvm.online.judges import OfClasses
 from streamsvm.online.lines import Lines, events
-from streamsvm.online.pipe import Recent, Stream, Teller
+from streamsvm.online.scores import ClassScores
+from streamsvm.online.stream import RecentCounts, Stream, StreamReporter
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
 
@@ -485,9 +485,9 @@ def test_a_run_directory_tells_of_the_stream(tmp_path):
 def test_stretches_grow_with_the_stream():
     learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0, drifts={})
     seen, state = [], SimpleNamespace(learner=learner, events=0, learnt=0, right=0, bad=0)
-    state.recent = Recent()
+    state.recent = RecentCounts()
     state.judge = SimpleNamespace(scores=dict)
-    tell = Teller(state, Events(seen.append))
+    tell = StreamReporter(state, Events(seen.append))
     for _ in range(100_000):
         state.events += 1
         state.learnt += 1
@@ -504,7 +504,7 @@ def test_stretches_grow_with_the_stream():
 def test_bars_do_not_mix_with_answers(tmp_path, redirected):
     (tmp_path / "in").write_text("\n".join(lines(200)) + "\n")
     ours, theirs = pty.openpty()
-    script = "import streamsvm.online.pipe as s; s.PROGRESS_S = 0; from streamsvm.cli import main; main()"
+    script = "import streamsvm.online.stream as s; s.PROGRESS_S = 0; from streamsvm.cli import main; main()"
     arguments = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "in")]
     out = (tmp_path / "out").open("wb") if redirected else theirs
     process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=out, stderr=theirs)
@@ -678,7 +678,7 @@ def test_options_that_do_not_go_together_are_one_line(options, message, tmp_path
 
 
 def test_labels_that_are_asked_for_are_those_of_unsure_events():
-    judge = OfClasses(BSGDClassifier())
+    judge = ClassScores(BSGDClassifier())
     rng = np.random.default_rng(0)
     sure = rng.random(5000) < 0.7
     asked = np.array([judge.is_worth({"a": 0.99 if s else 0.6, "b": 0.01 if s else 0.4}, 0.2) for s in sure])

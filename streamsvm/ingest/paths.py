@@ -24,7 +24,7 @@ NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value in a folder name with which Hive
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
-class Part(NamedTuple):
+class FolderValue(NamedTuple):
     """The value that a folder name gives to all rows below it. text None: a gap. kind: `number` if it is a number in
     all folders."""
 
@@ -32,17 +32,17 @@ class Part(NamedTuple):
     kind: str
 
 
-Parts = dict[str, Part]
+Parts = dict[str, FolderValue]
 
 
-class File(NamedTuple):
+class DataFile(NamedTuple):
     """A file. `parts`: columns from folder names, such as `region=EU`."""
 
     path: str
     parts: Parts
 
 
-def files_of(sources: Sequence[str]) -> list[File]:
+def files_of(sources: Sequence[str]) -> list[DataFile]:
     """The files of all sources. Those of a pattern or folder are sorted by name. Raises NotFoundError, and ConfigError
     for a file found twice."""
     found = [(path, {} if path == source else _said_by_folders(path)) for source, path in paths_of(sources)]
@@ -50,7 +50,9 @@ def files_of(sources: Sequence[str]) -> list[File]:
     words = {name for name, text in values if text is not None and not _NUMBER.fullmatch(text)}
     numbers = {name for name, text in values if text is not None} - words
     return [
-        File(path, {n: Part(text, "number" if n in numbers else "text") for n, text in own.items()})
+        DataFile(
+            path, {n: FolderValue(text, "number" if n in numbers else "text") for n, text in own.items()}
+        )
         for path, own in found
     ]
 
@@ -133,7 +135,7 @@ def _said_by_folders(path: str) -> dict[str, str | None]:
     return {name: None if text == NOTHING else unquote(text) for name, mark, text in pairs if name and mark}
 
 
-class Parted:
+class FolderTable:
     """A table in folders whose names add columns, before its own. A column of the table itself takes precedence."""
 
     def __init__(self, table: Table, parts: Parts) -> None:
