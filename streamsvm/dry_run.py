@@ -27,12 +27,13 @@ from streamsvm.events import Event, Events, Phase, Record, Round
 from streamsvm.fits.base import END_S
 from streamsvm.fits.growth import CostGrowth
 from streamsvm.fits.memory_plan import stay_in_memory
+from streamsvm.fits.task import with_task
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import MiB, free_bytes
 from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for
-from streamsvm.train import Run, learned, plan, planned, with_task
+from streamsvm.train import Run, fit_models, plan, planned_fit
 
 LEAST_ROWS = CostGrowth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows that pilots are drawn from, so that a large store is not read whole
@@ -293,7 +294,7 @@ def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: flo
     m = min(most, store.n, max(few, round(like)))
     rows, _ = _drawn(store, m, np.random.default_rng(config.seed))
     search = config.search.model_copy(update={"sample": few, "time_budget": None})
-    with planned(rows, config.model_copy(update={"search": search}), Run(until=until)) as fit:
+    with planned_fit(rows, config.model_copy(update={"search": search}), Run(until=until)) as fit:
         prepared = fit.prepared.complete or fit.prepared
         facts = dict(prepared.learned or {})
         phases = {name: s for name, s in fit.phase.seconds.items() if name in SEARCH}
@@ -382,7 +383,7 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int, until: float) -> Pilo
     store = Store(source, {name: values[:m] for name, values in rows.columns().items()})
     until = max(until, time.time() + LEAST_PILOT_S)
     own = with_task(growth_of(config).smaller(config, n, m), store)
-    [(_, report)] = learned(store, own, Run(Events(count), until=until))
+    [(_, report)] = fit_models(store, own, Run(Events(count), until=until))
     phases = dict(report["seconds_by_phase"])
     total = time.perf_counter() - began - phases.pop("compile", 0.0)  # the fit will not compile again
     return Pilot(

@@ -26,13 +26,14 @@ from streamsvm.errors import ConfigError
 from streamsvm.events import ignore
 from streamsvm.fits.base import FitContext
 from streamsvm.fits.prepare import FIRST_ROWS, prepare
+from streamsvm.fits.task import with_task
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.runs.phases import Phases
 from streamsvm.search.options import TuneConfig, points
 from streamsvm.search.search import tune
 from streamsvm.solvers.catalogue import fit_class
-from streamsvm.train import train_path, with_task
+from streamsvm.train import train_path
 
 N = 3 * FIRST_ROWS
 DESIGN = Path(__file__).parents[1] / "docs" / "design.md"
@@ -175,10 +176,10 @@ def test_every_blas_that_a_fit_loads_is_serial_in_its_tasks(name):
 import numpy as np
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
-from streamsvm.train import planned
+from streamsvm.train import planned_fit
 from threadpoolctl import threadpool_info
 asked = build_config(("t", {{"solver": {name!r}, "task": "classify", "kernel": {{"name": "linear"}}, "threads": 2}}))
-with planned(Store.from_arrays(np.eye(8, dtype=np.float32), np.arange(8) % 2), asked) as fit:
+with planned_fit(Store.from_arrays(np.eye(8, dtype=np.float32), np.arange(8) % 2), asked) as fit:
     with fit.engine.serial_blas():
         assert {{pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}} == {{1}}
 """

@@ -243,7 +243,7 @@ def fit(
 def _ended(run_dir: Place, model: Place, rows: Store, config: FitConfig) -> dict[str, Any] | None:
     """The report of a run that has ended; None of one to resume. Raises ConfigError."""
     with importing():
-        from streamsvm.train import ended
+        from streamsvm.fits.earlier import ended
 
     return ended(run_dir, model, rows, config)
 

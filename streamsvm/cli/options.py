@@ -160,7 +160,7 @@ def require_model_place(
     from streamsvm.storage.place import require_place
 
     if of is not None and not force and is_model(model):
-        from streamsvm.train import is_made_by
+        from streamsvm.fits.earlier import is_made_by
 
         force = is_made_by(model, *of)
     require_place(option, model, "a model", force=force)

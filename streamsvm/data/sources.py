@@ -25,13 +25,13 @@ from streamsvm.storage.paths import is_remote_failure, local_path, nearest
 
 CHUNK_BYTES = 4 << 20  # measured: zarr decodes 4 MiB chunks at 1.3 GB/s, 0.5 MiB ones at half that
 MAX_CHUNK_ROWS = 1 << 16
-OF_TABLES = (  # attributes that arrays do not have
-    "columns",
-    "column_names",
+OF_TABLES = (  # attributes that arrays do not have; of a lazy frame the last ones would find out its columns
     "collect_schema",
     "to_table",
     "read_all",
     "__arrow_c_stream__",
+    "column_names",
+    "columns",
 )
 
 

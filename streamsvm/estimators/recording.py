@@ -11,9 +11,9 @@ from typing import Any
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Events
+from streamsvm.fits.earlier import run_facts
 from streamsvm.runs.directory import RESULT, recorded, write_result
 from streamsvm.storage.paths import Place, place_of
-from streamsvm.train import run_facts
 
 
 @dataclass

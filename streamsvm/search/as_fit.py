@@ -11,6 +11,8 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, heard
+from streamsvm.fits.earlier import run_facts
+from streamsvm.fits.task import with_task
 from streamsvm.models.files import read_attrs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
@@ -18,7 +20,7 @@ from streamsvm.runs.phases import Phases, searched_s, usage_so_far, used_s
 from streamsvm.search.ended import identity_of, note_end
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import is_searched
-from streamsvm.train import Run, end_of, planned, run_facts, train, with_task
+from streamsvm.train import Run, end_of, planned_fit, train
 
 PARAMS = ("scale", "kernel.name", "kernel.gamma", "C", "metric.kind", "dcsvm.early")
 
@@ -53,7 +55,7 @@ def tune_as_fit(
         return found
     with recorded(run_dir, events, resume, **run_facts(store, config)) as told, compiling_told(told):
         run, phase = Run(told, None, run_dir, resume, until=end_of(config, start[0])), Phases()
-        with planned(store, config, run, phase) as fit:
+        with planned_fit(store, config, run, phase) as fit:
             learned = dict(fit.prepared.learned)
             found = _found(fit.config, learned)
         found |= {"seconds_search": time.perf_counter() - began} | usage_so_far()

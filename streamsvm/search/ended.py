@@ -10,13 +10,14 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import StorageError
 from streamsvm.events import Events, Warned
+from streamsvm.fits.earlier import is_made_by
+from streamsvm.fits.task import with_task
 from streamsvm.models.files import is_model
 from streamsvm.runs.checkpoints import identity
 from streamsvm.runs.directory import SEARCHED, write_result
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place
-from streamsvm.train import is_made_by, with_task
 
 Found = dict[str, Any]
 

@@ -21,6 +21,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
+from streamsvm.fits.task import with_task
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
 from streamsvm.parallel.prefetch import as_they_come
@@ -34,7 +35,7 @@ from streamsvm.solvers.loop import is_late
 from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import joined
-from streamsvm.train import Run, planned, progress_of, with_task
+from streamsvm.train import Run, planned_fit, progress_of
 
 COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
 STATE_BYTES = 16  # and what is kept of each problem that it is in
@@ -131,7 +132,7 @@ def _along_C(
     here, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
     began = time.perf_counter()
     with (
-        planned(here, with_task(jobs[0].config, here), Run(progress_of(events))) as fit,
+        planned_fit(here, with_task(jobs[0].config, here), Run(progress_of(events))) as fit,
         fit.engine.serial_blas(),
     ):
         judge = fit.judge()

@@ -17,7 +17,9 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard
 from streamsvm.fits.advice import uneven_columns
+from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import first_rows
+from streamsvm.fits.task import with_task
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import usage_so_far, used_s
@@ -30,7 +32,7 @@ from streamsvm.solvers.loop import is_late
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import task_for
 from streamsvm.texts.documented import described
-from streamsvm.train import run_facts, train, with_task
+from streamsvm.train import train
 
 MOST_ROWS = 2_000_000  # that points are compared on, unless somebody asks for more
 REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # of its report

@@ -24,6 +24,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Progress, Record, ignore
+from streamsvm.fits.earlier import is_made_by
 from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.base import kernel_class, kernel_from
 from streamsvm.models.files import load_model
@@ -31,7 +32,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.problems.subproblems import DualData
 from streamsvm.search.folds_together import can_share
 from streamsvm.tasks import task_of
-from streamsvm.train import is_made_by, train, train_in_memory
+from streamsvm.train import train, train_in_memory
 
 D = 10
 ITERATIONS = {"iterations": 3}

@@ -31,10 +31,11 @@ from streamsvm.errors import MemoryLimitError, StorageError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.fits.dcsvm import DCSVMFit
 from streamsvm.fits.prepare import prepare
+from streamsvm.fits.task import with_task
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.search.options import completed
-from streamsvm.train import Run, learned, train_in_memory, with_task
+from streamsvm.train import Run, fit_models, train_in_memory
 
 STEPS = [
     {"rows": 1000, "support": 500, "seconds": 0.2, "kernel": "rbf", "score": 0.7},
@@ -127,7 +128,7 @@ def test_fits_on_folds_leave_time_for_the_fit_on_all_rows(monkeypatch):
     monkeypatch.setattr(recipe, "time", SimpleNamespace(time=lambda: next(clock)))
     options = {"probability": {"method": "sigmoid", "folds": 3}, "threads": 1}
     store = Store.from_arrays(*table(300))
-    [(model, _)] = learned(store, with_task(build_config(("t", options)), store), Run(ignore, until=1.0))
+    [(model, _)] = fit_models(store, with_task(build_config(("t", options)), store), Run(ignore, until=1.0))
     np.testing.assert_allclose(ends, [1 / 4, 0.5 + 0.5 / 3, 0.5 + 0.5 / 2, 1.0])
     assert model.header.calibration is not None
 
@@ -148,12 +149,12 @@ def test_a_fit_whose_time_is_up_ends_with_a_model_and_says_so(early):
     options = {"dcsvm": {"early": early, "levels": 1, "part_rows": 700}, "C": 100.0, "threads": 1}
     config = with_task(build_config(("t", options)), store)
     events = Events(lambda record: said.append(record.event))
-    [(model, report)] = learned(store, config, Run(events, until=0.0))
+    [(model, report)] = fit_models(store, config, Run(events, until=0.0))
     assert report["converged"] is False
     assert any(isinstance(e, Warned) and "the time budget ended the fit" in e.message for e in said)
     right = float(np.mean(model.predict(Rows(table(500, 1)[0])) == table(500, 1)[1]))
     assert right > 0.8  # parts learn from few of their rows, the whole in a round
-    [(_, whole)] = learned(store, config, Run(ignore))
+    [(_, whole)] = fit_models(store, config, Run(ignore))
     assert whole["converged"] is True
 
 
@@ -279,7 +280,7 @@ def test_a_larger_fit_that_fails_leaves_the_model_before_it(error, at, monkeypat
     said: list[Any] = []
     plan, solve = DCSVMFit.__init__, DCSVMFit.solve
 
-    def planned(self: Any, data: Any, context: Any) -> None:
+    def planned_fit(self: Any, data: Any, context: Any) -> None:
         plan(self, data, context)
         if at == "plan" and data.store.n == 1500:
             raise error
@@ -289,7 +290,7 @@ def test_a_larger_fit_that_fails_leaves_the_model_before_it(error, at, monkeypat
             raise error
         return solve(self, draft)
 
-    monkeypatch.setattr(DCSVMFit, "__init__", planned)
+    monkeypatch.setattr(DCSVMFit, "__init__", planned_fit)
     monkeypatch.setattr(DCSVMFit, "solve", solved)
     events = Events(lambda record: said.append(record.event))
     store, config = Store.from_arrays(*table(1500)), completed([("t", HASTY)])

@@ -25,7 +25,7 @@ from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.parallel.engine import Engine
 from streamsvm.tables.verify import check
-from streamsvm.train import planned
+from streamsvm.train import planned_fit
 
 N = 100_000
 NAMES = np.array(["spruce", "a longer name", "pine", "\u00fcber", "2"])
@@ -49,11 +49,11 @@ def test_a_fit_on_a_budget_holds_no_labels(kinds, kind, positive):
     store = Store.open(kinds[kind])
     options = {"solver": "bsgd", "bsgd": {"budget": 10}, "kernel": {"gamma": 0.5}, "positive": positive}
     config = build_config(("test", options))
-    with planned(store, config):  # compiles
+    with planned_fit(store, config):  # compiles
         pass
     tracemalloc.start()
     try:
-        with planned(Store.open(kinds[kind]), config):
+        with planned_fit(Store.open(kinds[kind]), config):
             held, peak = tracemalloc.get_traced_memory()
             assert held < N  # bytes
             assert peak < 20 << 20  # of pieces of 65,536

@@ -12,7 +12,8 @@ from streamsvm import Store
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Record, Warned
-from streamsvm.train import Run, learned, with_task
+from streamsvm.fits.task import with_task
+from streamsvm.train import Run, fit_models
 
 LINEAR = {"kernel": {"name": "linear"}}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -42,7 +43,7 @@ def test_a_fit_whose_time_is_up_ends_with_a_model_and_says_so(name, k):
         said.append(record.event)
 
     config = build_config(("t", {"solver": name.split()[0], "threads": 1} | OPTIONS[name]))
-    [(model, report)] = learned(store, with_task(config, store), Run(Events(hear), until=0.0))
+    [(model, report)] = fit_models(store, with_task(config, store), Run(Events(hear), until=0.0))
     assert report["converged"] is (None if name.startswith("bsgd") else False)
     assert any(isinstance(e, Warned) and "the time budget ended the fit" in e.message for e in said)
     assert np.mean(model.predict(Rows(X.astype(np.float32))) == y) > (0.3 if k == 10 else 0.8)
@@ -55,10 +56,10 @@ def test_a_kernel_matrix_too_large_for_its_time_is_of_fewer_rows(monkeypatch):
     store, said = Store.from_arrays(X.astype(np.float32), y), list[str]()
     config = with_task(build_config(("t", {"solver": "admm-hss", "threads": 1})), store)
     events = Events(lambda record: said.append(str(record.event)))
-    [(model, _)] = learned(store, config, Run(events, until=0.0))
+    [(model, _)] = fit_models(store, config, Run(events, until=0.0))
     assert any("the time left is enough to learn from 300 of 1,500 rows" in text for text in said)
     assert np.mean(model.predict(Rows(X.astype(np.float32))) == y) > 0.8
-    [(whole, report)] = learned(store, config, Run(until=time.time() + 1000))
+    [(whole, report)] = fit_models(store, config, Run(until=time.time() + 1000))
     assert report["converged"] is True
     assert len(whole.ids) > len(model.ids)
 
@@ -69,7 +70,7 @@ def test_numbers_are_learned_from_few_rows_where_time_is_up():
     t = np.sin(X[:, 0].astype(np.float64))
     options = {"solver": "alfpgm", "task": "regress", "threads": 1, "C": 100.0, "tol": 1e-6}
     config = with_task(build_config(("t", options)), store := Store.from_arrays(X, t))
-    [(model, report)] = learned(store, config, Run(until=0.0))
+    [(model, report)] = fit_models(store, config, Run(until=0.0))
     assert report["converged"] is False
     assert model.n_support <= 250
     assert np.abs(model.predict(Rows(X)) - t).mean() < 0.2

@@ -17,6 +17,7 @@ from streamsvm.config import FitConfig, build_config, load_config
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.fits.base import Fit
+from streamsvm.fits.earlier import is_made_by
 from streamsvm.options.base import SolverOptions
 from streamsvm.options.layers import parse_set
 from streamsvm.report.read import read_run
@@ -32,7 +33,7 @@ from streamsvm.solvers.catalogue import (
     solver_row,
 )
 from streamsvm.tasks import task_names, task_of
-from streamsvm.train import is_made_by, train
+from streamsvm.train import train
 from streamsvm.unread import require_read
 
 ROOT = Path(streamsvm.__file__).parent
