@@ -295,8 +295,8 @@ def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: flo
     rows, _ = _drawn(store, m, np.random.default_rng(config.seed))
     search = config.search.model_copy(update={"sample": few, "time_budget": None})
     with planned_fit(rows, config.model_copy(update={"search": search}), Run(until=until)) as fit:
-        prepared = fit.prepared.complete or fit.prepared
-        facts = dict(prepared.learned or {})
+        prepared = fit.prepared.all_rows or fit.prepared
+        facts = dict(prepared.choices or {})
         phases = {name: s for name, s in fit.phase.seconds.items() if name in SEARCH}
         fit_config = prepared.config
         if steps := facts.get("rungs"):

@@ -73,7 +73,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
 
     Raises ConfigError, DataError.
     """
-    prepared = replace(with_sample(prepared, context.left()), asked=digest(prepared.config))
+    prepared = replace(with_sample(prepared, context.left()), requested=digest(prepared.config))
     config, store = prepared.config, prepared.store
     if config.metric.is_learned:
         require_metric(config, prepared.task, is_sparse=store.is_sparse)
@@ -125,11 +125,11 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
 
 def _promising(prepared: TrainingData, promised: SearchExpectation) -> TrainingData:
     """The data with what a search expects of the model, unless held-out rows give the score of new ones."""
-    own: dict[str, Any] = {"promised": promised}
-    if prepared.kept_out is None:
+    own: dict[str, Any] = {"expectation": promised}
+    if prepared.held_out is None:
         own["expected"] = promised.expected
-    complete = prepared.complete and replace(prepared.complete, **own)
-    return replace(prepared, **own, complete=complete)
+    complete = prepared.all_rows and replace(prepared.all_rows, **own)
+    return replace(prepared, **own, all_rows=complete)
 
 
 def _learner(prepared: TrainingData, given: ScalingCandidate, sample: Sample) -> TrialSettings:
@@ -146,7 +146,7 @@ def _holding_out(prepared: TrainingData) -> TrainingData:
     """The data without some rows that the search has not seen either, if it does not see all, and groups allow it."""
     rows = min(prepared.store.n // APART, MOST_HELD)
     sees_all = prepared.store.n <= prepared.config.search.sample
-    if sees_all or prepared.kept_out is not None or not can_hold_out(prepared.store, rows):
+    if sees_all or prepared.held_out is not None or not can_hold_out(prepared.store, rows):
         return prepared
     return prepared.without(rows)
 
@@ -157,7 +157,7 @@ def _expected(
     """The score on new rows to expect by the rows that a search held out."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
     if (
-        prepared.kept_out is None and state.n < trials.n
+        prepared.held_out is None and state.n < trials.n
     ):  # it ended on fewer rows: a fit on all of them says more
         [found] = trials.tried(trials.n, best.factor, [best.trial], None)
         if not found.has_failed:
@@ -177,7 +177,7 @@ def _unchosen(prepared: TrainingData, reason: str, context: FitContext) -> Train
     if config.metric.is_learned:
         metric = config.metric.model_copy(update={"kind": "none"})
         prepared = replace(prepared, config=config.model_copy(update={"metric": metric}))
-    return replace(prepared, learned={"kind": "none", "reason": reason})
+    return replace(prepared, choices={"kind": "none", "reason": reason})
 
 
 def _search(
@@ -318,7 +318,7 @@ def _under(
         "scale": kind,
         "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
     }
-    answers = prepared.answers.times(np.full(len(prepared.class_rows), C / config.C))
+    answers = prepared.target_source.times(np.full(len(prepared.class_rows), C / config.C))
     if best.trial.class_weight:
         options["class_weight"] = best.trial.class_weight
         answers = answers.times(class_weights(prepared).tried)
@@ -336,8 +336,8 @@ def _under(
         config=trained,
         scaling=scaling,
         kernel=kernel,
-        answers=answers,
-        learned=chose | found,
+        target_source=answers,
+        choices=chose | found,
     )
 
 

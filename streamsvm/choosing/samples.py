@@ -75,7 +75,7 @@ def drawn(prepared: TrainingData, base: Scaling, engine: Engine) -> tuple[tuple[
 
 def weighed(prepared: TrainingData, ids: np.ndarray) -> DualData:
     """The targets of these rows, with weights instead of upper bounds."""
-    asked = prepared.answers.take(ids)
+    asked = prepared.target_source.take(ids)
     return replace(asked, upper=asked.upper / prepared.config.C)
 
 

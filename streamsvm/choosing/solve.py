@@ -33,7 +33,7 @@ FAILURES = (StreamSVMError, MemoryError, ArithmeticError, OSError)  # of a furth
 
 def fit_of(data: TrainingData, context: FitContext) -> Fit:
     """The fit of prepared data, whose checkpoints know what was chosen for it. Raises MemoryLimitError."""
-    if data.asked is not None:
+    if data.requested is not None:
         context.checkpoints.choice = choice_of(data)
     return fit_class(data.config.solver)(data, context)
 
@@ -49,13 +49,13 @@ def solve(store: Store, fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> tup
         raise ConfigError(f"solver {fit.config.solver} learns one C at a time, found {len(Cs)}")
     else:
         solutions = fit.path(Cs) if Cs and isinstance(fit, PathFit) else [fit.solve(draft)]
-    return _as_expected(store, fit, solutions, draft) if fit.prepared.promised else (fit, solutions)
+    return _as_expected(store, fit, solutions, draft) if fit.prepared.expectation else (fit, solutions)
 
 
 def _may_extend(fit: Fit) -> bool:
     """Whether the time left has cut the rows, and whether a model of those that are left may wait in memory."""
     limit = fit.config.memory_limit or free_bytes()
-    return fit.prepared.complete is not None and fit.store.nbytes < limit / STREAMED_SHARE
+    return fit.prepared.all_rows is not None and fit.store.nbytes < limit / STREAMED_SHARE
 
 
 def _with_more_rows(fit: Fit, draft: ModelDraft) -> tuple[Fit, list[Solution]]:
@@ -90,7 +90,7 @@ def _as_expected(
 ) -> tuple[Fit, list[Solution]]:
     """A fit, and its solution, that scores at least as high as the search expects, or the best that there is, and a
     warning. The model may have learned from the rows that it is scored on, so a lower score is a fault."""
-    losses, expectation = _losses(fit, solutions[0]), fit.prepared.promised
+    losses, expectation = _losses(fit, solutions[0]), fit.prepared.expectation
     assert expectation is not None
     expected, score = expectation.expected, 1 - float(losses.mean())
     least = expected.low
@@ -120,9 +120,9 @@ def _as_expected(
 
 def _losses(fit: Fit, solution: Solution) -> np.ndarray:
     """(p,) of the model, on the rows that the search held out."""
-    expectation = fit.prepared.promised
+    expectation = fit.prepared.expectation
     assert expectation is not None  # there was a search
-    return expectation.losses(solution.model, fit.prepared.no_targets.units, solution.promised)
+    return expectation.losses(solution.model, fit.prepared.no_targets.units, solution.search_decisions)
 
 
 def _prepared_again(store: Store, fit: Fit) -> TrainingData | None:
@@ -132,7 +132,7 @@ def _prepared_again(store: Store, fit: Fit) -> TrainingData | None:
     data = prepare(store, config, fit.engine, phase=fit.phase)
     some = np.arange(min(COMPARED_ROWS, data.store.n))
     first, second = (
-        {"upper": each.answers.take(some).upper, **each.scaling.to_arrays()} for each in (before, data)
+        {"upper": each.target_source.take(some).upper, **each.scaling.to_arrays()} for each in (before, data)
     )
     is_alike = first.keys() == second.keys() and all(
         np.allclose(first[name], second[name], equal_nan=True) for name in first
@@ -142,11 +142,11 @@ def _prepared_again(store: Store, fit: Fit) -> TrainingData | None:
     return replace(
         data,
         config=before.config,
-        learned=before.learned,
+        choices=before.choices,
         expected=before.expected,
-        asked=before.asked,
-        promised=before.promised,
-        complete=before.complete,
+        requested=before.requested,
+        expectation=before.expectation,
+        all_rows=before.all_rows,
     )
 
 

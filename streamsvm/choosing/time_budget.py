@@ -193,7 +193,7 @@ def in_time(
         left = least_s
     config, rows = _decided(prepared, speed, left, pass_s)
     found = replace(prepared, config=config)
-    return found if rows == prepared.store.n else replace(found.of_rows(rows), complete=prepared)
+    return found if rows == prepared.store.n else replace(found.of_rows(rows), all_rows=prepared)
 
 
 def planned_in_time(
@@ -222,7 +222,7 @@ def as_before(prepared: TrainingData, choice: Mapping[str, Any]) -> TrainingData
     config = prepared.config.model_copy(update={"dcsvm": prepared.config.dcsvm.model_copy(update=update)})
     found = replace(prepared, config=config)
     rows = int(choice["rows"])
-    return found if rows == prepared.store.n else replace(found.of_rows(rows), complete=prepared)
+    return found if rows == prepared.store.n else replace(found.of_rows(rows), all_rows=prepared)
 
 
 def with_more_rows(prepared: TrainingData, took_s: float | None, context: FitContext) -> TrainingData | None:
@@ -231,7 +231,7 @@ def with_more_rows(prepared: TrainingData, took_s: float | None, context: FitCon
 
     The steps of a search may have shared the cores with others, or a slow moment.
     """
-    steps, complete, rows = prepared.learned.get("rungs"), prepared.complete, prepared.store.n
+    steps, complete, rows = prepared.choices.get("rungs"), prepared.all_rows, prepared.store.n
     if complete is None or not steps:
         return None
     pass_s = context.phase.seconds.get("scale", 0.0)
@@ -240,7 +240,7 @@ def with_more_rows(prepared: TrainingData, took_s: float | None, context: FitCon
     if context.left() < MORE * took_s + END_S:
         return None
     found = in_time(complete, steps, context, took_s / expected_s)
-    return found if found.complete is None or found.store.n >= MORE * rows else None
+    return found if found.all_rows is None or found.store.n >= MORE * rows else None
 
 
 def _least_s(prepared: TrainingData, speed: FitTimes, pass_s: float) -> float:

@@ -153,9 +153,9 @@ class Solution:
 
     exact: the problem was neither divided nor approximated. converged: None for a solver that makes passes; if False,
     advice says what to do. violation: of the optimality conditions, for a solver whose tol bounds it. facts: of this
-    solver, for its report. decided (h, pairs): decision values of the held-out rows, if the model cannot compute them
-    because its arrays are in a file; promised (p, pairs): those of the rows of a search. late: time was up before it
-    was done.
+    solver, for its report. held_out_decisions (h, pairs): decision values of the held-out rows, if the model cannot
+    compute them because its arrays are in a file; search_decisions (p, pairs): those of the rows of a search. late: time was up
+    before it was done.
     """
 
     model: FittedModel
@@ -166,8 +166,8 @@ class Solution:
     converged: bool | None
     advice: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    decided: np.ndarray | None = None
-    promised: np.ndarray | None = None
+    held_out_decisions: np.ndarray | None = None
+    search_decisions: np.ndarray | None = None
     late: bool = False
     violation: float | None = None
 
@@ -194,7 +194,7 @@ class Fit(ABC):
 
     @property
     def targets(self) -> Targets:
-        """Of all rows, in memory, as are `codes` and `upper`: `prepared.answers` reads those of some."""
+        """Of all rows, in memory, as are `codes` and `upper`: `prepared.target_source` reads those of some."""
         return self.prepared.targets
 
     @property
@@ -265,8 +265,8 @@ class Fit(ABC):
         if solution.late or solution.converged is False:
             advice = LATE if solution.late else solution.advice
             self.events(Warned(f"not converged: {advice}", about="convergence"))
-        if self.prepared.complete is not None:
-            rows, n = self.store.n, self.prepared.complete.store.n
+        if self.prepared.all_rows is not None:
+            rows, n = self.store.n, self.prepared.all_rows.store.n
             self.events(Warned(f"the time left was enough to learn from {rows:,} of {n:,} rows"))
         solution = _asked(self.prepared, solution)
         model = with_certificate(self.prepared, solution, by_folds)
@@ -292,7 +292,7 @@ class Fit(ABC):
             **_violation(solution),
             **({"target_units": asdict(units)} if units != LabelScale() else {}),
             "gamma": self.kernel.to_attrs().get("gamma"),
-            **({"metric": dict(self.prepared.learned)} if self.prepared.learned else {}),
+            **({"metric": dict(self.prepared.choices)} if self.prepared.choices else {}),
             **{name: certificate[name] for name in ("threshold", "expected") if name in certificate},
             **({"interval": header.intervals.facts()} if header.intervals is not None else {}),
             **solution.facts,
@@ -337,8 +337,8 @@ def with_certificate(
         "converged": solution.converged,
         **_violation(solution),
     }
-    if prepared.asked is not None:
-        certificate["asked"] = prepared.asked
+    if prepared.requested is not None:
+        certificate["asked"] = prepared.requested
     by_folds = by_folds or FoldDecisions()
     header = solution.model.header
     header = replace(
@@ -349,13 +349,13 @@ def with_certificate(
     )
     header = with_costs(header, prepared.config.probability.costs, prepared.task)
     model = replace(solution.model, header=header)
-    f, proba = _answers(prepared, model, solution.decided)
+    f, proba = _answers(prepared, model, solution.held_out_decisions)
     threshold = by_folds.threshold if f is None else _threshold(prepared, f)
     if threshold is not None:
         header = with_threshold(header, threshold)
         model = replace(model, header=header)
     codes = None if f is None else model.codes_of(f, proba)
-    expected = _expected(prepared, model, codes, solution.decided, by_folds)
+    expected = _expected(prepared, model, codes, solution.held_out_decisions, by_folds)
     if expected is not None:
         told = (header.certificate or {}) | {"expected": expected.facts()}
         model = replace(model, header=replace(header, certificate=told))
@@ -370,7 +370,7 @@ def _answers(
     prepared: TrainingData, model: FittedModel, decided: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """The model's answers to the held-out rows of a classification; None if there are none."""
-    kept = prepared.kept_out
+    kept = prepared.held_out
     if kept is None or not prepared.task.has_classes:
         return None, None
     return model.answers(kept.rows) if decided is None else model.answers_from(decided, kept.rows)
@@ -378,10 +378,10 @@ def _answers(
 
 def _threshold(prepared: TrainingData, f: np.ndarray) -> Told | None:
     """The threshold chosen on the held-out rows, if one is requested; f: their decision values."""
-    wish, kept = prepared.config.probability.threshold, prepared.kept_out
+    wish, kept = prepared.config.probability.threshold, prepared.held_out
     if wish is None or kept is None:
         return None
-    weight = (prepared.whole or prepared.store).weights_at(kept.ids)
+    weight = (prepared.whole_store or prepared.store).weights_at(kept.ids)
     return chosen_of(
         ThresholdObjective.of(wish), kept.codes, f.reshape(len(f), -1), weight, prepared.config.seed
     )
@@ -389,24 +389,24 @@ def _threshold(prepared: TrainingData, f: np.ndarray) -> Told | None:
 
 def _asked(prepared: TrainingData, solution: Solution) -> Solution:
     """The solution with a regression's answers to the held-out rows, unless the solver has given them already."""
-    kept = prepared.kept_out
-    if kept is None or not prepared.task.has_intervals or solution.decided is not None:
+    kept = prepared.held_out
+    if kept is None or not prepared.task.has_intervals or solution.held_out_decisions is not None:
         return solution
-    return replace(solution, decided=solution.model.answers(kept.rows)[0][:, None])
+    return replace(solution, held_out_decisions=solution.model.answers(kept.rows)[0][:, None])
 
 
 def _intervals(prepared: TrainingData, solution: Solution) -> Intervals | None:
-    level, kept = prepared.config.interval, prepared.kept_out
+    level, kept = prepared.config.interval, prepared.held_out
     if level is None:
         return None
     assert kept is not None  # an interval asks for such rows, and for what is decided of them
-    assert solution.decided is not None
-    return Intervals.of(level, kept.y, solution.decided[:, 0])
+    assert solution.held_out_decisions is not None
+    return Intervals.of(level, kept.y, solution.held_out_decisions[:, 0])
 
 
 def _of_held_out(prepared: TrainingData, solution: Solution, intervals: Intervals | None) -> HeldOut | None:
     """Points for a report: some of a regression's held-out rows."""
-    kept, decided = prepared.kept_out, solution.decided
+    kept, decided = prepared.held_out, solution.held_out_decisions
     if kept is None or decided is None or not prepared.task.has_intervals:
         return None
     own = (None, None) if intervals is None else (intervals.level, intervals.half_width())
@@ -425,7 +425,7 @@ def _expected(
 
     decided: see `_asked`.
     """
-    kept, scoring = prepared.kept_out, prepared.scoring
+    kept, scoring = prepared.held_out, prepared.scoring
     if kept is None and prepared.expected is None:
         return None
     told = (model.header.certificate or {}).get("threshold")

@@ -96,7 +96,7 @@ class BSGDFit(Fit):
         )  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
         self.source = _WindowReader(
-            store, self.scaling, prepared.answers, config.C if self.task.reads_labels else 1.0
+            store, self.scaling, prepared.target_source, config.C if self.task.reads_labels else 1.0
         )
         self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
         self.bytes = self._planned(rows, row)
@@ -322,7 +322,7 @@ class BSGDFit(Fit):
         supports = 4 * slots * (self.scaling.width + slots + 5 * columns)
         held = {
             "supports_bytes": supports,
-            "vector_bytes": self.prepared.answers.nbytes,
+            "vector_bytes": self.prepared.target_source.nbytes,
             "window_bytes": int(tasks * rows * (4 * row_bytes + VECTOR_BYTES)) + 32 * MiB,
         }
         if partitions == 1:
@@ -492,7 +492,7 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
         len(partition.nodes) + 1,
         folder,
         engine,
-        PartitionColumns(fit.prepared.answers),
+        PartitionColumns(fit.prepared.target_source),
         fit.events,
     )
     return Regions(partition, PartitionsOnDisk(samples, *own).reader, C, fit.task, fit.prepared.no_targets)

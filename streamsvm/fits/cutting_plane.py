@@ -274,7 +274,7 @@ class CuttingPlaneFit(Fit):
         if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
             return Passes(CachedSamples(samples, held_bytes, self._here), self.engine, events=self.events)
         held = CachedSamples(
-            samples, held_bytes, self._here, _RowColumns(self.prepared.answers, self._pieces)
+            samples, held_bytes, self._here, _RowColumns(self.prepared.target_source, self._pieces)
         )
         is_one_class = self.prepared.no_targets.nu is not None
         return Passes(held, self.engine, RHO if is_one_class else self.options.bias, self.events)
@@ -300,7 +300,9 @@ class CuttingPlaneFit(Fit):
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         sums_bytes = 8 * self.columns * (self._length + math.prod(self._row_risk.line_shape))
         return {
-            "vector_bytes": self.store.n * 134 if self.task.compares_rows else self.prepared.answers.nbytes,
+            "vector_bytes": self.store.n * 134
+            if self.task.compares_rows
+            else self.prepared.target_source.nbytes,
             "plane_bytes": plane_bytes * (2 * self.most_idle + 6)
             + sums_bytes * (4 * self.engine.threads + 3),
             "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),

@@ -130,7 +130,7 @@ class DCSVMFit(Fit):
         nu = self.task.nu(self.config)
         if nu is None or not self.task.has_classes:
             return
-        answers = self.prepared.answers
+        answers = self.prepared.target_source
         weights = (answers.read(*block).weights for block in self.store.blocks())
         most = self.task.most_nu(np.sum(list(weights), axis=0))
         if nu > most * (1 + 1e-9):
@@ -179,7 +179,9 @@ class DCSVMFit(Fit):
             "advice": unreached(state.violation, self.config.tol),
         }
         kept, of_search = decided
-        return Solution(model, *numbers, exact, facts=facts, decided=kept, promised=of_search, **ended)
+        return Solution(
+            model, *numbers, exact, facts=facts, held_out_decisions=kept, search_decisions=of_search, **ended
+        )
 
     def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
         """How many tasks of each kind a graph of this fit needs; of one level of partitions."""
@@ -253,7 +255,7 @@ class DCSVMFit(Fit):
                     f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there"
                 )
             )
-        told = over_margins(self.prepared.all_asked, state.start, state.bias, state.margin)
+        told = over_margins(self.prepared.dual_data, state.start, state.bias, state.margin)
         return model_of_duals(self, *told, take), state, (None, None)
 
     def _compare(self, state: DCSVMState, support: np.ndarray) -> None:

@@ -107,11 +107,11 @@ class DividedProblem:
     @cached_property
     def _answers(self) -> TargetSource:
         prepared = self._fit.prepared
-        return TargetsInMemory(prepared.all_asked) if self._memory.in_memory else prepared.answers
+        return TargetsInMemory(prepared.dual_data) if self._memory.in_memory else prepared.target_source
 
     def _asked(self) -> DualData:
         """The targets and bounds of all rows."""
-        asked = self._fit.prepared.all_asked
+        asked = self._fit.prepared.dual_data
         return asked if self._bottom is None else replace(asked, close=self._bottom[1].all())
 
     def _vectors(self, level: int) -> VectorFactory:
@@ -204,7 +204,7 @@ class DividedProblem:
 
     def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = np.zeros((2, self.count))
-        for part in self._fit.task.subproblems(self._fit.prepared.all_asked.targets, single=True):
+        for part in self._fit.task.subproblems(self._fit.prepared.dual_data.targets, single=True):
             own = alpha[part.places]
             found[:, part.number] = part.y @ own, np.count_nonzero(own)
         return found[0], found[1]

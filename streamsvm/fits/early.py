@@ -149,7 +149,7 @@ class EarlyPartitions:
     def decided(self, model: LocalModel) -> tuple[np.ndarray | None, np.ndarray | None]:
         """(h, columns) what the model decides of the held-out rows, and of those of a search; None if there are
         none."""
-        kept = self._prepared.kept_out
+        kept = self._prepared.held_out
         if self._kept is None:
             return None, None
         found = self._decided
@@ -157,7 +157,7 @@ class EarlyPartitions:
             found = found / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
         if kept is None:
             return None, found
-        return found[: len(kept.y)], (None if self._prepared.promised is None else found[len(kept.y) :])
+        return found[: len(kept.y)], (None if self._prepared.expectation is None else found[len(kept.y) :])
 
 
 def _says(like: LocalModel, part: ModelPartition, rows: Rows) -> np.ndarray:

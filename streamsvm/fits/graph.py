@@ -118,7 +118,7 @@ def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
 
 def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
     prepared, memory = (
-        replace(fit.prepared, promised=None, complete=None),
+        replace(fit.prepared, expectation=None, all_rows=None),
         fit.memory,
     )  # nobody would hear of it
     cuts = cuts_of(prepared, level, fit.part_rows(level))
@@ -270,7 +270,7 @@ def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Par
 def _regrouped(plan: Plan, numbered: PartitionNumbers, number: int) -> tuple[SpoolFile, np.ndarray]:
     """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
     folder, numbers = plan.folder / "parts", numbered.numbers
-    given = plan.samples, numbers, PartitionColumns(plan.prepared.answers)
+    given = plan.samples, numbers, PartitionColumns(plan.prepared.target_source)
     if isinstance(folder, URLPath):  # objects are there when they are whole
         return write_file(folder, len(numbers.sizes), given, plan.spans.files[number])
     own = folder / uuid4().hex
@@ -313,7 +313,7 @@ def _model(plan: Plan, numbered: PartitionNumbers, solved: Sequence[list[SolvedP
     late, worst = any(part.late for part in parts), max(part.violation for part in parts)
     ended: dict[str, Any] = {"converged": not late, "violation": worst, "late": late}
     decided, _ = keep.decided(model)
-    solution = Solution(model, objective, gap, model.n_support, False, decided=decided, **ended)
+    solution = Solution(model, objective, gap, model.n_support, False, held_out_decisions=decided, **ended)
     found = with_certificate(prepared, solution)
     assert isinstance(found, LocalModel)
     remove_tree(plan.folder)

@@ -55,53 +55,53 @@ class TrainingData(SizedInBytes):
     as stored, if scaling, gamma or a search needed them. learned: report entries on the choice. kept_out: held-out
     rows. whole: the store, if this is a sample of its rows. expected: the score that a search expects on new rows, if
     it held none out. asked: the digest of the options before the choice. promised: what a search expects of the model.
-    complete: that of all rows, if the time left is enough for these alone.
+    all_rows: that of all rows, if the time left is enough for these alone.
     """
 
     store: Store
     config: FitConfig
     task: Task
-    answers: TargetSource
+    target_source: TargetSource
     class_rows: np.ndarray
     scaling: Scaling
     kernel: Kernel
     moments: Moments | None = None
-    learned: Mapping[str, Any] = field(default_factory=dict)
-    kept_out: HeldOutRows | None = None
-    whole: Store | None = None
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    held_out: HeldOutRows | None = None
+    whole_store: Store | None = None
     expected: ExpectedScore | None = None
-    asked: str | None = None
-    promised: SearchExpectation | None = None
-    complete: TrainingData | None = None
+    requested: str | None = None
+    expectation: SearchExpectation | None = None
+    all_rows: TrainingData | None = None
 
     @property
     def classes(self) -> np.ndarray:
-        return self.answers.classes
+        return self.target_source.classes
 
     @cached_property
-    def all_asked(self) -> DualData:
+    def dual_data(self) -> DualData:
         """The targets and bounds of all rows, in memory, for solvers that need them there."""
-        return self.answers.all()
+        return self.target_source.all()
 
     @property
     def targets(self) -> Targets:
         """Those of all rows, in memory."""
-        return self.all_asked.targets
+        return self.dual_data.targets
 
     @property
     def no_targets(self) -> Targets:
         """Those of no row: what all rows have in common."""
-        return self.answers.take(np.empty(0, np.int64)).targets
+        return self.target_source.take(np.empty(0, np.int64)).targets
 
     @property
     def upper(self) -> np.ndarray:
         """(n,) C times class and sample weights, in memory."""
-        return self.all_asked.upper
+        return self.dual_data.upper
 
     @property
     def scored_rows(self) -> Rows | None:
         """As stored, those that a score of the model is computed from: the held-out ones, then those of a search."""
-        own = [rows.rows for rows in (self.kept_out, self.promised) if rows is not None]
+        own = [rows.rows for rows in (self.held_out, self.expectation) if rows is not None]
         return concat(own) if own else None
 
     @property
@@ -121,19 +121,19 @@ class TrainingData(SizedInBytes):
                 f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out"
             )
         config = self.config.model_copy(update={"holdout": rows})
-        kept = kept_out(store, ids, self.task.truth(self.answers.take(ids).targets))
-        return replace(self, config=config, answers=self.answers.without(ids), kept_out=kept)
+        kept = kept_out(store, ids, self.task.truth(self.target_source.take(ids).targets))
+        return replace(self, config=config, target_source=self.target_source.without(ids), held_out=kept)
 
     def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:
         """Rising ids of so many random rows, without the held-out ones."""
-        kept = np.empty(0, np.int64) if self.kept_out is None else self.kept_out.ids
+        kept = np.empty(0, np.int64) if self.held_out is None else self.held_out.ids
         ranks = np.sort(rng.choice(self.store.n - len(kept), rows, replace=False))
         return ranks + np.searchsorted(kept - np.arange(len(kept)), ranks, side="right")
 
     @property
     def n_free(self) -> int:
         """Rows that are not held out."""
-        return self.store.n - (0 if self.kept_out is None else len(self.kept_out.ids))
+        return self.store.n - (0 if self.held_out is None else len(self.held_out.ids))
 
     def of_rows(self, rows: int) -> TrainingData:
         """So many random rows, which the seed chooses, without the held-out ones."""
@@ -141,21 +141,23 @@ class TrainingData(SizedInBytes):
         ids = self.drawn(min(rows, self.n_free), rng)
         config, answers = (
             self.config.model_copy(update={"rows": len(ids)}),
-            TargetsInMemory(self.answers.take(ids)),
+            TargetsInMemory(self.target_source.take(ids)),
         )
-        kept = self.kept_out and replace(
-            self.kept_out, ids=np.empty(0, np.int64)
+        kept = self.held_out and replace(
+            self.held_out, ids=np.empty(0, np.int64)
         )  # of the store that is left
-        whole, store = self.whole or store, store.subset(ids)
-        return replace(self, store=store, whole=whole, config=config, answers=answers, kept_out=kept)
+        whole, store = self.whole_store or store, store.subset(ids)
+        return replace(
+            self, store=store, whole_store=whole, config=config, target_source=answers, held_out=kept
+        )
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
         """Ids in the whole store of rows (m,) of this one, if it is a sample."""
-        return ids if self.whole is None else self.store.ids_in(self.whole, ids)
+        return ids if self.whole_store is None else self.store.ids_in(self.whole_store, ids)
 
     def fingerprint(self) -> str:
         """Of the store, all labels of which are read for it, once."""
-        return (self.whole or self.store).fingerprint()
+        return (self.whole_store or self.store).fingerprint()
 
     def header(
         self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
@@ -171,7 +173,7 @@ class TrainingData(SizedInBytes):
             dict(certificate or {}),
             calibration,
             self.store.feature_names,
-            layout=(self.whole or self.store).layout,
+            layout=(self.whole_store or self.store).layout,
         )
 
 
@@ -206,7 +208,7 @@ def prepare(
         scaling = scaled(store, config, config.scale, moments, engine)
         scaling, kernel = measured(store, config, scaling, first, moments, events)
     found = TrainingData(
-        store, config, task, answers, class_rows, scaling, kernel, moments, kept_out=kept, whole=whole
+        store, config, task, answers, class_rows, scaling, kernel, moments, held_out=kept, whole_store=whole
     )
     if config.holdout and kept is None:
         found = found.without(config.holdout)

@@ -56,7 +56,7 @@ def tune_as_fit(
     with recorded(run_dir, events, resume, **run_facts(store, config)) as told, compiling_told(told):
         run, phase = Run(told, None, run_dir, resume, until=end_of(config, start[0])), Phases()
         with planned_fit(store, config, run, phase) as fit:
-            learned = dict(fit.prepared.learned)
+            learned = dict(fit.prepared.choices)
             found = _found(fit.config, learned)
         found |= {"seconds_search": time.perf_counter() - began} | usage_so_far()
         if run_dir is not None:

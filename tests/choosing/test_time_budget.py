@@ -202,7 +202,7 @@ def test_as_many_rows_as_the_time_left_allows_where_seconds_grow_faster_than_row
     whole_s = FitTimes.of(steps, data).least_fit_s(10_000, data.config, 0.1)
     found = in_time(data, steps, context(0.75 * whole_s))
     assert 0.65 * 10_000 < found.store.n < 10_000
-    assert found.complete is data
+    assert found.all_rows is data
 
 
 def test_no_hurry_leaves_fewer_than_some_thousands_of_rows():
@@ -221,7 +221,7 @@ def test_no_hurry_leaves_fewer_than_some_thousands_of_rows():
 def test_a_fit_that_ends_before_it_was_expected_is_repeated_with_more_rows(left_s, took_s, rows):
     slow = [step | {"seconds": 10 * step["seconds"]} for step in STEPS]
     first = replace(in_time(large(), slow, context(1.0)), learned={"rungs": slow})
-    assert first.complete is not None
+    assert first.all_rows is not None
     more = with_more_rows(first, took_s, context(left_s))
     if rows is None:
         assert more is None
@@ -253,8 +253,8 @@ def slow_search(monkeypatch):
 
 
 def all_of_them(data: Any, took_s: float, context: Any) -> Any:
-    assert data.complete is not None
-    return data.complete if data.store.n < 1500 else None
+    assert data.all_rows is not None
+    return data.all_rows if data.store.n < 1500 else None
 
 
 @pytest.mark.usefixtures("slow_search")

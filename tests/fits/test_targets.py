@@ -48,7 +48,7 @@ def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, clas
         class_weight = {"1": 1.7} if positive else {"ash": 3.1, "oak": 0.3}
     found = prepared(store, class_weight=class_weight, positive=positive, holdout=30)
     held = prepared(in_memory(store), class_weight=class_weight, positive=positive, holdout=30)
-    assert isinstance(found.answers, TargetsInStore)
+    assert isinstance(found.target_source, TargetsInStore)
     assert isinstance(held.answers, TargetsInMemory)
 
     classes, codes = np.unique(np.isin(Y, positive).astype(int) if positive else Y, return_inverse=True)
@@ -61,7 +61,7 @@ def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, clas
     count = weight if class_weight == "balanced" else None  # balanced classes have equal sums of weights
     for data in (found, held):
         np.testing.assert_allclose(data.class_rows, np.bincount(codes, count))
-        answers = data.answers.times(np.full(len(classes), 1.3 / 0.7)).times(by_class)
+        answers = data.target_source.times(np.full(len(classes), 1.3 / 0.7)).times(by_class)
         for asked, own in (
             (answers.all(), slice(None)),
             (answers.read(35, 211), slice(35, 211)),
@@ -74,9 +74,9 @@ def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, clas
 
 def test_rows_by_chance_are_none_that_are_kept_out(tmp_path):
     data = prepared(stored(tmp_path / "s", WEIGHT), holdout=150)
-    assert data.kept_out is not None
+    assert data.held_out is not None
     everyone = data.drawn(150, np.random.default_rng(0))
-    np.testing.assert_array_equal(everyone, np.setdiff1d(np.arange(N), data.kept_out.ids))
+    np.testing.assert_array_equal(everyone, np.setdiff1d(np.arange(N), data.held_out.ids))
     few = data.of_rows(100)
     assert len(few.store.y) == len(few.upper) == len(few.targets.codes) == 100
     np.testing.assert_array_equal(few.store.y, few.classes[few.targets.codes])

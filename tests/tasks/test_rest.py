@@ -188,7 +188,7 @@ def test_trials_of_a_search_score_what_the_fit_does():
     X, y = digits()
     prepared = prepare(Store.from_arrays(X, y), config("against the rest"), Engine(1))
     for ids in (np.arange(300), np.flatnonzero(y != "a")[:300]):
-        asked, held = prepared.answers.take(ids), prepared.answers.take(np.arange(300, 500))
+        asked, held = prepared.target_source.take(ids), prepared.target_source.take(np.arange(300, 500))
         found = solution(prepared.kernel, Rows(X[ids]), asked, None)
         lost = losses(prepared.kernel, Rows(X[ids]), asked, found, Rows(X[300:]), held)
         told = [
