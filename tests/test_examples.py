@@ -25,6 +25,5 @@ def test_examples_do_what_they_say(path, tmp_path, monkeypatch):
     assert found.failed == 0
 
 
-@pytest.mark.parametrize("public", [*PUBLIC, BSGDClassifier], ids=lambda public: public.__name__)
-def test_every_public_class_has_an_example(public):
-    assert ">>> " in public.__doc__
+def test_every_public_class_has_an_example():
+    assert [public.__name__ for public in (*PUBLIC, BSGDClassifier) if ">>> " not in public.__doc__] == []

@@ -6,23 +6,24 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SCRIPTS = sorted((DOCS / "gallery").glob("*.py"))
 TITLE = re.compile(r"\n(?P<title>.+)\n(?P<line>=+)\n\n\S")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_script_has_a_title_a_picture_and_where_to_read_on(script):
-    text = script.read_text(encoding="utf-8")
-    found = TITLE.match(ast.get_docstring(ast.parse(text), clean=False))
-    assert found
-    assert len(found["title"]) == len(found["line"])
-    assert text.count("plt.show()") == 1
-    pages = re.findall(r":doc:`/([^`]+)`", text)
-    assert pages
-    assert not [page for page in pages if not (DOCS / f"{page}.md").exists()]
+def test_a_script_has_a_title_a_picture_and_where_to_read_on():
+    missing = []
+    for script in SCRIPTS:
+        text = script.read_text(encoding="utf-8")
+        title = TITLE.match(ast.get_docstring(ast.parse(text), clean=False))
+        pages = re.findall(r":doc:`/([^`]+)`", text)
+        checks = {
+            "title": title and len(title["title"]) == len(title["line"]),
+            "picture": text.count("plt.show()") == 1,
+            "page to read on": pages and all((DOCS / f"{page}.md").exists() for page in pages),
+        }
+        missing += [f"{script.stem}: {name}" for name, is_there in checks.items() if not is_there]
+    assert not missing
 
 
 def test_every_script_has_its_place(monkeypatch):

@@ -31,6 +31,9 @@ def module_name(path: Path) -> str:
     return ".".join(("streamsvm", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
+MODULES = {module_name(path) for path in FILES}
+
+
 def part_of(module: str) -> str:
     return (module.split(".") + ["__init__"])[1]
 
@@ -52,30 +55,25 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 def ours(names: Iterator[str]) -> set[str]:
     """The package's own modules among imported names; `from module import thing` counts as its module."""
-    modules = {module_name(path) for path in FILES}
     found = {
-        name if name in modules else name.rpartition(".")[0]
+        name if name in MODULES else name.rpartition(".")[0]
         for name in names
         if name.startswith("streamsvm.")
     }
-    return found & modules
+    return found & MODULES
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_go_down_the_layers(path):
-    part = part_of(module_name(path))
-    assert part in RANK, f"{part} has no layer in LAYERS"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    if part == "__init__":  # its public names are imported when first used
-        return
-    upward = {
-        name
-        for name in ours(imported(tree))
-        if name != "streamsvm" and rank_of(name) > rank_of(module_name(path))
-    }
-    assert not upward, (
-        f"{path.relative_to(ROOT)} is in layer {rank_of(module_name(path))} and imports {sorted(upward)}"
-    )
+def test_imports_go_down_the_layers():
+    modules = {module_name(path): path for path in FILES}
+    assert {part_of(module) for module in modules} <= set(RANK), "a part has no layer in LAYERS"
+    upward = [
+        f"{module} (layer {rank_of(module)}) imports {name} (layer {rank_of(name)})"
+        for module, path in modules.items()
+        if part_of(module) != "__init__"  # its public names are imported when first used
+        for name in sorted(ours(imported(ast.parse(path.read_text(encoding="utf-8")))) - {"streamsvm"})
+        if rank_of(name) > rank_of(module)
+    ]
+    assert not upward, "\n".join(upward)
 
 
 BEHIND = ("dask", "distributed", "zarr") + tuple(  # oracles
@@ -93,13 +91,15 @@ def is_protocol(name: str) -> bool:
     return getattr(getattr(import_module(module), attribute), "_is_protocol", False)
 
 
-@pytest.mark.parametrize("path", SOLVERS, ids=lambda path: path.name)
-def test_solvers_see_oracles(path):
+def test_solvers_see_oracles():
     """No Engine, Groups, Kernel, Rows or store, and of problems their protocols alone: design.md promises it."""
-    names = set(imported(ast.parse(path.read_text(encoding="utf-8"))))
-    seen = {name for name in names if name.startswith(BEHIND)}
-    seen |= {name for name in names if name.startswith(ORACLES) and not is_protocol(name)}
-    assert not seen, f"{path.name} sees {sorted(seen)}, expected problems alone"
+    seen = [
+        f"{path.name} sees {name}, expected problems alone"
+        for path in SOLVERS
+        for name in imported(ast.parse(path.read_text(encoding="utf-8")))
+        if name.startswith(BEHIND) or (name.startswith(ORACLES) and not is_protocol(name))
+    ]
+    assert not seen, "\n".join(seen)
 
 
 def test_modules_do_not_import_each_other_in_circles():

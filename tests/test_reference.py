@@ -44,55 +44,88 @@ def methods_of(public):
 
 def signatures():
     for function in FUNCTIONS:
-        yield pytest.param(function, function.__doc__, id=function.__name__)
+        yield function.__name__, function, function.__doc__
     for public in PUBLIC:
         if inspect.isfunction(public):
             continue
         if public in LEARNERS:
-            yield pytest.param(public.__init__, public.__doc__, id=public.__name__)
+            yield public.__name__, public.__init__, public.__doc__
         for method in methods_of(public):
-            yield pytest.param(method, method.__doc__, id=f"{public.__name__}.{method.__name__}")
+            yield f"{public.__name__}.{method.__name__}", method, method.__doc__
 
 
-@pytest.mark.parametrize(("function", "doc"), list(signatures()))
-def test_every_parameter_has_one_entry_in_order(function, doc):
+def mistakes(function, doc):
+    """In the entries of a function's parameters."""
     given = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
+    if not doc:
+        yield "no docstring"
+        return
     section = inspect.cleandoc(doc).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
-    assert HEAD.findall(section) == [p.name for p in given]
-    found = entries(inspect.cleandoc(doc), "Parameters")
+    names = [p.name for p in given]
+    if HEAD.findall(section) != names:
+        yield f"describes {HEAD.findall(section)}, expected {names}"
+        return
+    described = entries(inspect.cleandoc(doc), "Parameters")
     for parameter in given:
-        entry = found[parameter.name]
-        assert entry.text.endswith("."), parameter.name
-        if parameter.default is not Parameter.empty:
-            assert entry.kind.replace('"', "'").endswith(f"default={parameter.default!r}")
+        entry = described[parameter.name]
+        if not entry.text.endswith("."):
+            yield f"{parameter.name}: no full stop"
+        default = f"default={parameter.default!r}"
+        if parameter.default is not Parameter.empty and not entry.kind.replace('"', "'").endswith(default):
+            yield f"{parameter.name}: {entry.kind}, expected {default}"
+
+
+def test_every_parameter_has_one_entry_in_order():
+    found = [f"{name}: {text}" for name, function, doc in signatures() for text in mistakes(function, doc)]
+    assert not found, "\n".join(found)
+
+
+def test_mistakes_of_entries_are_found():
+    def f(a, b=1.0): ...
+
+    doc = "Adds.\n\nParameters\n----------\na : float\n    One.\nb : float, default={}\n    Two{}\n"
+    assert list(mistakes(f, doc.format("1.0", "."))) == []
+    assert list(mistakes(f, doc.format("2.0", "")))[0] == "b: no full stop"
+    assert list(mistakes(f, doc.format("2.0", "."))) == ["b: float, default=2.0, expected default=1.0"]
+    assert list(mistakes(f, doc.partition("b :")[0])) == ["describes ['a'], expected ['a', 'b']"]
+    assert list(mistakes(f, None)) == ["no docstring"]
 
 
 CONTEXTS = (on_client, streamsvm.recording)  # return nothing
 
 
-@pytest.mark.parametrize(
-    "function", [f for f in FUNCTIONS if f not in CONTEXTS], ids=lambda function: function.__name__
-)
-def test_functions_describe_what_they_return_and_raise(function):
-    for section in ("Returns", "Raises"):
-        found = entries(function.__doc__, section)
-        assert found, section
-        assert all(entry.text.endswith(".") for entry in found.values())
+def test_functions_describe_what_they_return_and_raise():
+    missing = [
+        f"{function.__name__}: {section}"
+        for function in FUNCTIONS
+        if function not in CONTEXTS
+        for section in ("Returns", "Raises")
+        for described in [entries(function.__doc__, section)]
+        if not described or not all(entry.text.endswith(".") for entry in described.values())
+    ]
+    assert not missing
 
 
-@pytest.mark.parametrize("public", LEARNERS, ids=lambda public: public.__name__)
-def test_no_text_of_a_parameter_stands_twice_on_a_page(public):
-    texts = [entry.text for entry in entries(public.__doc__, "Parameters").values()]
-    assert len(set(texts)) == len(texts)
+def test_no_text_of_a_parameter_stands_twice_on_a_page():
+    for public in LEARNERS:
+        texts = [entry.text for entry in entries(public.__doc__, "Parameters").values()]
+        assert [text for text in set(texts) if texts.count(text) > 1] == [], public.__name__
 
 
-@pytest.mark.parametrize("public", LEARNERS, ids=lambda public: public.__name__)
-def test_a_page_leads_on(public):
-    for section in ("See Also", "References", "Examples"):
-        assert f"\n{section}\n---" in public.__doc__
-    for name, entry in entries(public.__doc__, "Attributes").items():
-        assert entry.kind, name
-        assert entry.text, name
+def test_a_page_leads_on():
+    missing = [
+        f"{public.__name__}: {section}"
+        for public in LEARNERS
+        for section in ("See Also", "References", "Examples")
+        if f"\n{section}\n---" not in public.__doc__
+    ]
+    missing += [
+        f"{public.__name__}: {name}"
+        for public in LEARNERS
+        for name, entry in entries(public.__doc__, "Attributes").items()
+        if not entry.kind or not entry.text
+    ]
+    assert not missing
 
 
 def test_shared_texts_are_read():

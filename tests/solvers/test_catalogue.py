@@ -1,11 +1,9 @@
-"""The catalogue of solvers: what its rows promise, that nobody else asks for a name, and names of earlier versions."""
+"""The catalogue of solvers: what its rows promise, and names of earlier versions."""
 
 from __future__ import annotations
 
-import ast
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,48 +33,6 @@ from streamsvm.solvers.catalogue import (
 from streamsvm.tasks import task_names, task_of
 from streamsvm.train import train
 from streamsvm.unread import require_read
-
-ROOT = Path(streamsvm.__file__).parent
-OWN = ("solvers/catalogue.py", "solvers/sections.py")
-ELSEWHERE = [p for p in sorted(ROOT.rglob("*.py")) if p.relative_to(ROOT).as_posix() not in OWN]
-NAMES = {*SOLVERS, *map(section_of, SOLVERS), *(alias for row in SOLVERS.values() for alias in row.aliases)}
-
-
-def names_asked_for(tree: ast.AST) -> Iterator[ast.AST]:
-    """Where a solver's name decides: compared, matched, looked up among others, or handed to an operator."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare | ast.MatchValue):
-            texts = [n for n in ast.walk(node) if isinstance(n, ast.Constant)]
-        elif isinstance(node, ast.Dict):
-            texts = [key for key in node.keys if isinstance(key, ast.Constant)]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("partial"):
-            texts = [arg for arg in node.args if isinstance(arg, ast.Constant)]
-        else:
-            continue
-        found = {text.value for text in texts if isinstance(text.value, str)} & NAMES
-        if len(found) > isinstance(node, ast.Dict):  # one name alone may be any table's key
-            yield node
-
-
-@pytest.mark.parametrize("path", ELSEWHERE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_other_file_asks_for_the_name_of_a_solver(path):
-    found = names_asked_for(ast.parse(path.read_text(encoding="utf-8")))
-    assert [f"{path.name}:{node.lineno}: {ast.unparse(node)}" for node in found] == []
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "config.solver == 'admm-hss'",
-        "solver in ('dcsvm', 'alfpgm')",
-        "{'dcsvm': 2.5, 'bsgd': 1.2}[solver]",
-        "partial(ne, 'bsgd')",
-        "match solver:\n    case 'alfpgm':\n        pass",
-    ],
-)
-def test_asking_for_a_name_is_noticed(code):
-    assert list(names_asked_for(ast.parse(code)))
-    assert not list(names_asked_for(ast.parse("{'solver': 'bsgd', 'bsgd': options}")))
 
 
 @pytest.mark.parametrize("name", SOLVERS)

@@ -1,11 +1,9 @@
-"""What is true of every task, that nobody else asks for its name, and a task that one file brings."""
+"""What is true of every task, and a task that one file brings."""
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from runpy import run_path
 
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 from making import write
 
-import streamsvm
 from streamsvm import Store, load_model, tasks
 from streamsvm.cli.app import app, exit_status
 from streamsvm.config import FitConfig, build_config, option_field
@@ -27,46 +24,6 @@ from streamsvm.tasks.classify import Classify
 from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.tasks.regress import Regress
 from streamsvm.train import train_in_memory
-
-ROOT = Path(streamsvm.__file__).parent
-ELSEWHERE = [path for path in sorted(ROOT.rglob("*.py")) if path.parent.name != "tasks"]
-
-
-def names_asked_for(tree: ast.AST) -> Iterator[ast.AST]:
-    """Where a task's name decides: compared, matched, looked up among others, or handed to an operator."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare | ast.MatchValue):
-            texts = [n for n in ast.walk(node) if isinstance(n, ast.Constant)]
-        elif isinstance(node, ast.Dict):
-            texts = [key for key in node.keys if isinstance(key, ast.Constant)]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("partial"):
-            texts = [arg for arg in node.args if isinstance(arg, ast.Constant)]
-        else:
-            continue
-        found = {text.value for text in texts} & set(task_names())
-        if len(found) > isinstance(node, ast.Dict):  # one name alone may be any table's key
-            yield node
-
-
-@pytest.mark.parametrize("path", ELSEWHERE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_other_file_asks_for_the_name_of_a_task(path):
-    found = names_asked_for(ast.parse(path.read_text(encoding="utf-8")))
-    assert [f"{path.name}:{node.lineno}: {ast.unparse(node)}" for node in found] == []
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "model.task == 'rank'",
-        "task not in (None, 'classify')",
-        "{'rank': 'score', 'regress': 'value'}",
-        "partial(eq, 'regress')",
-        "match task:\n    case 'ordinal':\n        pass",
-    ],
-)
-def test_asking_for_a_name_is_noticed(code):
-    assert list(names_asked_for(ast.parse(code)))
-    assert not list(names_asked_for(ast.parse("values | {'task': 'regress'}")))
 
 
 @pytest.mark.parametrize("name", task_names())
