@@ -170,8 +170,8 @@ class Costs:
         spread = {"scale", *(self.growth.spread if self.is_spread else ())}
         seconds = {}
         for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
-            own = [pilot.seconds.get(name, 0.0) for pilot in self.pilots]
-            seconds[name] = self._grown(n, own) * (faster if name in spread else 1.0)
+            values = [pilot.seconds.get(name, 0.0) for pilot in self.pilots]
+            seconds[name] = self._grown(n, values) * (faster if name in spread else 1.0)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
         seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate if self._regroups(n, site) else 0.0
@@ -235,9 +235,13 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     """
     limit, until = config.memory_limit or free_bytes(), time.time() + seconds
     budget_s = config.search.time_budget or math.inf
-    here: dict[str, Any] = {"workers": None, "scheduler": None, "memory_limit": None}  # SAMPLE_SHARE is less
-    here |= {"holdout": 0, "interval": None}  # pilots are small
-    config = with_task(config, store).model_copy(update=here)
+    execution: dict[str, Any] = {
+        "workers": None,
+        "scheduler": None,
+        "memory_limit": None,
+    }  # SAMPLE_SHARE is less
+    execution |= {"holdout": 0, "interval": None}  # pilots are small
+    config = with_task(config, store).model_copy(update=execution)
     most_bytes, sample, choice = SAMPLE_SHARE * limit, config.search.sample, None
     most = int(min(most_bytes, SAMPLE_BYTES_S * max(seconds, 1.0)) / (store.nbytes / store.n))
     if config.search.chosen:
@@ -250,15 +254,15 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         again = _pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0]), until)
     pilots, growth = list[Pilot](), growth_of(config)
     for m, following in zip(sizes, [*sizes[1:], None], strict=True):
-        found = _pilot(rows, config, store.n, m, until)
-        if found.is_cut and pilots:
+        pilot = _pilot(rows, config, store.n, m, until)
+        if pilot.is_cut and pilots:
             break
-        pilots.append(found)
-        took = [p.total_s for p in pilots]
-        seen = [p.n for p in pilots]
+        pilots.append(pilot)
+        seconds_of_pilots = [p.total_s for p in pilots]
+        rows_of_pilots = [p.n for p in pilots]
         if following is None:
             break
-        if time.time() + grown(seen, took, following, growth.steepest) > until:
+        if time.time() + grown(rows_of_pilots, seconds_of_pilots, following, growth.steepest) > until:
             break
     task = task_for(config)
     k = len(task.classes_of(store.classes.values)) if task.has_classes else 0
@@ -305,13 +309,13 @@ def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: flo
                 left_s if math.isinf(left_s) else max((1 - FIT_SHARE) * left_s, left_s - sum(phases.values()))
             )
             fit_config, _ = planned_in_time(replace(prepared, store=store), steps, fit_left_s, pass_s)
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         name: facts[name] for name in ("kernel", "gamma", "C", "scale", "score") if name in facts
     }
-    told |= {"metric": facts.get("kind", "none"), "early": fit_config.dcsvm.early}
+    reported |= {"metric": facts.get("kind", "none"), "early": fit_config.dcsvm.early}
     cut = fit_config.rows if fit_config.rows != config.rows else None
-    told |= {} if cut is None else {"rows": cut}
-    return SearchCost(min(m, few), phases, as_chosen(fit_config), told, cut)
+    reported |= {} if cut is None else {"rows": cut}
+    return SearchCost(min(m, few), phases, as_chosen(fit_config), reported, cut)
 
 
 def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
@@ -382,8 +386,8 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int, until: float) -> Pilo
     began = time.perf_counter()
     store = Store(source, {name: values[:m] for name, values in rows.columns().items()})
     until = max(until, time.time() + LEAST_PILOT_S)
-    own = with_task(growth_of(config).smaller(config, n, m), store)
-    [(_, report)] = fit_models(store, own, Run(Events(count), until=until))
+    smaller = with_task(growth_of(config).smaller(config, n, m), store)
+    [(_, report)] = fit_models(store, smaller, Run(Events(count), until=until))
     phases = dict(report["seconds_by_phase"])
     total = time.perf_counter() - began - phases.pop("compile", 0.0)  # the fit will not compile again
     return Pilot(
@@ -415,17 +419,17 @@ def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) ->
     least = costs.least_bytes(store.n)
     memory = {"limit_bytes": limit, "least_bytes_estimated": least, "fits": least <= limit}
     rows = costs.choice.fit_rows if costs.choice and costs.choice.fit_rows else store.n
-    found = costs.at(rows, site_of(config)) | memory
+    report = costs.at(rows, site_of(config)) | memory
     if costs.choice:
-        found = plan(store, costs.choice.config) | {"chosen": costs.choice.facts} | found
+        report = plan(store, costs.choice.config) | {"chosen": costs.choice.facts} | report
     budget_s = config.search.time_budget or math.inf
-    return found | {"seconds_estimated": min(found["seconds_estimated"], budget_s)}
+    return report | {"seconds_estimated": min(report["seconds_estimated"], budget_s)}
 
 
-def does_not_fit(found: dict[str, Any]) -> str:
+def does_not_fit(report: dict[str, Any]) -> str:
     """The advice for an estimate that does not fit."""
-    limit, least = found["limit_bytes"] / MiB, -(-found["least_bytes_estimated"] // MiB)
+    limit, least = report["limit_bytes"] / MiB, -(-report["least_bytes_estimated"] // MiB)
     return (
-        f"does not fit --memory-limit {limit:.0f} MiB, with about {found['n_support_estimated']:,} support vectors: "
+        f"does not fit --memory-limit {limit:.0f} MiB, with about {report['n_support_estimated']:,} support vectors: "
         f"give at least {least} MiB, or --early, which writes its model during the fit, or --solver bsgd --budget B"
     )

@@ -154,8 +154,8 @@ class Solution:
     exact: the problem was neither divided nor approximated. converged: None for a solver that makes passes; if False,
     advice says what to do. violation: of the optimality conditions, for a solver whose tol bounds it. facts: of this
     solver, for its report. held_out_decisions (h, pairs): decision values of the held-out rows, if the model cannot
-    compute them because its arrays are in a file; search_decisions (p, pairs): those of the rows of a search. late: time was up
-    before it was done.
+    compute them because its arrays are in a file; search_decisions (p, pairs): those of the rows of a search.
+    late: time was up before it was done.
     """
 
     model: FittedModel

@@ -130,12 +130,12 @@ class DCSVMFit(Fit):
         nu = self.task.nu(self.config)
         if nu is None or not self.task.has_classes:
             return
-        answers = self.prepared.target_source
-        weights = (answers.read(*block).weights for block in self.store.blocks())
-        most = self.task.most_nu(np.sum(list(weights), axis=0))
-        if nu > most * (1 + 1e-9):
+        source = self.prepared.target_source
+        weights = (source.read(*block).weights for block in self.store.blocks())
+        most_nu = self.task.most_nu(np.sum(list(weights), axis=0))
+        if nu > most_nu * (1 + 1e-9):
             raise DataError(
-                f"nu is {nu:g}, and the classes allow at most {most:.4g}, twice the share of the smaller side of "
+                f"nu is {nu:g}, and the classes allow at most {most_nu:.4g}, twice the share of the smaller side of "
                 "a problem; give less, or weigh the classes"
             )
 
@@ -158,7 +158,7 @@ class DCSVMFit(Fit):
         """An early model's partitions go into the draft as they are solved."""
         with self.engine.serial_blas():
             model: KernelModel | ExpansionModel | LocalModel
-            model, state, decided = self._exact() if self.solver.early is None else self._early(draft)
+            model, state, decisions = self._exact() if self.solver.early is None else self._early(draft)
         facts: dict[str, Any] = {"levels": self.solver.levels}
         if (division := state.division) is not None:
             facts |= {
@@ -172,15 +172,21 @@ class DCSVMFit(Fit):
             facts |= self.task.margin_facts(state.margin)
         numbers = (state.objective, state.gap, model.n_support)
         exact = self.solver.early is None
-        ended: dict[str, Any] = {
+        outcome: dict[str, Any] = {
             "converged": not state.late,
             "violation": state.violation,
             "late": state.late and is_late(self.until),
             "advice": unreached(state.violation, self.config.tol),
         }
-        kept, of_search = decided
+        of_held_out, of_search = decisions
         return Solution(
-            model, *numbers, exact, facts=facts, held_out_decisions=kept, search_decisions=of_search, **ended
+            model,
+            *numbers,
+            exact,
+            facts=facts,
+            held_out_decisions=of_held_out,
+            search_decisions=of_search,
+            **outcome,
         )
 
     def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
@@ -190,8 +196,8 @@ class DCSVMFit(Fit):
         cuts = cuts_of(self.prepared, level, self.part_rows(level))
         own = SamplesInStore(self.store, self.scaling), cuts
         spans = spans_of(*own, in_memory=self.memory.in_memory)
-        found = {"rounds": model.partition.depth, "blocks": len(spans.blocks), "files": len(spans.files)}
-        return {"graph": found | {"parts": len(model.present)}}
+        counts = {"rounds": model.partition.depth, "blocks": len(spans.blocks), "files": len(spans.files)}
+        return {"graph": counts | {"parts": len(model.present)}}
 
     def plan(self) -> dict[str, Any]:
         """Levels, partitions and memory."""
@@ -224,15 +230,15 @@ class DCSVMFit(Fit):
         log = PartLog(files, self.events)
         parts = EarlyPartitions(draft, self.prepared, log, None if in_memory else files)
         problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts)
-        aside = ThreadPoolExecutor(1, ASIDE)
-        known = aside.submit(self.prepared.fingerprint)  # the one look at all labels that is left here
-        aside.shutdown(wait=False)
+        thread = ThreadPoolExecutor(1, ASIDE)
+        fingerprint = thread.submit(self.prepared.fingerprint)  # the one look at all labels that is left here
+        thread.shutdown(wait=False)
         state = self._solved(problem)
         assert state.division is not None  # of the early level
         if not in_memory:
             with self.phase("save"):
                 parts.join(state.division, self.context.folder / "joined", self.engine)
-        known.result()
+        fingerprint.result()
         model = parts.model(self.prepared.header(), state.division)
         return model, state, parts.decided(model)
 
@@ -261,9 +267,9 @@ class DCSVMFit(Fit):
     def _compare(self, state: DCSVMState, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
         for number, bits in state.found.items():
-            found = np.unpackbits(bits, count=self.store.n)
-            hits = int(np.count_nonzero(found[support]))
-            precision, recall = hits / max(int(found.sum()), 1), hits / max(len(support), 1)
+            support_of_level = np.unpackbits(bits, count=self.store.n)
+            hits = int(np.count_nonzero(support_of_level[support]))
+            precision, recall = hits / max(int(support_of_level.sum()), 1), hits / max(len(support), 1)
             self.events(SupportCompared(number, round(precision, 5), round(recall, 5)))
 
     def _solved(self, problem: DividedProblem) -> DCSVMState:
@@ -334,14 +340,14 @@ class DCSVMFit(Fit):
         assert state.division is not None
         seconds = [getattr(part, "seconds", None) for part in state.solutions]
         centres = [getattr(part, "centre", None) for part in state.solutions]
-        known = [centre for centre in centres if centre is not None]
+        known_centres = [centre for centre in centres if centre is not None]
         self.events(
             PartsSolved(
                 level=state.level,
                 rows=state.division.sizes.tolist(),
                 n_support=[part.n_support for part in state.solutions],
                 seconds=seconds,
-                places=in_plane(known) if len(known) == len(centres) else None,
+                places=in_plane(known_centres) if len(known_centres) == len(centres) else None,
             )
         )
 

@@ -111,8 +111,8 @@ class DividedProblem:
 
     def _asked(self) -> DualData:
         """The targets and bounds of all rows."""
-        asked = self._fit.prepared.dual_data
-        return asked if self._bottom is None else replace(asked, close=self._bottom[1].all())
+        dual_data = self._fit.prepared.dual_data
+        return dual_data if self._bottom is None else replace(dual_data, close=self._bottom[1].all())
 
     def _vectors(self, level: int) -> VectorFactory:
         if self._memory.in_memory:
@@ -150,11 +150,13 @@ class DividedProblem:
         rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
         ids = random_rows(table, BOUND_ROWS, rng)
         pieces = np.array_split(ids, min(BOUND_TASKS, len(ids)))
-        own = np.concatenate(list(self._engine.map(_taken, pieces, shared=(self._engine.share(parts),))))
+        parts_of_rows = np.concatenate(
+            list(self._engine.map(_taken, pieces, shared=(self._engine.share(parts),)))
+        )
         rows = table.take(ids)
         K = np.abs(self._kernel.block(rows, rows))
         np.fill_diagonal(K, 0)
-        apart = own[:, None] != own
+        apart = parts_of_rows[:, None] != parts_of_rows
         return float(K[apart].sum()) / max(float(K.sum()), 1e-300)  # rows may be too far apart for float32
 
     def _groups_of(self, division: Division, start: np.ndarray | None) -> RowPartitions:
@@ -169,14 +171,14 @@ class DividedProblem:
     def _regrouped(self, parts: Vector, division: Division, start: np.ndarray | None) -> RowPartitions:
         samples, vectors = self.samples, self._vectors(division.level)
         is_lowest = self._bottom is None or self._bottom[0] == division.level
-        close = None if is_lowest or self._bottom is None else self._bottom[1]
-        began = None if start is None else vectors.copy("start", start)
-        carried = PartitionColumns(self._answers, close, began)
+        bottom_parts = None if is_lowest or self._bottom is None else self._bottom[1]
+        start_values = None if start is None else vectors.copy("start", start)
+        columns = PartitionColumns(self._answers, bottom_parts, start_values)
         if isinstance(samples, SamplesInMemory):
-            return PartitionsInMemory(samples, parts.all(), division.n_parts, carried)
+            return PartitionsInMemory(samples, parts.all(), division.n_parts, columns)
         folder = self._fit.scratch / "parts"
         remove_tree(folder)
-        own = parts, division.n_parts, folder, self._engine, carried, self._events
+        own = parts, division.n_parts, folder, self._engine, columns, self._events
         return PartitionsOnDisk(samples, *own)
 
     def parts(
@@ -186,28 +188,28 @@ class DividedProblem:
         if self._due != (division.level, first):
             self._coming = self._solutions(first, division, start, thresholds)
             self.solving_since = time.perf_counter()
-        found = next(self._coming)
-        self._due = division.level, first + len(found)
-        if first + len(found) == division.n_parts:
+        solved = next(self._coming)
+        self._due = division.level, first + len(solved)
+        if first + len(solved) == division.n_parts:
             self.close()
-        for part in found:
+        for part in solved:
             if part.kept is not None and self._keep is not None:
                 self._keep.add(division, part.kept)
-        if not self._told_capped and any(part.is_capped for part in found):
+        if not self._told_capped and any(part.is_capped for part in solved):
             self._told_capped = True
             self._events(
                 Warned(
                     f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there"
                 )
             )
-        return [replace(part, kept=None) for part in found]
+        return [replace(part, kept=None) for part in solved]
 
     def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = np.zeros((2, self.count))
+        sums = np.zeros((2, self.count))
         for part in self._fit.task.subproblems(self._fit.prepared.dual_data.targets, single=True):
-            own = alpha[part.places]
-            found[:, part.number] = part.y @ own, np.count_nonzero(own)
-        return found[0], found[1]
+            alpha_of_part = alpha[part.places]
+            sums[:, part.number] = part.y @ alpha_of_part, np.count_nonzero(alpha_of_part)
+        return sums[0], sums[1]
 
     def _solutions(
         self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
@@ -233,20 +235,20 @@ class DividedProblem:
     def to_arrays(self) -> dict[str, Any]:
         """What a checkpoint keeps with the solver's state: levels with known partitions, and these if held in
         memory."""
-        known = dict(own for own in (self._bottom, self._parts) if own is not None)
-        held = known if self._memory.in_memory else {}
-        own = {f"parts{level}": parts.all() for level, parts in held.items()}
-        return {"known_levels": np.array(list(known), np.int64)} | own
+        divided = dict(arrays for arrays in (self._bottom, self._parts) if arrays is not None)
+        in_memory = divided if self._memory.in_memory else {}
+        arrays = {f"parts{level}": parts.all() for level, parts in in_memory.items()}
+        return {"known_levels": np.array(list(divided), np.int64)} | arrays
 
     def resumed(self, state: DCSVMState, arrays: Mapping[str, Any]) -> DCSVMState:
         """The state to resume from, of an earlier run that saved these arrays: as much of it as exists."""
         stage = state.stage if self._early is None else Stage.PARTS  # at its end, too, if files are deleted
         try:
-            known = {level: self._known(level, arrays) for level in arrays["known_levels"].tolist()}
+            levels = {level: self._known(level, arrays) for level in arrays["known_levels"].tolist()}
         except CorruptDataError as error:
             self._events(Warned(f"{error}; rows are divided again"))
             return replace(state, stage=stage, division=None, solutions=())
-        for level, parts in known.items():
+        for level, parts in levels.items():
             self._divided(level, parts)
         if self._keep is None or state.divided is None or state.level != self._early:
             return state

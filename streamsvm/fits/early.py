@@ -73,8 +73,8 @@ class EarlyPartitions:
         files = self.files or self._log.files
         if files is None:
             return 0
-        found = engine.map(_known, range(count), shared=(files, self.files is not None))
-        for number, part in enumerate(found):
+        loaded = engine.map(_known, range(count), shared=(files, self.files is not None))
+        for number, part in enumerate(loaded):
             if not isinstance(part, ModelPartition | PartitionOnDisk):
                 if part is not None:
                     self._log.warn(part)
@@ -93,11 +93,11 @@ class EarlyPartitions:
         if isinstance(part, PartitionOnDisk):
             return
         if self._kept is not None:
-            here = self._asking(division, number)
-            self._decided[here] += _says(self._like, part, self._kept.take(here))
+            ids = self._asking(division, number)
+            self._decided[ids] += _says(self._like, part, self._kept.take(ids))
         for name, array in part.support.items():
-            own = indptr_after(array, number, sum(self._entries[:-1])) if name == INDPTR else array
-            self._draft.append(name, own)
+            entries = indptr_after(array, number, sum(self._entries[:-1])) if name == INDPTR else array
+            self._draft.append(name, entries)
 
     def _asking(self, division: Division, number: int) -> np.ndarray:
         """Numbers of the held-out rows that fall into a partition."""
@@ -123,12 +123,12 @@ class EarlyPartitions:
         self._draft.join(joined(self.files, np.array(self._sizes), np.array(self._entries)), folder, engine)
         if self._kept is None:
             return
-        asking = [(number, self._asking(division, number)) for number in range(len(self._sizes))]
-        asked = [own for own in asking if len(own[1])]
+        rows_of_parts = [(number, self._asking(division, number)) for number in range(len(self._sizes))]
+        asked_parts = [own for own in rows_of_parts if len(own[1])]
         own = (self.files, self._like, self._kept)
-        said = engine.map(_files_say, several(asked, TOGETHER), shared=(engine.share(own),))
-        for number, values in chain.from_iterable(said):
-            self._decided[asking[number][1]] += values
+        answers = engine.map(_files_say, several(asked_parts, TOGETHER), shared=(engine.share(own),))
+        for number, values in chain.from_iterable(answers):
+            self._decided[rows_of_parts[number][1]] += values
 
     def model(self, header: Header, division: Division) -> LocalModel:
         """The model of all partitions of a division; in a file, its arrays exist already."""
@@ -149,15 +149,17 @@ class EarlyPartitions:
     def decided(self, model: LocalModel) -> tuple[np.ndarray | None, np.ndarray | None]:
         """(h, columns) what the model decides of the held-out rows, and of those of a search; None if there are
         none."""
-        kept = self._prepared.held_out
+        held_out = self._prepared.held_out
         if self._kept is None:
             return None, None
-        found = self._decided
+        decisions = self._decided
         if self._asked is not None:
-            found = found / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
-        if kept is None:
-            return None, found
-        return found[: len(kept.y)], (None if self._prepared.expectation is None else found[len(kept.y) :])
+            decisions = decisions / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
+        if held_out is None:
+            return None, decisions
+        return decisions[: len(held_out.y)], (
+            None if self._prepared.expectation is None else decisions[len(held_out.y) :]
+        )
 
 
 def _says(like: LocalModel, part: ModelPartition, rows: Rows) -> np.ndarray:
@@ -168,17 +170,17 @@ def _says(like: LocalModel, part: ModelPartition, rows: Rows) -> np.ndarray:
 
 
 def _files_say(
-    own: tuple[PartFiles, LocalModel, Rows], asking: Sequence[tuple[int, np.ndarray]]
+    own: tuple[PartFiles, LocalModel, Rows], rows_of_parts: Sequence[tuple[int, np.ndarray]]
 ) -> list[tuple[int, np.ndarray]]:
     """What partitions in files decide for the rows that they are asked about."""
     files, like, rows = own
-    found = []
-    for number, here in asking:
+    answers = []
+    for number, ids in rows_of_parts:
         arrays = files.read(number)
         if arrays is None:
             raise CorruptDataError(f"{files.folder}: part {number} is missing; --resume solves it again")
-        found.append((number, _says(like, ModelPartition.from_arrays(arrays), rows.take(here))))
-    return found
+        answers.append((number, _says(like, ModelPartition.from_arrays(arrays), rows.take(ids))))
+    return answers
 
 
 def _known(

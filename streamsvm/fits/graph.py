@@ -147,19 +147,19 @@ def _delayed(plan: Plan, token: str) -> Delayed:
         layers[name] = {(name, i): (task, *needs, i) for i in range(count)}
         return list(layers[name])
 
-    given = f"plan-{token}"
-    layers[given], needed[given] = {given: plan}, set()
-    last, found = layer("sample-0", _begun, given), list[Any]()
+    plan_key = f"plan-{token}"
+    layers[plan_key], needed[plan_key] = {plan_key: plan}, set()
+    last, receipts = layer("sample-0", _begun, plan_key), list[Any]()
     for number in range(plan.rounds):
         if number:
-            last = layer(f"sample-{number}", _sampled, given, last, found)
-        last = layer(f"centres-{number}", _centred, given, last)
-        found = layer(f"assign-{number}", _assigned, given, last, count=len(plan.spans.blocks))
-    numbered = layer("number", _numbered, given, last, found)
-    files = layer("regroup", _regrouped, given, numbered, count=len(plan.spans.files))
-    parts = layer("parts", _parts, given, files)
-    solved = layer("solve", _solved, given, parts, count=plan.spans.slots)
-    model = layer("model", _model, given, numbered, solved)
+            last = layer(f"sample-{number}", _sampled, plan_key, last, receipts)
+        last = layer(f"centres-{number}", _centred, plan_key, last)
+        receipts = layer(f"assign-{number}", _assigned, plan_key, last, count=len(plan.spans.blocks))
+    numbered = layer("number", _numbered, plan_key, last, receipts)
+    files = layer("regroup", _regrouped, plan_key, numbered, count=len(plan.spans.files))
+    parts = layer("parts", _parts, plan_key, files)
+    solved = layer("solve", _solved, plan_key, parts, count=plan.spans.slots)
+    model = layer("model", _model, plan_key, numbered, solved)
     return Delayed(model, HighLevelGraph(layers, needed))
 
 
@@ -227,7 +227,7 @@ def _sampled(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Samp
 def _noted(last: Round, receipts: list[np.ndarray | None]) -> TreeGrowth:
     growth = deepcopy(last.growth)  # what another task, or this one again, is given stays as it is
     if last.routes:
-        growth.note(found for found in receipts if found is not None)
+        growth.note(counts for counts in receipts if counts is not None)
     return growth
 
 
@@ -270,14 +270,14 @@ def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Par
 def _regrouped(plan: Plan, numbered: PartitionNumbers, number: int) -> tuple[SpoolFile, np.ndarray]:
     """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
     folder, numbers = plan.folder / "parts", numbered.numbers
-    given = plan.samples, numbers, PartitionColumns(plan.prepared.target_source)
+    sources = plan.samples, numbers, PartitionColumns(plan.prepared.target_source)
     if isinstance(folder, URLPath):  # objects are there when they are whole
-        return write_file(folder, len(numbers.sizes), given, plan.spans.files[number])
-    own = folder / uuid4().hex
-    own.mkdir(parents=True)
-    file, bounds = write_file(own, len(numbers.sizes), given, plan.spans.files[number])
-    path = (own / file.path.name).replace(folder / file.path.name)
-    own.rmdir()
+        return write_file(folder, len(numbers.sizes), sources, plan.spans.files[number])
+    unfinished = folder / uuid4().hex
+    unfinished.mkdir(parents=True)
+    file, bounds = write_file(unfinished, len(numbers.sizes), sources, plan.spans.files[number])
+    path = (unfinished / file.path.name).replace(folder / file.path.name)
+    unfinished.rmdir()
     return replace(file, path=path), bounds
 
 
@@ -294,8 +294,8 @@ def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> TaskPartiti
 def _solved(plan: Plan, parts: TaskPartitions, number: int) -> list[SolvedPartition]:
     """The solutions of this partition and of those that come so many slots after it: mostly one, or none."""
     assert isinstance(parts.reader, Spool)
-    mine = range(number, len(parts.reader.sizes), plan.spans.slots)
-    return [plan.solver(parts, part) for part in mine]
+    numbers = range(number, len(parts.reader.sizes), plan.spans.slots)
+    return [plan.solver(parts, part) for part in numbers]
 
 
 @_task
@@ -311,10 +311,12 @@ def _model(plan: Plan, numbered: PartitionNumbers, solved: Sequence[list[SolvedP
     model = keep.model(prepared.header(), division)
     objective, gap = sum(part.objective for part in parts), sum(part.gap for part in parts)
     late, worst = any(part.late for part in parts), max(part.violation for part in parts)
-    ended: dict[str, Any] = {"converged": not late, "violation": worst, "late": late}
-    decided, _ = keep.decided(model)
-    solution = Solution(model, objective, gap, model.n_support, False, held_out_decisions=decided, **ended)
-    found = with_certificate(prepared, solution)
-    assert isinstance(found, LocalModel)
+    outcome: dict[str, Any] = {"converged": not late, "violation": worst, "late": late}
+    decisions, _ = keep.decided(model)
+    solution = Solution(
+        model, objective, gap, model.n_support, False, held_out_decisions=decisions, **outcome
+    )
+    certified = with_certificate(prepared, solution)
+    assert isinstance(certified, LocalModel)
     remove_tree(plan.folder)
-    return found
+    return certified

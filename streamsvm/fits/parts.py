@@ -64,10 +64,10 @@ class PartitionColumns(SizedInBytes):
 
 
 def _arrays(ids: np.ndarray, asked: DualData, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
-    own = asked.targets
-    given = {"linear": own.linear, "groups": own.groups, "close": close, "alpha": alpha}
-    return {"ids": ids, "codes": own.codes, "upper": asked.upper} | {
-        name: array for name, array in given.items() if array is not None
+    targets = asked.targets
+    optional = {"linear": targets.linear, "groups": targets.groups, "close": close, "alpha": alpha}
+    return {"ids": ids, "codes": targets.codes, "upper": asked.upper} | {
+        name: array for name, array in optional.items() if array is not None
     }
 
 
@@ -108,8 +108,8 @@ class ModelPartition(SizedInBytes):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         weights = {} if self.weights is None else {"weights": self.weights}
-        own = {"present": self.present, "bias": self.bias, "d": np.array(self.rows.d)}
-        return self.support | weights | own
+        arrays = {"present": self.present, "bias": self.bias, "d": np.array(self.rows.d)}
+        return self.support | weights | arrays
 
     @property
     def n_support(self) -> int:
@@ -184,8 +184,8 @@ class PartitionSolver:
         """The solution of a partition, from what its rows begin with."""
         began = time.perf_counter()
         rows, ids, asked, alpha = parts.read(part)
-        found = self._of_rows(rows, ids, asked, alpha)
-        return replace(found, seconds=round(time.perf_counter() - began, 4), centre=sketch(rows))
+        solution = self._of_rows(rows, ids, asked, alpha)
+        return replace(solution, seconds=round(time.perf_counter() - began, 4), centre=sketch(rows))
 
     def _of_rows(self, rows: Rows, ids: np.ndarray, asked: DualData, alpha: np.ndarray) -> SolvedPartition:
         present = None if self.refits is None else asked.present
@@ -195,8 +195,8 @@ class PartitionSolver:
         if self.refits:
             metric = PartitionMetric(self.kernel, self.refits, self.threads, self._trial)
             weights, alpha = metric(rows, asked, alpha)
-        own = rows if weights is None else rows.times(weights)
-        state = self._solved(own, asked, alpha, self.tol)
+        weighted_rows = rows if weights is None else rows.times(weights)
+        state = self._solved(weighted_rows, asked, alpha, self.tol)
         return self._solution(rows, ids, asked, state, present, weights)
 
     def _hasty(
@@ -231,8 +231,8 @@ class PartitionSolver:
         if present is None:
             return SolvedPartition(ids[support], alpha[support], *numbers)
         codes = asked.targets.codes[support].astype(np.int32)
-        kept = ModelPartition(rows.take(support), alpha[support], codes, present, weights, bias)
-        return SolvedPartition(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, kept)
+        in_model = ModelPartition(rows.take(support), alpha[support], codes, present, weights, bias)
+        return SolvedPartition(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, in_model)
 
     def _trial(self, number: int, rows: Rows, asked: DualData, alpha: np.ndarray, tol: float) -> np.ndarray:
         """Coefficients of one of the fits before the last one."""
@@ -252,11 +252,11 @@ class PartitionSolver:
         duals = TaskDuals(asked, with_loss(make, squared=self.squared), single=self.single)
         solver = InTurn(tol, self.until, self.has_bias)
         total, done = asked.count, Approaches(tol)
-        before, own = shares or (0.0, 1.0)
+        before, share = shares or (0.0, 1.0)
 
         def on_step(state: InTurnState) -> None:
             if state.running is not None:
-                advance(before + own * done(state.done, state.running.violation) / total)
+                advance(before + share * done(state.done, state.running.violation) / total)
 
         begun = solver.init(duals, alpha, self.thresholds)
         return run(solver, duals, begun, stop=solver.is_solved, on_step=on_step)
@@ -270,18 +270,18 @@ class SequentialSolver:
     files: PartFiles | None = None
 
     def __call__(self, parts: TaskPartitions, numbers: Sequence[int]) -> list[SolvedPartition]:
-        found = []
+        solutions = []
         for done, number in enumerate(numbers):
             with share_of(done, len(numbers)):
-                found.append(self._solved(parts, number))
-        return found
+                solutions.append(self._solved(parts, number))
+        return solutions
 
     def _solved(self, parts: TaskPartitions, number: int) -> SolvedPartition:
-        found = self.solver(parts, number)
-        if self.files is None or not isinstance(found.kept, ModelPartition):
-            return found
-        self.files.write(number, found.kept.to_arrays())
-        return replace(found, kept=PartitionOnDisk.of(found.kept))
+        solution = self.solver(parts, number)
+        if self.files is None or not isinstance(solution.kept, ModelPartition):
+            return solution
+        self.files.write(number, solution.kept.to_arrays())
+        return replace(solution, kept=PartitionOnDisk.of(solution.kept))
 
 
 def has_bias(prepared: TrainingData) -> bool:
@@ -306,8 +306,8 @@ def sketch(rows: Rows) -> np.ndarray:
     )
     total = np.zeros(WIDTH)
     for start in range(0, len(columns), ENTRIES):
-        here = slice(start, start + ENTRIES)
-        total += values[here].astype(np.float64) @ _signs(columns[here])
+        some = slice(start, start + ENTRIES)
+        total += values[some].astype(np.float64) @ _signs(columns[some])
     return (total / (WIDTH**0.5 * (len(rows) if rows.is_sparse else 1))).astype(np.float32)
 
 

@@ -94,7 +94,7 @@ def test_the_model_is_that_of_held_rows(way, streamed, tmp_path):
 def test_nothing_of_each_row_is_in_memory(streamed, tmp_path, monkeypatch):
     there = store(tmp_path)
     streamed()
-    monkeypatch.setattr(TrainingData, "all_asked", property(lambda self: pytest.fail("targets of all rows")))
+    monkeypatch.setattr(TrainingData, "dual_data", property(lambda self: pytest.fail("targets of all rows")))
     monkeypatch.setattr(Store, "y", property(lambda self: pytest.fail("labels of all rows")))
     fitted(there, tmp_path / "m", run_dir=tmp_path / "run")(events=ignore)
     assert not (tmp_path / "run" / "rows").exists()  # wanted no more
