@@ -202,8 +202,10 @@ class Costs:
 
     def is_held(self, n: int) -> bool:
         """Whether n rows stay in memory."""
-        own = self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads
-        return stay_in_memory(n, *own, self.divided is not None)
+        parts_alone = self.divided is not None
+        return stay_in_memory(
+            n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads, parts_alone
+        )
 
     def grown(self, n: int, what: str) -> float:
         """A count of the pilots, extrapolated to n rows."""

@@ -1,8 +1,6 @@
 """What is chosen from a sample before a fit: scaling, kernel, metric, gamma and C.
 
-Configurations that repeat a fit: on the same rows, from a file next to the model, or on other rows.
-
-The scalings that a search begins with.
+What was chosen can be repeated: on the same rows, from a configuration next to the model, or on other rows.
 """
 
 from __future__ import annotations
@@ -89,10 +87,10 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
         )
     prepared = _holding_out(prepared)
     base, starts = starts_of(prepared, context.engine)
-    found = drawn(prepared, base, context.engine)
-    if isinstance(found, str):
-        return _unchosen(prepared, found, context)
-    samples, held = found
+    sample = drawn(prepared, base, context.engine)
+    if isinstance(sample, str):
+        return _unchosen(prepared, sample, context)
+    samples, held_out = sample
     learner = _learner(prepared, starts["given"], samples[0])
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
     search = _search(config, base, starts, samples)
@@ -102,9 +100,9 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
         search = replace(search, affordable=partial(rows_in_time, prepared))
     trials = SampleTrials(samples, learner, context.engine)
     state = _searched(search, trials, context, prepared)
-    best, told = chosen(state), _facts(prepared, state)
+    best, report = chosen(state), _facts(prepared, state)
     if config.metric.is_learned and not search.tracks[0].learns:
-        told["reason"] = "columns and classes are too many to learn a metric from"
+        report["reason"] = "columns and classes are too many to learn a metric from"
     before = context.checkpoints.chosen_before()
     has_time = (
         context.checkpoints.has_state_of("regions")
@@ -116,29 +114,29 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
             centres = samples[0].rows.take(slice(REGIONS))
             dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
         if dense is not None and dense.best is not None:
-            best, told = chosen(dense), told | {"regions": facts(dense)}
-    prepared = _under(prepared, best, base, starts, learner, told)
+            best, report = chosen(dense), report | {"regions": facts(dense)}
+    prepared = _under(prepared, best, base, starts, learner, report)
     prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
     expected = _expected(prepared, state, chosen(state), trials)
-    return _promising(prepared, SearchExpectation(held, [sample.of_held for sample in samples], expected))
+    return _expecting(prepared, SearchExpectation(held_out, [sample.of_held for sample in samples], expected))
 
 
-def _promising(prepared: TrainingData, promised: SearchExpectation) -> TrainingData:
+def _expecting(prepared: TrainingData, expectation: SearchExpectation) -> TrainingData:
     """The data with what a search expects of the model, unless held-out rows give the score of new ones."""
-    own: dict[str, Any] = {"expectation": promised}
+    expected: dict[str, Any] = {"expectation": expectation}
     if prepared.held_out is None:
-        own["expected"] = promised.expected
-    complete = prepared.all_rows and replace(prepared.all_rows, **own)
-    return replace(prepared, **own, all_rows=complete)
+        expected["expected"] = expectation.expected
+    all_rows = prepared.all_rows and replace(prepared.all_rows, **expected)
+    return replace(prepared, **expected, all_rows=all_rows)
 
 
 def _learner(prepared: TrainingData, given: ScalingCandidate, sample: Sample) -> TrialSettings:
     """What trials mean. Of rows as they were given, the kernel as given is the one that all rows have made."""
     config = prepared.config
     rank = config.metric.rank if config.metric.kind == "full" else None
-    own = (Metric(given.factor), prepared.kernel) if given.scaling is prepared.scaling else None
+    as_given = (Metric(given.factor), prepared.kernel) if given.scaling is prepared.scaling else None
     return TrialSettings(
-        config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, own
+        config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, as_given
     )
 
 
@@ -159,9 +157,9 @@ def _expected(
     if (
         prepared.held_out is None and state.n < trials.n
     ):  # it ended on fewer rows: a fit on all of them says more
-        [found] = trials.tried(trials.n, best.factor, [best.trial], None)
-        if not found.has_failed:
-            steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
+        [trial] = trials.tried(trials.n, best.factor, [best.trial], None)
+        if not trial.has_failed:
+            steps, pool = [*steps, (trials.n, trial.score)], (trial.losses,)
     gain = gain_of_rows(steps, trials.n, prepared.store.n)
     return of_candidates(prepared.scoring, pool, gain, prepared.config.seed)
 
@@ -300,7 +298,7 @@ def _under(
     base: Scaling,
     starts: Mapping[str, ScalingCandidate],
     learner: TrialSettings,
-    found: dict[str, Any],
+    report: dict[str, Any],
 ) -> TrainingData:
     """The data as the best fit had it, its configuration, and report entries on it."""
     config, C, along = prepared.config, best.trial.C, prepared.config.search.chosen
@@ -337,7 +335,7 @@ def _under(
         scaling=scaling,
         kernel=kernel,
         target_source=answers,
-        choices=chose | found,
+        choices=chose | report,
     )
 
 
@@ -347,29 +345,29 @@ def _tuples(factor: np.ndarray) -> tuple[Any, ...]:
 
 def _chose(prepared: TrainingData, best: FittedTrial, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
     """Report entries on the choice."""
-    found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
+    report: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
     if prepared.config.metric.is_learned and not best.learned:
-        found["reason"] = "held-out rows are predicted equally well without one"
+        report["reason"] = "held-out rows are predicted equally well without one"
     names, shares = prepared.store.shown_names or (), []
     if (importances := scaling.importances) is not None:
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
         shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
-    found |= {"kernel": kernel.name, "C": best.trial.C, "gamma": kernel.to_attrs().get("gamma")}
+    report |= {"kernel": kernel.name, "C": best.trial.C, "gamma": kernel.to_attrs().get("gamma")}
     if "class_weight" in prepared.config.search.chosen:
-        found["class_weight"] = best.trial.class_weight or "none"
-    found |= {"scale": scaling.kind, "columns": factor_width(best.factor)}
-    return found | {"importances": [share for share in shares if share[1] > 0]}
+        report["class_weight"] = best.trial.class_weight or "none"
+    report |= {"scale": scaling.kind, "columns": factor_width(best.factor)}
+    return report | {"importances": [share for share in shares if share[1] > 0]}
 
 
 def _facts(prepared: TrainingData, state: MetricState) -> dict[str, Any]:
     """Scores on held-out rows: as chosen, by the best without a metric, and as given; and each step."""
-    found = {"score": chosen(state).score}
+    report = {"score": chosen(state).score}
     if state.plain:
         plain = [fitted.score for fitted in state.plain]
         compared = {"plain_score": max(plain), "given_score": plain[0]}
-        found |= {name: score for name, score in compared.items() if math.isfinite(score)}
-    found |= {"failed": state.failed} if state.failed else {}
-    return {"scoring": prepared.scoring, **found, "rungs": facts(state)}
+        report |= {name: score for name, score in compared.items() if math.isfinite(score)}
+    report |= {"failed": state.failed} if state.failed else {}
+    return {"scoring": prepared.scoring, **report, "rungs": facts(state)}
 
 
 CONFIG_MARK = "# the options"  # a file of these begins with
@@ -394,8 +392,8 @@ def write_config(model: FittedModel, model_path: Place, events: Events) -> str |
 
 def as_chosen(config: FitConfig) -> FitConfig:
     """The configuration for fits that repeat the chosen options on other rows."""
-    own = {"holdout": 0, "interval": None, "rows": None, "search": SearchConfig(options=())}
-    return config.model_copy(update=own)
+    update = {"holdout": 0, "interval": None, "rows": None, "search": SearchConfig(options=())}
+    return config.model_copy(update=update)
 
 
 FREE = ("none", "centre")  # kinds of scaling that leave room for others

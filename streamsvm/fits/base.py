@@ -1,7 +1,4 @@
-"""The base of all fits: a plan and a certified solution, from prepared data, in a context to work in.
-
-From the variables of a task's subproblems to a model.
-"""
+"""The base of all fits: a plan and a certified solution, from prepared data, in a context to work in."""
 
 from __future__ import annotations
 
@@ -122,12 +119,12 @@ class FitContext:
     def clear(self) -> None:
         """Has tasks remove the fit's files, which are many and large for many rows."""
         run_dir = self.checkpoints.run_dir
-        own = [self.scratch] if "scratch" in self.__dict__ else []
-        own += [run_dir / ROWS] if run_dir is not None else []
-        for far in (folder for folder in own if isinstance(folder, URLPath)):
-            remove_tree(far)  # a thousand objects by a request
-        found = (place for folder in own if isinstance(folder, Path) for place in os.walk(folder))
-        files = [(where, some) for where, _, names in found for some in several(names, REMOVED_TOGETHER)]
+        folders = [self.scratch] if "scratch" in self.__dict__ else []
+        folders += [run_dir / ROWS] if run_dir is not None else []
+        for remote in (folder for folder in folders if isinstance(folder, URLPath)):
+            remove_tree(remote)  # a thousand objects by a request
+        walks = (place for folder in folders if isinstance(folder, Path) for place in os.walk(folder))
+        files = [(where, some) for where, _, names in walks for some in several(names, REMOVED_TOGETHER)]
         with suppress(ClusterError):  # what is left goes with its folder
             for _ in self.engine.map(_remove, files):
                 pass
@@ -268,7 +265,7 @@ class Fit(ABC):
         if self.prepared.all_rows is not None:
             rows, n = self.store.n, self.prepared.all_rows.store.n
             self.events(Warned(f"the time left was enough to learn from {rows:,} of {n:,} rows"))
-        solution = _asked(self.prepared, solution)
+        solution = _with_held_out_answers(self.prepared, solution)
         model = with_certificate(self.prepared, solution, by_folds)
         certificate = model.header.certificate or {}
         if (message := unmet(certificate.get("threshold"))) is not None:
@@ -328,7 +325,7 @@ def with_certificate(
     prepared: TrainingData, solution: Solution, by_folds: FoldDecisions | None = None
 ) -> FittedModel:
     """The model with what is known of it, and of its decisions on held-out rows, or else of folds."""
-    solution = _asked(prepared, solution)
+    solution = _with_held_out_answers(prepared, solution)
     certificate: dict[str, Any] = {
         "objective": solution.objective,
         "gap": solution.gap,
@@ -357,8 +354,8 @@ def with_certificate(
     codes = None if f is None else model.codes_of(f, proba)
     expected = _expected(prepared, model, codes, solution.held_out_decisions, by_folds)
     if expected is not None:
-        told = (header.certificate or {}) | {"expected": expected.facts()}
-        model = replace(model, header=replace(header, certificate=told))
+        certificate = (header.certificate or {}) | {"expected": expected.facts()}
+        model = replace(model, header=replace(header, certificate=certificate))
     return model
 
 
@@ -370,47 +367,46 @@ def _answers(
     prepared: TrainingData, model: FittedModel, decided: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """The model's answers to the held-out rows of a classification; None if there are none."""
-    kept = prepared.held_out
-    if kept is None or not prepared.task.has_classes:
+    held_out = prepared.held_out
+    if held_out is None or not prepared.task.has_classes:
         return None, None
-    return model.answers(kept.rows) if decided is None else model.answers_from(decided, kept.rows)
+    return model.answers(held_out.rows) if decided is None else model.answers_from(decided, held_out.rows)
 
 
 def _threshold(prepared: TrainingData, f: np.ndarray) -> Told | None:
     """The threshold chosen on the held-out rows, if one is requested; f: their decision values."""
-    wish, kept = prepared.config.probability.threshold, prepared.held_out
-    if wish is None or kept is None:
+    objective, held_out = prepared.config.probability.threshold, prepared.held_out
+    if objective is None or held_out is None:
         return None
-    weight = (prepared.whole_store or prepared.store).weights_at(kept.ids)
-    return chosen_of(
-        ThresholdObjective.of(wish), kept.codes, f.reshape(len(f), -1), weight, prepared.config.seed
-    )
+    weight = (prepared.whole_store or prepared.store).weights_at(held_out.ids)
+    f = f.reshape(len(f), -1)
+    return chosen_of(ThresholdObjective.of(objective), held_out.codes, f, weight, prepared.config.seed)
 
 
-def _asked(prepared: TrainingData, solution: Solution) -> Solution:
+def _with_held_out_answers(prepared: TrainingData, solution: Solution) -> Solution:
     """The solution with a regression's answers to the held-out rows, unless the solver has given them already."""
-    kept = prepared.held_out
-    if kept is None or not prepared.task.has_intervals or solution.held_out_decisions is not None:
+    held_out = prepared.held_out
+    if held_out is None or not prepared.task.has_intervals or solution.held_out_decisions is not None:
         return solution
-    return replace(solution, held_out_decisions=solution.model.answers(kept.rows)[0][:, None])
+    return replace(solution, held_out_decisions=solution.model.answers(held_out.rows)[0][:, None])
 
 
 def _intervals(prepared: TrainingData, solution: Solution) -> Intervals | None:
-    level, kept = prepared.config.interval, prepared.held_out
+    level, held_out = prepared.config.interval, prepared.held_out
     if level is None:
         return None
-    assert kept is not None  # an interval asks for such rows, and for what is decided of them
+    assert held_out is not None  # an interval needs such rows, and their decisions
     assert solution.held_out_decisions is not None
-    return Intervals.of(level, kept.y, solution.held_out_decisions[:, 0])
+    return Intervals.of(level, held_out.y, solution.held_out_decisions[:, 0])
 
 
 def _of_held_out(prepared: TrainingData, solution: Solution, intervals: Intervals | None) -> HeldOut | None:
     """Points for a report: some of a regression's held-out rows."""
-    kept, decided = prepared.held_out, solution.held_out_decisions
-    if kept is None or decided is None or not prepared.task.has_intervals:
+    held_out, decided = prepared.held_out, solution.held_out_decisions
+    if held_out is None or decided is None or not prepared.task.has_intervals:
         return None
-    own = (None, None) if intervals is None else (intervals.level, intervals.half_width())
-    return HeldOut(len(kept.y), shown(kept.y, decided[:, 0]), *own)
+    levels = (None, None) if intervals is None else (intervals.level, intervals.half_width())
+    return HeldOut(len(held_out.y), shown(held_out.y, decided[:, 0]), *levels)
 
 
 def _expected(
@@ -423,17 +419,20 @@ def _expected(
     """The score to expect of the model on new rows, at its threshold or by its costs: from the held-out rows (codes:
     their predicted classes), else from folds that decide as the model, else from a search.
 
-    decided: see `_asked`.
+    decided: see `_with_held_out_answers`.
     """
-    kept, scoring = prepared.held_out, prepared.scoring
-    if kept is None and prepared.expected is None:
+    held_out, scoring = prepared.held_out, prepared.scoring
+    if held_out is None and prepared.expected is None:
         return None
-    told = (model.header.certificate or {}).get("threshold")
-    if told is not None and (own := of_threshold(scoring, told, folds=kept is None)) is not None:
-        return own  # which its choice on these rows has made no better
-    if kept is None and told is None and model.header.costs is None:
+    threshold = (model.header.certificate or {}).get("threshold")
+    if (
+        threshold is not None
+        and (expected := of_threshold(scoring, threshold, folds=held_out is None)) is not None
+    ):
+        return expected  # which its choice on these rows has made no better
+    if held_out is None and threshold is None and model.header.costs is None:
         return prepared.expected
-    if kept is None:
+    if held_out is None:
         codes = by_folds.codes_by(model)
         if codes is None:
             return None  # a search knows neither threshold nor costs
@@ -442,8 +441,8 @@ def _expected(
             scoring, losses_of(scoring, codes, by_folds.by["codes"], prepared.classes), folds=True
         )
     if codes is not None:
-        return of_model(scoring, losses_of(scoring, codes, kept.codes, prepared.classes))
-    t = kept.y.astype(np.float64)
+        return of_model(scoring, losses_of(scoring, codes, held_out.codes, prepared.classes))
+    t = held_out.y.astype(np.float64)
     assert decided is not None  # what has no classes is a regression here
     errors = (decided[:, 0] - t) ** 2
     return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
@@ -475,8 +474,15 @@ def model_of_duals(
     header, original = fit.prepared.header(), fit.prepared.original_ids
     if fit.task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))
-        own = alpha[support], fit.codes[support], original(support), intercept
-        return KernelModel(header, take(support), *own, break_ties)
+        return KernelModel(
+            header,
+            take(support),
+            alpha[support],
+            fit.codes[support],
+            original(support),
+            intercept,
+            break_ties,
+        )
     coef = coefficients_of(fit.task, fit.targets, alpha)
     support = np.flatnonzero(coef.any(axis=1))
     intercept = fit.prepared.no_targets.units.labels(intercept)

@@ -120,8 +120,15 @@ class DCSVMFit(Fit):
         if self.engine.is_local:
             self.engine = self.engine.on(self.memory.threads)
         shares_bias = self.has_bias and early is None and self.task.nu(config) is None
-        own = config.tol, max(levels, early or 0), early, options.refine, self.until
-        self.solver = DCSVM(*own, self.has_bias, shares_bias)
+        self.solver = DCSVM(
+            config.tol,
+            max(levels, early or 0),
+            early,
+            options.refine,
+            self.until,
+            self.has_bias,
+            shares_bias,
+        )
         if options.early and early is None:
             self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
 
@@ -170,23 +177,20 @@ class DCSVMFit(Fit):
                 facts |= part_facts(model, division.sizes) | self._tasks(model, division.level)
         if state.margin is not None and self.task.nu(self.config) is not None:
             facts |= self.task.margin_facts(state.margin)
-        numbers = (state.objective, state.gap, model.n_support)
-        exact = self.solver.early is None
-        outcome: dict[str, Any] = {
-            "converged": not state.late,
-            "violation": state.violation,
-            "late": state.late and is_late(self.until),
-            "advice": unreached(state.violation, self.config.tol),
-        }
         of_held_out, of_search = decisions
         return Solution(
             model,
-            *numbers,
-            exact,
+            objective=state.objective,
+            gap=state.gap,
+            n_support=model.n_support,
+            exact=self.solver.early is None,
+            converged=not state.late,
+            advice=unreached(state.violation, self.config.tol),
             facts=facts,
             held_out_decisions=of_held_out,
             search_decisions=of_search,
-            **outcome,
+            late=state.late and is_late(self.until),
+            violation=state.violation,
         )
 
     def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
@@ -194,8 +198,8 @@ class DCSVMFit(Fit):
         if level < self.solver.levels:
             return {}
         cuts = cuts_of(self.prepared, level, self.part_rows(level))
-        own = SamplesInStore(self.store, self.scaling), cuts
-        spans = spans_of(*own, in_memory=self.memory.in_memory)
+        samples = SamplesInStore(self.store, self.scaling)
+        spans = spans_of(samples, cuts, in_memory=self.memory.in_memory)
         counts = {"rounds": model.partition.depth, "blocks": len(spans.blocks), "files": len(spans.files)}
         return {"graph": counts | {"parts": len(model.present)}}
 
@@ -261,8 +265,8 @@ class DCSVMFit(Fit):
                     f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there"
                 )
             )
-        told = over_margins(self.prepared.dual_data, state.start, state.bias, state.margin)
-        return model_of_duals(self, *told, take), state, (None, None)
+        alpha, bias = over_margins(self.prepared.dual_data, state.start, state.bias, state.margin)
+        return model_of_duals(self, alpha, bias, take), state, (None, None)
 
     def _compare(self, state: DCSVMState, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""

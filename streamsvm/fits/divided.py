@@ -1,7 +1,4 @@
-"""What DC-SVM divides: the rows of a store, by kernel k-means, into partitions that are solved as tasks.
-
-How the rows of an early fit are distributed over the tasks of its graph.
-"""
+"""What DC-SVM divides: the rows of a store, by kernel k-means, into partitions that are solved as tasks."""
 
 from __future__ import annotations
 
@@ -136,8 +133,15 @@ class DividedProblem:
         options, prepared = self._fit.config.dcsvm, self._fit.prepared
         adaptive = options.adaptive and start is not None and start.any()  # section 4, adaptive clustering
         candidates = support_of(start) if adaptive and start is not None else None
-        own = cuts_of(prepared, level, self._part_rows(level)), rng_of(prepared, level), self._vectors(level)
-        tree, parts, sizes = partition(table, self._engine, *own, candidates, self._events)
+        tree, parts, sizes = partition(
+            table,
+            self._engine,
+            cuts_of(prepared, level, self._part_rows(level)),
+            rng_of(prepared, level),
+            self._vectors(level),
+            candidates,
+            self._events,
+        )
         self._divided(level, parts)
         return division_of(level, tree, sizes, self._bound(table, parts))
 
@@ -178,8 +182,7 @@ class DividedProblem:
             return PartitionsInMemory(samples, parts.all(), division.n_parts, columns)
         folder = self._fit.scratch / "parts"
         remove_tree(folder)
-        own = parts, division.n_parts, folder, self._engine, columns, self._events
-        return PartitionsOnDisk(samples, *own)
+        return PartitionsOnDisk(samples, parts, division.n_parts, folder, self._engine, columns, self._events)
 
     def parts(
         self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
@@ -193,8 +196,8 @@ class DividedProblem:
         if first + len(solved) == division.n_parts:
             self.close()
         for part in solved:
-            if part.kept is not None and self._keep is not None:
-                self._keep.add(division, part.kept)
+            if part.in_model is not None and self._keep is not None:
+                self._keep.add(division, part.in_model)
         if not self._told_capped and any(part.is_capped for part in solved):
             self._told_capped = True
             self._events(
@@ -202,7 +205,7 @@ class DividedProblem:
                     f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there"
                 )
             )
-        return [replace(part, kept=None) for part in solved]
+        return [replace(part, in_model=None) for part in solved]
 
     def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         sums = np.zeros((2, self.count))
@@ -354,8 +357,17 @@ def part_solver(
     else:
         single = True
     refits = options.part_metric if is_last else None
-    own = prepared.kernel, config.tol, threads, cache_bytes, single, refits, until, has_bias(prepared)
-    return PartitionSolver(*own, options.is_squared)
+    return PartitionSolver(
+        prepared.kernel,
+        config.tol,
+        threads,
+        cache_bytes,
+        single=single,
+        refits=refits,
+        until=until,
+        has_bias=has_bias(prepared),
+        squared=options.is_squared,
+    )
 
 
 @dataclass(frozen=True)

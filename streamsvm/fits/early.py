@@ -125,8 +125,8 @@ class EarlyPartitions:
             return
         rows_of_parts = [(number, self._asking(division, number)) for number in range(len(self._sizes))]
         asked_parts = [own for own in rows_of_parts if len(own[1])]
-        own = (self.files, self._like, self._kept)
-        answers = engine.map(_files_say, several(asked_parts, TOGETHER), shared=(engine.share(own),))
+        shared = engine.share((self.files, self._like, self._kept))
+        answers = engine.map(_files_say, several(asked_parts, TOGETHER), shared=(shared,))
         for number, values in chain.from_iterable(answers):
             self._decided[rows_of_parts[number][1]] += values
 

@@ -306,15 +306,22 @@ def _model(plan: Plan, numbered: PartitionNumbers, solved: Sequence[list[SolvedP
     keep = EarlyPartitions(DraftInMemory(), prepared, PartLog(None, ignore))
     division = division_of(plan.level, numbered.partition, sizes)
     for part in parts:
-        assert part.kept is not None  # of the last level
-        keep.add(division, part.kept)
+        assert part.in_model is not None  # of the last level
+        keep.add(division, part.in_model)
     model = keep.model(prepared.header(), division)
     objective, gap = sum(part.objective for part in parts), sum(part.gap for part in parts)
-    late, worst = any(part.late for part in parts), max(part.violation for part in parts)
-    outcome: dict[str, Any] = {"converged": not late, "violation": worst, "late": late}
+    late = any(part.late for part in parts)
     decisions, _ = keep.decided(model)
     solution = Solution(
-        model, objective, gap, model.n_support, False, held_out_decisions=decisions, **outcome
+        model,
+        objective,
+        gap,
+        model.n_support,
+        exact=False,
+        converged=not late,
+        held_out_decisions=decisions,
+        late=late,
+        violation=max(part.violation for part in parts),
     )
     certified = with_certificate(prepared, solution)
     assert isinstance(certified, LocalModel)

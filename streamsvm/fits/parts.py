@@ -1,6 +1,6 @@
 """A partition of the rows, solved as a task, and the data that goes with the rows into their partitions.
 
-Centres of the partitions in a few numbers, and in the plane, for reports.
+For reports, centres of the partitions in a few numbers, and in the plane.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class PartitionColumns(SizedInBytes):
         return _arrays(ids, self.answers.take(ids), close, alpha)
 
 
-def _arrays(ids: np.ndarray, asked: DualData, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
-    targets = asked.targets
+def _arrays(ids: np.ndarray, data: DualData, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
+    targets = data.targets
     optional = {"linear": targets.linear, "groups": targets.groups, "close": close, "alpha": alpha}
-    return {"ids": ids, "codes": targets.codes, "upper": asked.upper} | {
+    return {"ids": ids, "codes": targets.codes, "upper": data.upper} | {
         name: array for name, array in optional.items() if array is not None
     }
 
@@ -83,8 +83,8 @@ class TaskPartitions(SizedInBytes):
         """Rows of a partition, their ids, targets and bounds, and coefficients to begin with."""
         rows, of = self.reader.rows(part), self.reader.beside(part)
         close = of.get("close", np.zeros(len(rows), np.int8))
-        asked = DualData(self.task, self.targets.of(of), of["upper"], close)
-        return rows, of["ids"], asked, of.get("alpha", np.zeros(asked.shape))
+        data = DualData(self.task, self.targets.of(of), of["upper"], close)
+        return rows, of["ids"], data, of.get("alpha", np.zeros(data.shape))
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ class PartitionOnDisk(SizedInBytes):
 
 @dataclass(frozen=True)
 class SolvedPartition(PartSolution):
-    """A partition's solution; kept: of one in a model, which has its coefficients.
+    """A partition's solution; in_model: what a model has of it, its coefficients among them.
 
-    seconds: to read its rows and solve. centre: see `part_map.sketch`.
+    seconds: to read its rows and solve. centre: see `sketch`.
     """
 
-    kept: ModelPartition | PartitionOnDisk | None = None
+    in_model: ModelPartition | PartitionOnDisk | None = None
     seconds: float | None = None
     centre: np.ndarray | None = None
 
@@ -183,54 +183,54 @@ class PartitionSolver:
     def __call__(self, parts: TaskPartitions, part: int) -> SolvedPartition:
         """The solution of a partition, from what its rows begin with."""
         began = time.perf_counter()
-        rows, ids, asked, alpha = parts.read(part)
-        solution = self._of_rows(rows, ids, asked, alpha)
+        rows, ids, data, alpha = parts.read(part)
+        solution = self._of_rows(rows, ids, data, alpha)
         return replace(solution, seconds=round(time.perf_counter() - began, 4), centre=sketch(rows))
 
-    def _of_rows(self, rows: Rows, ids: np.ndarray, asked: DualData, alpha: np.ndarray) -> SolvedPartition:
-        present = None if self.refits is None else asked.present
+    def _of_rows(self, rows: Rows, ids: np.ndarray, data: DualData, alpha: np.ndarray) -> SolvedPartition:
+        present = None if self.refits is None else data.present
         if is_late(self.until):
-            return self._hasty(rows, ids, asked, present)
+            return self._hasty(rows, ids, data, present)
         weights = None
         if self.refits:
             metric = PartitionMetric(self.kernel, self.refits, self.threads, self._trial)
-            weights, alpha = metric(rows, asked, alpha)
+            weights, alpha = metric(rows, data, alpha)
         weighted_rows = rows if weights is None else rows.times(weights)
-        state = self._solved(weighted_rows, asked, alpha, self.tol)
-        return self._solution(rows, ids, asked, state, present, weights)
+        state = self._solved(weighted_rows, data, alpha, self.tol)
+        return self._solution(rows, ids, data, state, present, weights)
 
     def _hasty(
-        self, rows: Rows, ids: np.ndarray, asked: DualData, present: np.ndarray | None
+        self, rows: Rows, ids: np.ndarray, data: DualData, present: np.ndarray | None
     ) -> SolvedPartition:
         """The solution of a partition once time is up: from few of its rows, so that they decide at all."""
         few = evenly(len(ids), HASTY_ROWS)
         solver = replace(self, until=None, tol=max(self.tol, HASTY_TOL))
-        rows, ids, asked = rows.take(few), ids[few], asked.take(few)
-        state = solver._solved(rows, asked, np.zeros(asked.shape), solver.tol)
+        rows, ids, data = rows.take(few), ids[few], data.take(few)
+        state = solver._solved(rows, data, np.zeros(data.shape), solver.tol)
         weights = np.ones(rows.d) if self.refits else None
-        return replace(self._solution(rows, ids, asked, state, present, weights), late=True)
+        return replace(self._solution(rows, ids, data, state, present, weights), late=True)
 
     def _solution(
         self,
         rows: Rows,
         ids: np.ndarray,
-        asked: DualData,
+        data: DualData,
         state: InTurnState,
         present: np.ndarray | None,
         weights: np.ndarray | None,
     ) -> SolvedPartition:
-        alpha, bias, task = state.solved, state.bias, asked.task
+        alpha, bias, task = state.solved, state.bias, data.task
         if present is not None:
-            alpha, bias = over_margins(asked, alpha, bias, state.margin)
+            alpha, bias = over_margins(data, alpha, bias, state.margin)
         if present is not None and not task.in_pairs:
-            alpha = coefficients_of(task, asked.targets, alpha)
-            bias = asked.targets.units.labels(bias)
+            alpha = coefficients_of(task, data.targets, alpha)
+            bias = data.targets.units.labels(bias)
         support = support_of(alpha)
-        is_capped = present is not None and (asked.targets.nu or 0.0) > asked.most_nu
+        is_capped = present is not None and (data.targets.nu or 0.0) > data.most_nu
         numbers = len(support), state.objective, state.gap, state.late, is_capped, state.violation
         if present is None:
             return SolvedPartition(ids[support], alpha[support], *numbers)
-        codes = asked.targets.codes[support].astype(np.int32)
+        codes = data.targets.codes[support].astype(np.int32)
         in_model = ModelPartition(rows.take(support), alpha[support], codes, present, weights, bias)
         return SolvedPartition(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, in_model)
 
@@ -242,16 +242,16 @@ class PartitionSolver:
     def _solved(
         self,
         rows: Rows,
-        asked: DualData,
+        data: DualData,
         alpha: np.ndarray,
         tol: float,
         shares: tuple[float, float] | None = None,
     ) -> InTurnState:
         """shares: of the task that are done before, and that this is."""
         make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
-        duals = TaskDuals(asked, with_loss(make, squared=self.squared), single=self.single)
+        duals = TaskDuals(data, with_loss(make, squared=self.squared), single=self.single)
         solver = InTurn(tol, self.until, self.has_bias)
-        total, done = asked.count, Approaches(tol)
+        total, done = data.count, Approaches(tol)
         before, share = shares or (0.0, 1.0)
 
         def on_step(state: InTurnState) -> None:
@@ -278,10 +278,10 @@ class SequentialSolver:
 
     def _solved(self, parts: TaskPartitions, number: int) -> SolvedPartition:
         solution = self.solver(parts, number)
-        if self.files is None or not isinstance(solution.kept, ModelPartition):
+        if self.files is None or not isinstance(solution.in_model, ModelPartition):
             return solution
-        self.files.write(number, solution.kept.to_arrays())
-        return replace(solution, kept=PartitionOnDisk.of(solution.kept))
+        self.files.write(number, solution.in_model.to_arrays())
+        return replace(solution, in_model=PartitionOnDisk.of(solution.in_model))
 
 
 def has_bias(prepared: TrainingData) -> bool:

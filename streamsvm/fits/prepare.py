@@ -49,13 +49,14 @@ CENTRED = {"none": "centre", "maxabs": "maxabs"}  # kinds of scaling that leave 
 
 @dataclass(frozen=True)
 class TrainingData(SizedInBytes):
-    """A store as solvers see it. answers: targets and bounds of its rows. kernel: its gamma is a number.
+    """A store as solvers see it: with targets, bounds, scaling, and a kernel whose gamma is a number.
 
-    class_rows (k,): the number of rows of each class in the whole store, also if this is a sample. moments: of all rows
-    as stored, if scaling, gamma or a search needed them. learned: report entries on the choice. kept_out: held-out
-    rows. whole: the store, if this is a sample of its rows. expected: the score that a search expects on new rows, if
-    it held none out. asked: the digest of the options before the choice. promised: what a search expects of the model.
-    all_rows: that of all rows, if the time left is enough for these alone.
+    target_source: reads the targets and bounds of rows. class_rows (k,): rows of each class in the whole store, also if
+    this is a sample. moments: of all rows as stored, if scaling, gamma or a search needed them. choices: report entries
+    on what a search chose. held_out: rows that are not learned from. whole_store: the store, if this is a sample of its
+    rows. expected: the score that a search expects on new rows, if it held none out. requested: the digest of the
+    options before the search. expectation: what a search expects of the model, and the rows to compare it on. all_rows:
+    the data of all rows, if time is left for the rows of this alone.
     """
 
     store: Store
@@ -101,8 +102,8 @@ class TrainingData(SizedInBytes):
     @property
     def scored_rows(self) -> Rows | None:
         """As stored, those that a score of the model is computed from: the held-out ones, then those of a search."""
-        own = [rows.rows for rows in (self.held_out, self.expectation) if rows is not None]
-        return concat(own) if own else None
+        scored = [each.rows for each in (self.held_out, self.expectation) if each is not None]
+        return concat(scored) if scored else None
 
     @property
     def scoring(self) -> str:
@@ -121,14 +122,14 @@ class TrainingData(SizedInBytes):
                 f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out"
             )
         config = self.config.model_copy(update={"holdout": rows})
-        kept = kept_out(store, ids, self.task.truth(self.target_source.take(ids).targets))
-        return replace(self, config=config, target_source=self.target_source.without(ids), held_out=kept)
+        held_out = kept_out(store, ids, self.task.truth(self.target_source.take(ids).targets))
+        return replace(self, config=config, target_source=self.target_source.without(ids), held_out=held_out)
 
     def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:
         """Rising ids of so many random rows, without the held-out ones."""
-        kept = np.empty(0, np.int64) if self.held_out is None else self.held_out.ids
-        ranks = np.sort(rng.choice(self.store.n - len(kept), rows, replace=False))
-        return ranks + np.searchsorted(kept - np.arange(len(kept)), ranks, side="right")
+        skipped = np.empty(0, np.int64) if self.held_out is None else self.held_out.ids
+        ranks = np.sort(rng.choice(self.store.n - len(skipped), rows, replace=False))
+        return ranks + np.searchsorted(skipped - np.arange(len(skipped)), ranks, side="right")
 
     @property
     def n_free(self) -> int:
@@ -139,16 +140,14 @@ class TrainingData(SizedInBytes):
         """So many random rows, which the seed chooses, without the held-out ones."""
         store, rng = self.store, np.random.default_rng([self.config.seed, 27])
         ids = self.drawn(min(rows, self.n_free), rng)
-        config, answers = (
-            self.config.model_copy(update={"rows": len(ids)}),
-            TargetsInMemory(self.target_source.take(ids)),
-        )
-        kept = self.held_out and replace(
-            self.held_out, ids=np.empty(0, np.int64)
-        )  # of the store that is left
-        whole, store = self.whole_store or store, store.subset(ids)
         return replace(
-            self, store=store, whole_store=whole, config=config, target_source=answers, held_out=kept
+            self,
+            store=store.subset(ids),
+            whole_store=self.whole_store or store,
+            config=self.config.model_copy(update={"rows": len(ids)}),
+            target_source=TargetsInMemory(self.target_source.take(ids)),
+            held_out=self.held_out
+            and replace(self.held_out, ids=np.empty(0, np.int64)),  # none in this store
         )
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
@@ -192,14 +191,14 @@ def prepare(
     ConfigError, DataError.
     """
     task = task_for(config)
-    whole, kept = None, None
+    whole, held_out = None, None
     store = encoded(store, config, task, engine, events)
     if config.interval is not None:
-        whole, (store, kept) = store, _parted(store, config, task)
-    answers, class_rows = answers_of(store, config, task, targets)
+        whole, (store, held_out) = store, _without_interval_rows(store, config, task)
+    source, class_rows = answers_of(store, config, task, targets)
     is_of_classes = task.has_classes and task.reads_labels and not task.compares_rows  # ranks may be many
     if is_of_classes and not (config.positive or task.in_sets):
-        if ids := like_ids(Classes(answers.classes, class_rows)):
+        if ids := like_ids(Classes(source.classes, class_rows)):
             events.advise(
                 f"the labels are {ids}: name the column of the labels, or predict numbers (task regress)"
             )
@@ -207,15 +206,24 @@ def prepare(
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments, engine)
         scaling, kernel = measured(store, config, scaling, first, moments, events)
-    found = TrainingData(
-        store, config, task, answers, class_rows, scaling, kernel, moments, held_out=kept, whole_store=whole
+    data = TrainingData(
+        store,
+        config,
+        task,
+        source,
+        class_rows,
+        scaling,
+        kernel,
+        moments,
+        held_out=held_out,
+        whole_store=whole,
     )
-    if config.holdout and kept is None:
-        found = found.without(config.holdout)
-    return found.of_rows(config.rows) if config.rows is not None and config.rows < store.n else found
+    if config.holdout and held_out is None:
+        data = data.without(config.holdout)
+    return data.of_rows(config.rows) if config.rows is not None and config.rows < store.n else data
 
 
-def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, HeldOutRows]:
+def _without_interval_rows(store: Store, config: FitConfig, task: Task) -> tuple[Store, HeldOutRows]:
     """The rows that are learned from, and those that intervals are computed from.
 
     Nothing that a model is made of, such as scaling, units, gamma and partitions, knows of the latter, as split
@@ -227,9 +235,9 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, HeldOut
         )
     rows = rows_of_intervals(store, config)
     ids = by_chance(store, rows, config.seed)
-    kept = kept_out(store, ids, np.zeros(len(ids), np.int32))
+    held_out = kept_out(store, ids, np.zeros(len(ids), np.int32))
     rest = np.delete(np.arange(store.n), ids)
-    return store.subset(rest), replace(kept, ids=np.empty(0, np.int64))
+    return store.subset(rest), replace(held_out, ids=np.empty(0, np.int64))
 
 
 def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
@@ -266,8 +274,8 @@ def measured(
     scaling = replace(scaling, metric=None)
     total = None
     if moments is not None:
-        own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments.n)
-        total = scaling.width * variance(own, scaling.offset, scaling.scale)
+        transformed = moments if scaling.quantiles is None else scaling.quantiles.moments(moments.n)
+        total = scaling.width * variance(transformed, scaling.offset, scaling.scale)
     if factor is not None:
         scaling, total = scaling.under(_given(factor, scaling.width, config)), None
     kernel = kernel_of(config.kernel, len(scaling.offset), total)
@@ -324,12 +332,12 @@ def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | N
     """Of a block; and its rows that are among the first ones, copied, as a slice would keep the whole block."""
     rows = store.read(*block)
     require_finite(store, rows, block[0], gaps=gaps)
-    own = min(len(rows), FIRST_ROWS - block[0])
+    first = min(len(rows), FIRST_ROWS - block[0])
     with np.errstate(over="ignore"):
         moments = moments_of(rows, store.weights(*block))
     if moments.n > 0:  # else no row of this block counts
         require_squares(store, moments.low, moments.high)
-    return (rows.take(np.arange(own)) if own > 0 else None), moments
+    return (rows.take(np.arange(first)) if first > 0 else None), moments
 
 
 def _centred(
@@ -391,5 +399,5 @@ def require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
         what, remedy = "values", "the features, or take a smaller gamma or degree"
         if isinstance(kernel, Stationary):
             what, remedy = "squared norms of rows", "the features (scale standard)"
-        found = f"{what} of the {kernel.name} kernel reach {largest:.0e}"
-        raise ConfigError(f"{found}, expected at most {kernel.most:.0e}: scale {remedy}")
+        reached = f"{what} of the {kernel.name} kernel reach {largest:.0e}"
+        raise ConfigError(f"{reached}, expected at most {kernel.most:.0e}: scale {remedy}")
