@@ -31,7 +31,7 @@ from streamsvm.data.growing import create_array
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.statistics import write_kept
+from streamsvm.data.statistics import write_statistics
 from streamsvm.data.writer import StoreWriter
 from streamsvm.storage.place import STORE_MARK
 
@@ -81,7 +81,9 @@ def described(work: Path, rows: int) -> Path:
     array[: chunks[0]] = X[: chunks[0]]
     create_array(group, "y", shape=(rows,), chunks=(min(rows, BLOCK_ROWS),), dtype=np.int64)
     first, classes = moments_of(Rows(X)), np.array([rows // 2, rows - rows // 2])
-    write_kept(group, replace(first, n=rows, m2=first.m2 * (rows / first.n)), Classes(np.arange(2), classes))
+    write_statistics(
+        group, replace(first, n=rows, m2=first.m2 * (rows / first.n)), Classes(np.arange(2), classes)
+    )
     return url
 
 

@@ -1,4 +1,8 @@
-"""Columns next to the rows (labels, query ids, weights), from files or memory, as numpy values."""
+"""Columns with a value per row: labels, query ids, groups and weights.
+
+`ColumnValues` reads a column of a file, of memory or of dask as numpy values, `labels_of`, `weights_of` and
+`queries_of` check them, and `ColumnWriter` writes a column of a new store.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import zarr
 
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import FALSE, TRUE, spelled
-from streamsvm.data.rows import taken
+from streamsvm.data.rows import take_in_parts
 from streamsvm.errors import DataError
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.zarr import member_of
@@ -21,6 +25,7 @@ from streamsvm.storage.checked_array import CheckedArray
 
 PIECE_ROWS = 1 << 16  # labels read at once
 LARGEST = 1e30  # weight, so that sums of them stay below the largest float32
+COLUMN_CHUNK = 1 << 16  # entries
 
 
 class _Categorical:
@@ -30,19 +35,16 @@ class _Categorical:
         self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
         self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
         self._name = name
-        self.shape, self.dtype, self.chunk_rows = (
-            self._codes.shape,
-            self._categories.dtype,
-            self._codes.chunk_rows,
-        )
+        self.shape, self.dtype = self._codes.shape, self._categories.dtype
+        self.chunk_rows = self._codes.chunk_rows
 
     def read(self, start: int, stop: int) -> np.ndarray:
         codes = self._codes.read(start, stop)
         _require_all(self._name, (codes < 0) | (codes >= len(self._categories)), start)
-        return self._named[codes]
+        return self._texts[codes]
 
     @cached_property
-    def _named(self) -> np.ndarray:
+    def _texts(self) -> np.ndarray:
         return self._categories.all()
 
     def all(self) -> np.ndarray:
@@ -56,11 +58,8 @@ class _Nullable:
         self._values = CheckedArray(group["values"], f"{name}/values")  # type: ignore[arg-type]
         self._mask = CheckedArray(group["mask"], f"{name}/mask", may_lack=True)  # type: ignore[arg-type]
         self._name = name
-        self.shape, self.dtype, self.chunk_rows = (
-            self._values.shape,
-            self._values.dtype,
-            self._values.chunk_rows,
-        )
+        self.shape, self.dtype = self._values.shape, self._values.dtype
+        self.chunk_rows = self._values.chunk_rows
 
     def read(self, start: int, stop: int) -> np.ndarray:
         _require_all(self._name, self._mask.read(start, stop), start)
@@ -76,7 +75,11 @@ def _require_all(name: str, missing: np.ndarray, start: int) -> None:
         raise DataError(f"{name!r} is missing in row {start + rows[0]}; every row needs a value")
 
 
-def open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical | _Nullable:
+StoredColumn = CheckedArray | _Categorical | _Nullable
+
+
+def open_column(group: zarr.Group, name: str) -> StoredColumn:
+    """The column in this array or group of a store. Raises DataError."""
     member = member_of(group, name)
     if isinstance(member, zarr.Array):
         return CheckedArray(member, name)
@@ -88,7 +91,8 @@ def open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical | _
     )
 
 
-def check_column(name: str, column: Any, n: int) -> None:
+def check_column(name: str, column: np.ndarray | StoredColumn, n: int) -> None:
+    """Raises DataError unless a column has one value for each of n rows."""
     shape = tuple(column.shape)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
         raise DataError(f"{name} has shape {shape}; expected one value per row, ({n},)")
@@ -96,12 +100,12 @@ def check_column(name: str, column: Any, n: int) -> None:
         raise DataError(f"X has {n} rows but {name} has {shape[0]}; expected as many")
 
 
-def is_stored(column: Any) -> bool:
+def is_stored(column: object) -> TypeGuard[StoredColumn]:
     """Whether a column comes from `open_column`, which reads from a file."""
     return isinstance(column, CheckedArray | _Categorical | _Nullable)
 
 
-def is_read_in_parts(column: Any) -> bool:
+def is_read_in_parts(column: object) -> bool:
     """Whether some values of a column can be read without the others. Objects cannot: only all of them together show
     whether they are numbers or text."""
     return is_stored(column) and column.dtype.kind != "O"
@@ -118,22 +122,22 @@ def values_of(column: Any, start: int = 0) -> np.ndarray:
 
 
 class ColumnValues(SizedInBytes):
-    """The values of a column of n rows. `made` converts stored values and takes the row of the first one."""
+    """The values of a column of n rows. convert: checks and converts stored values, and gets the row of the first."""
 
-    def __init__(self, column: Any, n: int, made: Callable[[np.ndarray, int], np.ndarray]) -> None:
-        self._column, self._n, self._made = column, n, made
+    def __init__(self, column: Any, n: int, convert: Callable[[np.ndarray, int], np.ndarray]) -> None:
+        self._column, self._n, self._convert = column, n, convert
         self.in_parts = is_read_in_parts(column)
         self._step = column.chunk_rows if self.in_parts else n
 
     @cached_property
     def all(self) -> np.ndarray:
-        return self._made(values_of(self._column), 0)
+        return self._convert(values_of(self._column), 0)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """The values of rows start..stop. Of a file, only these are read."""
         if not self.in_parts:
             return self.all[start:stop]
-        return self._made(values_of(self._column.read(start, stop), start), start)
+        return self._convert(values_of(self._column.read(start, stop), start), start)
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """The values of the rows `ids`, in their order. Each chunk that holds some is read once."""
@@ -143,7 +147,7 @@ class ColumnValues(SizedInBytes):
         def read(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
             return (self.read(int(ids[0]), int(ids[-1]) + 1)[ids - ids[0]] for ids in parts)
 
-        return taken(ids, ids // self._step, read, np.concatenate)
+        return take_in_parts(ids, ids // self._step, read, np.concatenate)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Stretches that cover all rows, each of rows that are unpacked together."""
@@ -174,8 +178,8 @@ def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
     if kind in "iu":
         large = np.flatnonzero(values > np.iinfo(np.int64).max)
         if len(large):
-            found = f"the label of row {start + large[0]} is {values[large[0]]}"
-            raise DataError(f"{found}; integers go up to 2^63 - 1, give larger ones as text")
+            problem = f"the label of row {start + large[0]} is {values[large[0]]}"
+            raise DataError(f"{problem}; integers go up to 2^63 - 1, give larger ones as text")
         return values.astype(np.int64)
     if kind == "f":
         missing = np.flatnonzero(~np.isfinite(values))
@@ -201,18 +205,15 @@ def weights_of(values: np.ndarray, start: int = 0) -> np.ndarray:
     return weight
 
 
-def queries_of(qid: np.ndarray, place: str) -> np.ndarray:
-    """Query ids, whole numbers >= 0 or text. place: where they are from. Raises DataError."""
+def queries_of(qid: np.ndarray, source: str) -> np.ndarray:
+    """Query ids, whole numbers >= 0 or text. source: names the data in errors. Raises DataError."""
     if qid.dtype.kind in "fi":
         bad = np.flatnonzero(~((qid >= 0) & (qid == np.floor(qid))))
         if len(bad):
             raise DataError(
-                f"{place}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0"
+                f"{source}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0"
             )
     return qid
-
-
-COLUMN_CHUNK = 1 << 16  # entries
 
 
 class ColumnWriter:

@@ -30,12 +30,12 @@ def first_nonfinite(rows: Rows, start: int = 0, *, gaps: bool = False) -> tuple[
     bad = np.flatnonzero(np.isinf(entries) if gaps else ~np.isfinite(entries))
     if not len(bad):
         return None
-    at = int(bad[0])
+    entry = int(bad[0])
     if isinstance(rows.X, np.ndarray):
-        row, column = divmod(at, rows.d)
+        row, column = divmod(entry, rows.d)
         return start + row, column, float(rows.X[row, column])
-    row = int(np.searchsorted(rows.X.indptr, at, side="right")) - 1
-    return start + row, int(rows.X.indices[at]), float(rows.X.data[at])
+    row = int(np.searchsorted(rows.X.indptr, entry, side="right")) - 1
+    return start + row, int(rows.X.indices[entry]), float(rows.X.data[entry])
 
 
 def option(store: Store, value: str = "") -> str:
@@ -45,7 +45,7 @@ def option(store: Store, value: str = "") -> str:
     return f"--gaps {value}".rstrip()
 
 
-def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool = False) -> None:
+def require_finite(store: Store, rows: Rows, first_row: int | np.ndarray, *, gaps: bool = False) -> None:
     """Raises DataError naming chunk, row and column if rows of a store hold infinity, or NaN without `gaps`.
 
     at: the number of the first row of a block, or the numbers (m,) of all its rows.
@@ -53,26 +53,28 @@ def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool
     bad = first_nonfinite(rows, gaps=gaps)
     if bad is None:
         return
-    place, column, value = bad
-    store, row = store.origin(int(at[place]) if isinstance(at, np.ndarray) else at + place)
-    answer = "correct the source and ingest it again"
+    block_row, column, value = bad
+    store, row = store.origin(
+        int(first_row[block_row]) if isinstance(first_row, np.ndarray) else first_row + block_row
+    )
+    advice = "correct the source and ingest it again"
     if np.isnan(value):
-        answer = f"fill it in, or fit with {option(store, 'mean')} (or median, most_frequent)"
+        advice = f"fill it in, or fit with {option(store, 'mean')} (or median, most_frequent)"
     raise DataError(
         f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
-        f"expected finite numbers: {answer}"
+        f"expected finite numbers: {advice}"
     )
 
 
 def require_squares(store: Store, low: np.ndarray, high: np.ndarray) -> None:
     """Raises DataError naming a column of a store whose values, from low to high (d,), are too large for variances."""
-    most = np.maximum(-low, high)
-    most[~np.isfinite(most)] = 0.0  # without values
-    column = int(np.argmax(most))
-    if most[column] > LARGEST:
+    largest = np.maximum(-low, high)
+    largest[~np.isfinite(largest)] = 0.0  # without values
+    column = int(np.argmax(largest))
+    if largest[column] > LARGEST:
         names = store.feature_names
         name = column if names is None else repr(names[column])
         raise DataError(
-            f"{store.url or 'X'}: column {name} has values up to {most[column]:.3g}, expected at most {LARGEST:.0e}: "
-            "give them in other units"
+            f"{store.url or 'X'}: column {name} has values up to {largest[column]:.3g}, expected at most {LARGEST:.0e}"
+            ": give them in other units"
         )

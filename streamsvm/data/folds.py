@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
@@ -13,9 +13,9 @@ from streamsvm.data.labels import label_texts, members
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 
-# streams of the seed: the folds, the order in which rows join, and the subset of rows
-DEALT, JOINS, COMPARED = 6, 7, 31
-DEALT_BY = "scikit-learn"  # checkpoints of folds that were assigned in another way have other rows
+# streams of the seed: for the folds, for the order in which rows join, and for the subset of rows that a search uses
+FOLDS_STREAM, JOINS_STREAM, SUBSET_STREAM = 6, 7, 31
+FOLDS_BY = "scikit-learn"  # checkpoints of folds that were assigned in another way have other rows
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Folds:
 
     def members(self, fold: int, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Ids of training and held-out rows of a fold, of this share of all rows."""
-        there, held = self.joins < share, self.of == fold
-        return np.flatnonzero(there & ~held), np.flatnonzero(there & held)
+        is_included, is_held_out = self.joins < share, self.of == fold
+        return np.flatnonzero(is_included & ~is_held_out), np.flatnonzero(is_included & is_held_out)
 
 
 def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """(count,) distinct random numbers below n, sorted. Memory depends on count, not on n."""
     if 2 * count > n:
         return np.sort(rng.permutation(n)[:count])
-    found = np.empty(0, np.int64)
-    while len(found) < count:
-        found = np.unique(np.append(found, rng.integers(n, size=count)))
-    return np.sort(rng.permutation(found)[:count])
+    chosen = np.empty(0, np.int64)
+    while len(chosen) < count:
+        chosen = np.unique(np.append(chosen, rng.integers(n, size=count)))
+    return np.sort(rng.permutation(chosen)[:count])
 
 
 def together(store: Store) -> np.ndarray | None:
@@ -55,13 +55,13 @@ def together(store: Store) -> np.ndarray | None:
 
 
 def usual_folds(store: Store, count: int) -> int:
-    """So many folds, of which nobody said how many, or fewer of a store that has fewer groups or queries."""
+    """The default number of folds: `count`, or fewer if the store has fewer groups or queries."""
     groups = together(store)
     return count if groups is None else min(count, max(2, int(groups.max()) + 1))
 
 
 def _units(store: Store) -> str:
-    """The units that folds consist of."""
+    """The units that stay whole in a fold, as errors name them."""
     return "groups" if store.group is not None else "rows" if store.qid is None else "queries"
 
 
@@ -71,7 +71,7 @@ def drawn_together(
     """Sorted ids of the rows of random whole groups (n,): at most `count` rows unless one group has more, or at least
     `count`."""
     place = rng.permutation(int(groups.max()) + 1)[groups]
-    side: Any = "left" if at_least else "right"
+    side: Literal["left", "right"] = "left" if at_least else "right"
     n_groups = int(np.searchsorted(np.cumsum(np.bincount(place)), count, side)) + at_least
     return np.flatnonzero(place < max(n_groups, 1))
 
@@ -83,11 +83,13 @@ def shuffled(n: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.
     return np.lexsort((rng.random(n), rng.permutation(int(groups.max()) + 1)[groups]))
 
 
-def apart(order: np.ndarray, held: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+def apart(
+    order: np.ndarray, n_held_out: int, groups: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
     """Rows in an order of `shuffled`, with the first ones to hold out: removes other rows of their groups (n,)."""
     if groups is None:
         return order
-    first, rest = np.split(order, [held])
+    first, rest = np.split(order, [n_held_out])
     return np.concatenate([first, rng.permutation(rest[~np.isin(groups[rest], groups[first])])])
 
 
@@ -96,7 +98,7 @@ def make_folds(
 ) -> Folds:
     """Folds as `fold_of` assigns rows. With a growing share of the rows, they grow in turn. Raises like it."""
     of = fold_of(store, count, stratified, seed, positive=positive)
-    rng = np.random.default_rng([seed, JOINS])
+    rng = np.random.default_rng([seed, JOINS_STREAM])
     groups = together(store)
     if groups is None:
         return Folds(of, _joins(_strata(store, stratified), of, count, rng), count)
@@ -122,16 +124,16 @@ def fold_of(
     Raises ConfigError if there are too few rows, queries or groups (option: the one that sets the number of folds),
     DataError for a label that only one fold has.
     """
-    groups, what = together(store), _units(store)
+    groups, unit_names = together(store), _units(store)
     units = store.n if groups is None else int(groups.max()) + 1
     if units < count:
-        raise ConfigError(f"{option} is {count}, more than the store's {units} {what}")
-    rng = np.random.default_rng([seed, DEALT])
+        raise ConfigError(f"{option} is {count}, more than the store's {units} {unit_names}")
+    rng = np.random.default_rng([seed, FOLDS_STREAM])
     if groups is not None:
         groups = rng.permutation(units)[groups]  # GroupKFold itself is not random
     of = _assigned(_strata(store, stratified, in_sets), groups, count, int(rng.integers(2**31)))
     if not np.bincount(of, minlength=count).all():
-        raise ConfigError(f"{option} is {count}, but the store's {what} fill fewer folds; use fewer")
+        raise ConfigError(f"{option} is {count}, but the store's {unit_names} fill fewer folds; use fewer")
     if stratified:
         _require_spread(store, of, count, positive, in_sets)
     return of
@@ -163,14 +165,14 @@ def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: i
         strata = np.append(strata, np.full(count, strata.max() + 1))
         groups = None if groups is None else np.append(groups, groups.max() + 1 + np.arange(count))
         splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-        chosen = splitter(count, shuffle=True, random_state=seed)
+        splits = splitter(count, shuffle=True, random_state=seed)
     else:
-        chosen = KFold(count, shuffle=True, random_state=seed) if groups is None else GroupKFold(count)
+        splits = KFold(count, shuffle=True, random_state=seed) if groups is None else GroupKFold(count)
     of = np.empty(len(strata), np.int32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about labels that are missing in some folds
-        for fold, (_, held) in enumerate(chosen.split(strata, strata, groups)):
-            of[held] = fold
+        for fold, (_, held_out) in enumerate(splits.split(strata, strata, groups)):
+            of[held_out] = fold
     return of[:n]
 
 
@@ -179,19 +181,19 @@ def _require_spread(
 ) -> None:
     """Raises DataError for a label whose weighted rows are all in one fold: no model of it could be tested."""
     labels, codes = store.coded
-    counted = slice(None) if store.sample_weight is None else store.sample_weight > 0
-    there = np.zeros((len(labels), count), bool)
-    there[codes[counted], of[counted]] = True
+    weighted = slice(None) if store.sample_weight is None else store.sample_weight > 0
+    is_in_fold = np.zeros((len(labels), count), bool)
+    is_in_fold[codes[weighted], of[weighted]] = True
     if in_sets:
         labels, sets = members(label_texts(labels))
-        there = sets.T @ there
+        is_in_fold = sets.T @ is_in_fold
     needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
-    alone = np.flatnonzero(needed & (there.sum(axis=1) < 2))
+    alone = np.flatnonzero(needed & (is_in_fold.sum(axis=1) < 2))
     if len(alone):
-        what = _units(store)
-        found = "less than two rows" if what == "rows" else f"{what} in one fold only with rows"
+        units = _units(store)
+        shortage = "less than two rows" if units == "rows" else f"{units} in one fold only with rows"
         raise DataError(
-            f"{store.url or 'the data'} has {found} of label {labels[alone[0]]}, expected at least two of each: "
+            f"{store.url or 'the data'} has {shortage} of label {labels[alone[0]]}, expected at least two of each: "
             "cross-validation tests each label on rows that its model was not trained on"
         )
 

@@ -6,10 +6,10 @@ import math
 import sys
 import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import zarr
+from numpy.typing import DTypeLike
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from streamsvm.data.sources import CHUNK_BYTES
@@ -18,7 +18,7 @@ AT_ONCE = 2  # chunks that zarr compresses in parallel
 
 
 def create_array(
-    group: zarr.Group, name: str, *, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any
+    group: zarr.Group, name: str, *, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: DTypeLike
 ) -> zarr.Array:
     """An array of `group` with zstd and crc32c. Chunks are written even if they hold only zeros.
 
@@ -56,8 +56,8 @@ class GrowingArray:
         self.chunk_rows, self.crc = chunk_rows, 0
         self._group, self._name, self._dtype = group, name, dtype
         self._first: np.ndarray | None = None  # without rows, only their shape and dtype
-        self._held: list[np.ndarray] = []
-        self._n_held = 0
+        self._buffer: list[np.ndarray] = []
+        self._n_buffered = 0
         self._array: zarr.Array | None = None
         self._pool: ThreadPoolExecutor | None = None  # compresses a chunk while the next one comes
         self._writing: Future[None] | None = None
@@ -68,17 +68,17 @@ class GrowingArray:
         if self.chunk_rows is None:
             self.chunk_rows = default_rows(first.dtype, first.shape[1:])
         while len(block):
-            if self._n_held == AT_ONCE * self.chunk_rows:
+            if self._n_buffered == AT_ONCE * self.chunk_rows:
                 self._write(first)
-            room = AT_ONCE * self.chunk_rows - self._n_held
-            self._held.append(block[:room].astype(first.dtype))
-            self._n_held += len(self._held[-1])
+            room = AT_ONCE * self.chunk_rows - self._n_buffered
+            self._buffer.append(block[:room].astype(first.dtype))
+            self._n_buffered += len(self._buffer[-1])
             block = block[room:]
 
     def close(self) -> None:
         """Writes the rows held back."""
         try:
-            if self._first is not None and (self._array is None or self._n_held):
+            if self._first is not None and (self._array is None or self._n_buffered):
                 self._write(self._first)
             self._wait()
         finally:
@@ -92,17 +92,17 @@ class GrowingArray:
         dtype = self._dtype or block.dtype
         if self._first is None:
             self._first = np.empty((0, *block.shape[1:]), dtype)
-        found, expected = (block.shape[1:], dtype), (self._first.shape[1:], self._first.dtype)
-        if found != expected:
-            raise ValueError(f"{self._name}: found rows {found}, expected {expected}")
+        actual, expected = (block.shape[1:], dtype), (self._first.shape[1:], self._first.dtype)
+        if actual != expected:
+            raise ValueError(f"{self._name}: found rows {actual}, expected {expected}")
         return self._first
 
     def _write(self, first: np.ndarray) -> None:
-        rows = self._held[0] if len(self._held) == 1 else np.concatenate([first, *self._held])
-        self._held, self._n_held = [], 0
+        rows = self._buffer[0] if len(self._buffer) == 1 else np.concatenate([first, *self._buffer])
+        self._buffer, self._n_buffered = [], 0
         if self._array is None:
-            own = min(len(rows), self.chunk_rows or len(rows))
-            chunks = tuple(max(1, size) for size in (own, *rows.shape[1:]))
+            n_rows = min(len(rows), self.chunk_rows or len(rows))
+            chunks = tuple(max(1, size) for size in (n_rows, *rows.shape[1:]))
             dtype = str if rows.dtype.kind == "U" else rows.dtype
             self._array = create_array(self._group, self._name, shape=first.shape, chunks=chunks, dtype=dtype)
         self._wait()

@@ -1,4 +1,7 @@
-"""Labels as codes, without all of them in memory at once, and as text."""
+"""Labels: counted and encoded piece by piece, written as text and read from text, and sets of labels.
+
+`Classes` are the distinct labels of a store. A set of labels is one text, with commas between its members.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,8 @@ FALSE, TRUE = "false", "true"  # as labels
 CUT = "which a model cannot hold; expected text that is Unicode, without a zero at its end"
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _CODE = re.compile(r"\s*[-+]?0\d|.*_")  # Python's numbers may have underscores, those of files do not
+NONE = np.empty(0, str)
+NAMED = "expected a name before and after each comma"
 
 
 @dataclass(frozen=True)
@@ -42,20 +46,20 @@ class Classes(SizedInBytes):
         return places.astype(np.int32)
 
 
-def counted(pieces: Iterable[np.ndarray]) -> Classes | None:
+def count_labels(pieces: Iterable[np.ndarray]) -> Classes | None:
     """The distinct labels in pieces, all numbers or all text. None if there are more than MOST_SEEN, or with NaN."""
-    seen, counts = np.empty(0), np.empty(0, np.int64)
+    labels, counts = np.empty(0), np.empty(0, np.int64)
     for piece in pieces:
-        places = _places(seen, piece)
+        places = _places(labels, piece)
         if (places < 0).any():
             new = np.unique(piece[places < 0])
-            seen = np.concatenate([seen, new]) if len(seen) else new
-            places = _places(seen, piece)
-        if len(seen) > MOST_SEEN or (places < 0).any():
+            labels = np.concatenate([labels, new]) if len(labels) else new
+            places = _places(labels, piece)
+        if len(labels) > MOST_SEEN or (places < 0).any():
             return None
-        counts = np.bincount(places, minlength=len(seen)) + np.pad(counts, (0, len(seen) - len(counts)))
-    order = np.argsort(seen)
-    return Classes(seen[order], counts[order])
+        counts = np.bincount(places, minlength=len(labels)) + np.pad(counts, (0, len(labels) - len(counts)))
+    order = np.argsort(labels)
+    return Classes(labels[order], counts[order])
 
 
 def like_ids(classes: Classes) -> str | None:
@@ -70,7 +74,7 @@ def like_ids(classes: Classes) -> str | None:
 def alike(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -> Iterator[np.ndarray]:
     """Labels in pieces, as they would be in one array: text of one width, and one sign of zero.
 
-    classes: from `counted`. pieces: gives the labels, as often as called.
+    classes: from `count_labels`. pieces: gives the labels, as often as called.
     """
     if classes is not None:
         yield from (classes.values[classes.codes(piece)] for piece in pieces())
@@ -83,13 +87,13 @@ def alike(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -
         yield piece.astype(dtype)
 
 
-def _places(seen: np.ndarray, piece: np.ndarray) -> np.ndarray:
+def _places(labels: np.ndarray, piece: np.ndarray) -> np.ndarray:
     """The index of each label in `seen`, or -1 if it is not in it."""
-    if not len(seen):
+    if not len(labels):
         return np.full(len(piece), -1)
-    order = np.argsort(seen)
-    places = order[np.minimum(np.searchsorted(seen, piece, sorter=order), len(seen) - 1)]
-    return np.where(seen[places] == piece, places, -1)
+    order = np.argsort(labels)
+    places = order[np.minimum(np.searchsorted(labels, piece, sorter=order), len(labels) - 1)]
+    return np.where(labels[places] == piece, places, -1)
 
 
 def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
@@ -110,11 +114,11 @@ def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -
 
 def _are_positive(y: np.ndarray, positive: tuple[str, ...]) -> np.ndarray:
     """(n,) bool whether labels are among these texts, as text or, of numbers and booleans, by their value."""
-    found = encode(label_texts(y), np.array(positive, str)) >= 0
+    is_listed = encode(label_texts(y), np.array(positive, str)) >= 0
     if y.dtype.kind == "U":
-        return found
+        return is_listed
     numbers = [float(text) for text in positive if is_finite(text) and abs(float(text)) < EXACT]
-    return found | np.isin(y.astype(np.float64), numbers)
+    return is_listed | np.isin(y.astype(np.float64), numbers)
 
 
 def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -137,7 +141,7 @@ def label_texts(labels: np.ndarray) -> np.ndarray:
     return labels.astype(str)
 
 
-def is_unicode(text: Any) -> bool:
+def is_unicode(text: object) -> bool:
     """Whether a text has no half of a surrogate pair, which no file can hold."""
     if isinstance(text, str) and not text.isascii():
         try:
@@ -194,36 +198,32 @@ def written_as(texts: Sequence[str]) -> np.ndarray:
     return np.array(texts, str) if any(map(_CODE.match, texts)) else np.array(numbers)
 
 
-NONE = np.empty(0, str)
-NAMED = "expected a name before and after each comma"
-
-
-def members(texts: np.ndarray, known: np.ndarray = NONE) -> tuple[np.ndarray, np.ndarray]:
-    """(k,) the known labels, then all others in the sets (l,), in order, and (l, k) bool the labels in each set.
+def members(texts: np.ndarray, first: np.ndarray = NONE) -> tuple[np.ndarray, np.ndarray]:
+    """(k,) the `first` labels, then all others in the sets (l,), in order, and (l, k) bool the labels in each set.
 
     Order, repeats and spaces do not matter. "" is the empty set. Raises DataError for a label without a name.
     """
     sets = [_labels_in(text) for text in texts.tolist()]
-    labels = np.concatenate([known, in_order(set().union(*sets).difference(known.tolist()))])
+    labels = np.concatenate([first, in_order(set().union(*sets).difference(first.tolist()))])
     place = {label: column for column, label in enumerate(labels.tolist())}
     table = np.zeros((len(sets), len(labels)), bool)
-    for own, found in zip(table, sets, strict=True):
-        own[[place[label] for label in found]] = True
+    for row, names in zip(table, sets, strict=True):
+        row[[place[label] for label in names]] = True
     return labels, table
 
 
 def in_order(labels: Iterable[str]) -> np.ndarray:
     """Sorted labels, as numbers if all are whole numbers."""
-    found = sorted(labels)
-    if all(label.removeprefix("-").isdecimal() for label in found):
-        found.sort(key=int)
-    return np.array(found, str)
+    ordered = sorted(labels)
+    if all(label.removeprefix("-").isdecimal() for label in ordered):
+        ordered.sort(key=int)
+    return np.array(ordered, str)
 
 
 def set_texts(table: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(m,) the sets that (m, k) bool selects from the labels (k,), in their order."""
     kinds, which = np.unique(table, axis=0, return_inverse=True)
-    return np.array([",".join(labels[own].tolist()) for own in kinds], str)[which.ravel()]
+    return np.array([",".join(labels[is_member].tolist()) for is_member in kinds], str)[which.ravel()]
 
 
 def lacks_name(text: str) -> bool:

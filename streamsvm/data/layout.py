@@ -10,8 +10,10 @@ import numpy as np
 
 from streamsvm.parallel.sizes import SizedInBytes
 
+Attrs = Mapping[str, Any]  # of a store: JSON
+
 GAPS = "has_gaps"  # attribute of a store in memory
-KEPT = (
+LAYOUT_ATTRS = (
     "columns",
     "label",
     "ignored",
@@ -36,18 +38,18 @@ class Layout(SizedInBytes):
     d: int
     dtype: np.dtype
     is_sparse: bool
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Attrs = field(default_factory=dict)
 
     @classmethod
-    def of(cls, d: int, dtype: np.dtype, is_sparse: bool, attrs: Mapping[str, Any]) -> Layout | None:
+    def of(cls, d: int, dtype: np.dtype, is_sparse: bool, attrs: Attrs) -> Layout | None:
         """The layout of a store with these attributes, or None if `ingest` did not make it."""
-        own = {name: attrs[name] for name in KEPT if name in attrs}
-        return cls(d, dtype, is_sparse, own) if "format" in own else None
+        layout_attrs = {name: attrs[name] for name in LAYOUT_ATTRS if name in attrs}
+        return cls(d, dtype, is_sparse, layout_attrs) if "format" in layout_attrs else None
 
     def to_attrs(self) -> dict[str, Any]:
         return {"dtype": self.dtype.name, "is_sparse": self.is_sparse, **self.attrs}
 
     @classmethod
-    def from_attrs(cls, d: int, attrs: Mapping[str, Any]) -> Layout:
-        own = {name: attrs[name] for name in KEPT if name in attrs}
-        return cls(d, np.dtype(attrs["dtype"]), bool(attrs["is_sparse"]), own)
+    def from_attrs(cls, d: int, attrs: Attrs) -> Layout:
+        layout_attrs = {name: attrs[name] for name in LAYOUT_ATTRS if name in attrs}
+        return cls(d, np.dtype(attrs["dtype"]), bool(attrs["is_sparse"]), layout_attrs)

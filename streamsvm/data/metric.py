@@ -114,8 +114,8 @@ def _principal(G: np.ndarray, rank: int) -> np.ndarray:
     small = G.T @ G if d <= m else G @ G.T
     top = [max(0, len(small) - rank), len(small) - 1]
     values, vectors = eigh(small, subset_by_index=top)
-    kept = values > NEGLIGIBLE**2 * values[-1]
-    values, vectors = values[kept], vectors[:, kept]
+    is_large = values > NEGLIGIBLE**2 * values[-1]
+    values, vectors = values[is_large], vectors[:, is_large]
     return vectors * np.sqrt(values) if d <= m else G.T @ vectors
 
 

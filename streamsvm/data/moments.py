@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.sizes import SizedInBytes
@@ -31,7 +31,7 @@ class Moments(SizedInBytes):
     marks: np.ndarray | None = None
 
     @property
-    def there(self) -> np.ndarray | float:
+    def present(self) -> np.ndarray | float:
         """The number of rows with a value, for each feature, or one number for all."""
         return self.n if self.gaps is None else self.n - self.gaps
 
@@ -42,7 +42,7 @@ class Moments(SizedInBytes):
         delta, share = fill - self.mean, self.gaps / self.n
         low = np.minimum(self.low, np.where(self.gaps > 0, fill, np.inf))
         high = np.maximum(self.high, np.where(self.gaps > 0, fill, -np.inf))
-        m2 = self.m2 + delta**2 * self.there * share
+        m2 = self.m2 + delta**2 * self.present * share
         return Moments(self.n, low, high, self.mean + delta * share, m2, fill=fill)
 
     def marked(self, gaps: np.ndarray) -> Moments:
@@ -74,21 +74,21 @@ def _dense(X: np.ndarray) -> Moments:
     return Moments(len(X), low, high, mean, np.einsum("ij,ij->j", X, X))
 
 
-def _with_gaps(X: np.ndarray, has: np.ndarray) -> Moments:
+def _with_gaps(X: np.ndarray, has_gaps: np.ndarray) -> Moments:
     """Statistics of dense rows with gaps in these columns (d,), which are treated separately because they are few."""
-    own, gaps = _of_there(X[:, has]), np.zeros(X.shape[1], np.int64)
-    X[:, has] = 0.0
-    found = replace(_dense(X), gaps=gaps)
+    in_gapped, gaps = _of_there(X[:, has_gaps]), np.zeros(X.shape[1], np.int64)
+    X[:, has_gaps] = 0.0
+    moments = replace(_dense(X), gaps=gaps)
     for name in ("low", "high", "mean", "m2", "gaps"):
-        getattr(found, name)[has] = getattr(own, name)
-    return found
+        getattr(moments, name)[has_gaps] = getattr(in_gapped, name)
+    return moments
 
 
 def _weighted(rows: Rows, weight: np.ndarray) -> Moments:
     used = np.flatnonzero(weight)
     if not len(used):
-        none = np.zeros(rows.d)
-        return Moments(0.0, none + np.inf, none - np.inf, none, none)
+        zeros = np.zeros(rows.d)
+        return Moments(0.0, zeros + np.inf, zeros - np.inf, zeros, zeros)
     X, w = rows.X[used], weight[used].astype(np.float64)
     if not isinstance(X, np.ndarray):
         return _weighted_sparse(X, w)
@@ -98,63 +98,67 @@ def _weighted(rows: Rows, weight: np.ndarray) -> Moments:
 
 
 def _weighted_dense(X: np.ndarray, w: np.ndarray) -> Moments:
-    is_there = ~np.isnan(X)
-    mass = w @ is_there
-    low, high = (np.where(is_there, X, end) for end in (np.inf, -np.inf))
-    mean = w @ np.where(is_there, X, 0.0) / np.where(mass > 0, mass, 1.0)
-    m2 = w @ np.where(is_there, X - mean, 0.0) ** 2
-    gaps = None if is_there.all() else w @ ~is_there
+    is_present = ~np.isnan(X)
+    mass = w @ is_present
+    low, high = (np.where(is_present, X, end) for end in (np.inf, -np.inf))
+    mean = w @ np.where(is_present, X, 0.0) / np.where(mass > 0, mass, 1.0)
+    m2 = w @ np.where(is_present, X - mean, 0.0) ** 2
+    gaps = None if is_present.all() else w @ ~is_present
     return Moments(float(w.sum()), low.min(axis=0), high.max(axis=0), mean, m2, gaps)
 
 
-def _weighted_sparse(X: Any, w: np.ndarray) -> Moments:
+def _weighted_sparse(X: sparse.csr_array, w: np.ndarray) -> Moments:
     """As `_sparse`."""
     d, by_entry = X.shape[1], np.repeat(w, np.diff(X.indptr))
-    is_there = ~np.isnan(X.data)
-    data, columns, own = X.data[is_there].astype(np.float64), X.indices[is_there], by_entry[is_there]
+    is_present = ~np.isnan(X.data)
+    data, columns, entry_weights = (
+        X.data[is_present].astype(np.float64),
+        X.indices[is_present],
+        by_entry[is_present],
+    )
     gaps = None
-    if not is_there.all():
-        gaps = np.bincount(X.indices[~is_there], by_entry[~is_there], minlength=d)
+    if not is_present.all():
+        gaps = np.bincount(X.indices[~is_present], by_entry[~is_present], minlength=d)
     n = float(w.sum())
-    there = n if gaps is None else n - gaps
-    stored = np.bincount(columns, own, minlength=d)
-    mean = np.bincount(columns, own * data, minlength=d) / np.where(there > 0, there, 1.0)
-    m2 = np.bincount(columns, own * (data - mean[columns]) ** 2, minlength=d)
+    present = n if gaps is None else n - gaps
+    stored = np.bincount(columns, entry_weights, minlength=d)
+    mean = np.bincount(columns, entry_weights * data, minlength=d) / np.where(present > 0, present, 1.0)
+    m2 = np.bincount(columns, entry_weights * (data - mean[columns]) ** 2, minlength=d)
     ends = _sparse(X)
-    return Moments(n, ends.low, ends.high, mean, m2 + np.maximum(there - stored, 0.0) * mean**2, gaps)
+    return Moments(n, ends.low, ends.high, mean, m2 + np.maximum(present - stored, 0.0) * mean**2, gaps)
 
 
 def _of_there(X: np.ndarray) -> Moments:
     """Statistics of dense rows with gaps. A feature without values has mean 0 and infinite ends, which any value
     replaces."""
-    is_there = ~np.isnan(X)
-    n_there = is_there.sum(axis=0)
-    low = np.where(is_there, X, np.inf).min(axis=0)
-    high = np.where(is_there, X, -np.inf).max(axis=0)
-    mean = np.where(is_there, X, 0.0).sum(axis=0) / np.maximum(n_there, 1)
-    deviations = np.where(is_there, X - mean, 0.0)
+    is_present = ~np.isnan(X)
+    n_present = is_present.sum(axis=0)
+    low = np.where(is_present, X, np.inf).min(axis=0)
+    high = np.where(is_present, X, -np.inf).max(axis=0)
+    mean = np.where(is_present, X, 0.0).sum(axis=0) / np.maximum(n_present, 1)
+    deviations = np.where(is_present, X - mean, 0.0)
     m2 = np.einsum("ij,ij->j", deviations, deviations)
-    return Moments(len(X), low, high, mean, m2, len(X) - n_there)
+    return Moments(len(X), low, high, mean, m2, len(X) - n_present)
 
 
-def _sparse(X: Any) -> Moments:
+def _sparse(X: sparse.csr_array) -> Moments:
     """Statistics of CSR rows. Entries that are not stored are 0; a stored NaN is a gap."""
     n, d = X.shape
-    is_there = ~np.isnan(X.data)
-    gaps = None if is_there.all() else np.bincount(X.indices[~is_there], minlength=d)
-    data, indices = X.data[is_there].astype(np.float64), X.indices[is_there]
+    is_present = ~np.isnan(X.data)
+    gaps = None if is_present.all() else np.bincount(X.indices[~is_present], minlength=d)
+    data, indices = X.data[is_present].astype(np.float64), X.indices[is_present]
     stored = np.bincount(indices, minlength=d)
-    n_there = n if gaps is None else n - gaps
-    mean = np.bincount(indices, weights=data, minlength=d) / np.maximum(n_there, 1)
+    n_present = n if gaps is None else n - gaps
+    mean = np.bincount(indices, weights=data, minlength=d) / np.maximum(n_present, 1)
     deviations = (data - mean[indices]) ** 2
-    m2 = np.bincount(indices, weights=deviations, minlength=d) + (n_there - stored) * mean**2
+    m2 = np.bincount(indices, weights=deviations, minlength=d) + (n_present - stored) * mean**2
     low, high = (end(axis=0).toarray().astype(np.float64) for end in (X.nanmin, X.nanmax))
     if gaps is not None:
         low[gaps == n], high[gaps == n] = np.inf, -np.inf
     return Moments(n, low, high, mean, m2, gaps)
 
 
-def variance(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
+def variance(moments: Moments, offset: float | np.ndarray = 0.0, scale: float | np.ndarray = 1.0) -> float:
     """var(X) over all entries of X, with features scaled by (x - offset) * scale.
 
     The mean variance of the features plus the variance of their means, neither of which cancels far from zero.
@@ -166,14 +170,14 @@ def variance(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
 def merge(a: Moments, b: Moments) -> Moments:
     """The joint statistics of the rows of a and b (Chan, Golub and LeVeque 1979)."""
     n, delta = a.n + b.n, b.mean - a.mean
-    gaps = None if a.gaps is None and b.gaps is None else np.asarray(n - (a.there + b.there))
-    there = a.there + b.there
-    there = np.where(there > 0, there, 1)
+    gaps = None if a.gaps is None and b.gaps is None else np.asarray(n - (a.present + b.present))
+    present = a.present + b.present
+    present = np.where(present > 0, present, 1)
     return Moments(
         n,
         np.minimum(a.low, b.low),
         np.maximum(a.high, b.high),
-        a.mean + delta * (b.there / there),
-        a.m2 + b.m2 + delta**2 * (a.there * b.there / there),
+        a.mean + delta * (b.present / present),
+        a.m2 + b.m2 + delta**2 * (a.present * b.present / present),
         gaps,
     )

@@ -7,24 +7,25 @@ anndata and xarray put them, and data frames have column names. A text column be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice, zip_longest
 from typing import Any
 
 import zarr
 
+from streamsvm.data.layout import Attrs
 from streamsvm.storage.checked_array import CheckedArray
 
 Names = tuple[str, ...]
 
 
-def names_of(X: Any) -> Names | None:
+def names_of(X: object) -> Names | None:
     """The column names of a data frame or an Arrow table if all are text. None for anything else."""
     names = getattr(X, "column_names", None) or getattr(X, "columns", None)
     return _all_text(names) if isinstance(names, Iterable) else None
 
 
-def names_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
+def names_in_attrs(attrs: Attrs, d: int) -> Names | None:
     """The names of a store of d columns that `ingest` made from a table with a header: d + 1 names if there are too
     many."""
     if "columns" not in attrs or not attrs.get("header", True):
@@ -32,7 +33,7 @@ def names_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
     return tuple(islice(chain.from_iterable(map(_expanded, attrs["columns"])), d + 1))
 
 
-def shown_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
+def shown_in_attrs(attrs: Attrs, d: int) -> Names | None:
     """What to call the columns of a store from a table without a header: each has its number in the table, a text `12`
     as `12=yes`. None for other stores."""
     if "columns" not in attrs or attrs.get("header", True):
@@ -41,7 +42,7 @@ def shown_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
     return names_in_attrs({"columns": numbered}, d)
 
 
-def _expanded(column: Mapping[str, Any]) -> Iterable[str]:
+def _expanded(column: Attrs) -> Iterable[str]:
     name = str(column["name"])
     if "hash" in column:
         return (f"{name}#{slot}" for slot in range(column["hash"]))
@@ -59,8 +60,8 @@ def names_of_others(group: zarr.Group, x: str, d: int) -> Names | None:
         f"{var}/{index}" if isinstance(index, str) else None,
         "/".join(filter(None, [folder, dimension])),
     ]
-    found = (_read(group, path, d) for path in candidates if path)
-    return next((names for names in found if names), None)
+    name_lists = (_read(group, path, d) for path in candidates if path)
+    return next((names for names in name_lists if names), None)
 
 
 def _dimension(member: zarr.Array | zarr.Group) -> str | None:
@@ -82,12 +83,12 @@ def _read(group: zarr.Group, path: str, d: int) -> Names | None:
     return _all_text(CheckedArray(member, path).all().tolist())
 
 
-def _all_text(names: Iterable[Any]) -> Names | None:
+def _all_text(names: Iterable[object]) -> Names | None:
     names = tuple(names)
     return tuple(map(str, names)) if names and all(isinstance(name, str) for name in names) else None
 
 
-def is_frame(X: Any) -> bool:
+def is_frame(X: object) -> bool:
     """Whether X is a data frame in memory with column names."""
     return not hasattr(X, "__dask_graph__") and names_of(X) is not None
 
@@ -96,9 +97,9 @@ def first_difference(found: Names, expected: Names) -> str:
     """The first difference between names."""
     pairs = enumerate(zip_longest(found, expected))
     column, names = next((column, names) for column, names in pairs if names[0] != names[1])
-    here, there = ("none" if name is None else repr(name[:80]) for name in names)
+    actual_name, expected_name = ("none" if name is None else repr(name[:80]) for name in names)
     order = " (the same columns in another order)" if sorted(found) == sorted(expected) else ""
-    return f"column {column}: found {here}, expected {there}{order}"
+    return f"column {column}: found {actual_name}, expected {expected_name}{order}"
 
 
 def listed(names: Sequence[str], most: int = 8, of: int | None = None) -> str:

@@ -30,24 +30,24 @@ class RowColumns(Protocol):
 class CachedSamples:
     """Blocks of samples for many passes, with their columns. The first pass reads the sources.
 
-    The first blocks stay in memory, up to keep_bytes. The others become plain files in `folder()`, which are read at
+    The first blocks stay in memory, up to cache_bytes. The others become plain files in `folder()`, which are read at
     the speed of the disk. Raises what `samples.read` raises, and StorageError if the disk is full.
     """
 
     def __init__(
         self,
         samples: Samples,
-        keep_bytes: int,
+        cache_bytes: int,
         folder: Callable[[], Path],
-        beside: RowColumns | None = None,
+        columns: RowColumns | None = None,
     ) -> None:
         self.n, self.d = samples.n, samples.d
-        self.source, self.beside = samples, beside
-        self.nbytes = samples.nbytes + (samples.n * beside.row_bytes if beside else 0)
-        self._keep_rows = int(keep_bytes / self.nbytes * samples.n)
-        self._folder = folder() if self._keep_rows < samples.n else None
+        self.source, self.columns = samples, columns
+        self.nbytes = samples.nbytes + (samples.n * columns.row_bytes if columns else 0)
+        self._cached_rows = int(cache_bytes / self.nbytes * samples.n)
+        self._folder = folder() if self._cached_rows < samples.n else None
         self.groups = {(group[0][0], group[-1][1]): group for group in windows(samples, PASS_BYTES)}
-        self._kept: dict[Block, tuple[Rows, Columns]] = {}
+        self._cached: dict[Block, tuple[Rows, Columns]] = {}
         self._files: dict[Block, _BlockFile] = {}
 
     def blocks(self) -> list[Block]:
@@ -56,22 +56,22 @@ class CachedSamples:
     def read(self, start: int, stop: int) -> tuple[Rows, Columns]:
         """The rows of one of `blocks()`, and their columns."""
         block = start, stop
-        if block in self._kept:
-            return self._kept[block]
+        if block in self._cached:
+            return self._cached[block]
         if block in self._files:
             return self._files[block].read()
-        found = read_group(self.source, self.beside, self.groups[block])
-        if self._folder is None or stop <= self._keep_rows:
-            self._kept[block] = found
+        rows_and_columns = read_group(self.source, self.columns, self.groups[block])
+        if self._folder is None or stop <= self._cached_rows:
+            self._cached[block] = rows_and_columns
         else:
-            self._files[block] = _BlockFile(*found, self._folder / f"{start:012d}")
-        return found
+            self._files[block] = _BlockFile(*rows_and_columns, self._folder / f"{start:012d}")
+        return rows_and_columns
 
 
-def read_group(source: Samples, beside: RowColumns | None, group: list[Block]) -> tuple[Rows, Columns]:
+def read_group(source: Samples, columns: RowColumns | None, group: list[Block]) -> tuple[Rows, Columns]:
     """The rows of neighbouring blocks, and their columns."""
     rows = read_blocks(source, group)
-    return rows, beside.read(group[0][0], group[-1][1]) if beside else ()
+    return rows, columns.read(group[0][0], group[-1][1]) if columns else ()
 
 
 class _BlockFile:

@@ -42,12 +42,12 @@ def lost(columns: np.ndarray, values: np.ndarray) -> RoundedValue | None:
     bad = np.flatnonzero(differs & (spread > 0) & (steps > SHARE * spread))
     if not len(bad):
         return None
-    at = int(starts[bad[0]])
-    at += int(np.argmax((values != rounded)[at : at + counts[bad[0]]]))
-    return RoundedValue(int(columns[at]), float(values[at]), float(rounded[at]))
+    entry = int(starts[bad[0]])
+    entry += int(np.argmax((values != rounded)[entry : entry + counts[bad[0]]]))
+    return RoundedValue(int(columns[entry]), float(values[entry]), float(rounded[entry]))
 
 
 def lost_in(X: np.ndarray) -> RoundedValue | None:
     """`lost` of some rows of X (m, d)."""
-    some = X[:: -(-len(X) // SAMPLE)].astype(np.float64)
-    return lost(np.tile(np.arange(X.shape[1]), len(some)), some.ravel())
+    sample = X[:: -(-len(X) // SAMPLE)].astype(np.float64)
+    return lost(np.tile(np.arange(X.shape[1]), len(sample)), sample.ravel())

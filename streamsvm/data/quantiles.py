@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numba
 import numpy as np
@@ -71,7 +70,7 @@ class Quantiles(SizedInBytes):
         slopes = np.divide(np.diff(self.heights, axis=1), steps, out=np.zeros_like(steps), where=steps > 0)
         slopes = np.pad(slopes, [(0, 0), (1, 1)])
         columns = zip(X.T, self.knots, slopes, strict=True)
-        return np.stack([own[np.searchsorted(knot, x, side="right")] for x, knot, own in columns], axis=1)
+        return np.stack([slope[np.searchsorted(knot, x, side="right")] for x, knot, slope in columns], axis=1)
 
     def moments(self, n: float) -> Moments:
         """Statistics of n transformed rows, by the inner quantiles, between which the rows are spread equally."""
@@ -80,28 +79,28 @@ class Quantiles(SizedInBytes):
 
 
 @numba.njit(nogil=True, cache=True)
-def _heights_at(X: Any, knots: Any, heights: Any, out: Any) -> None:
+def _heights_at(X: np.ndarray, knots: np.ndarray, heights: np.ndarray, out: np.ndarray) -> None:
     """out (m, d): for each value the heights (d, q) of its column, interpolated between the knots (d, q) next to it.
 
     TOGETHER searches advance side by side, in loops that the compiler vectorises: 9 ns a value instead of 45.
     """
     m, d = X.shape
     q = knots.shape[1]
-    at, x = np.empty(TOGETHER, np.int64), np.empty(TOGETHER)
+    place, x = np.empty(TOGETHER, np.int64), np.empty(TOGETHER)
     for j in range(d):
         knot, height = knots[j], heights[j]
         for lo in range(0, m, TOGETHER):
             count = min(TOGETHER, m - lo)
             for i in range(count):
-                at[i], x[i] = 0, min(max(np.float64(X[lo + i, j]), knot[0]), knot[q - 1])
+                place[i], x[i] = 0, min(max(np.float64(X[lo + i, j]), knot[0]), knot[q - 1])
             left = q  # from `at` on, among which the last knot is that is not above x
             while left > 1:
                 half = left >> 1
                 for i in range(count):
-                    at[i] += half * np.int64(knot[at[i] + half] <= x[i])
+                    place[i] += half * np.int64(knot[place[i] + half] <= x[i])
                 left -= half
             for i in range(count):
-                low, high = at[i], min(at[i] + 1, q - 1)
+                low, high = place[i], min(place[i] + 1, q - 1)
                 width = knot[high] - knot[low]
                 share = (x[i] - knot[low]) / width if width > 0 else 0.0
                 out[lo + i, j] = height[low] + share * (height[high] - height[low])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 from weakref import finalize
 
 import numpy as np
@@ -25,10 +25,8 @@ from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.paths import Place, URLPath
 
 SPOOL_BYTES = 32 << 20  # in one file, sorted by partition
-BESIDE_BYTES = 48  # per row, for its columns and its partition
-INDEX_BYTES = (
-    64 << 20
-)  # for the offsets of partitions in files; files become larger if files and partitions need more
+COLUMN_BYTES = 48  # per row, for its columns and its partition
+INDEX_BYTES = 64 << 20  # for the offsets of partitions in files; files become larger if these need more
 
 Arrays = dict[str, np.ndarray]
 
@@ -46,11 +44,11 @@ MOST_OPEN = _most_open()
 
 
 class PartitionReader(Protocol):
-    """What a task needs to read a partition."""
+    """Reads the partitions of samples, in any process."""
 
     def rows(self, part: int) -> Rows: ...
 
-    def beside(self, part: int) -> Arrays:
+    def columns(self, part: int) -> Arrays:
         """The columns of its rows."""
 
 
@@ -98,19 +96,19 @@ class IdColumn(SizedInBytes):
 def by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """(n,) rows in the order of their partitions, and n_parts + 1 bounds or more of the partitions."""
     bounds = np.append(0, np.cumsum(np.bincount(parts, minlength=n_parts)))
-    short = parts.astype(np.uint16) if len(bounds) <= 1 << 16 else parts  # radix sort: nine times as fast
-    return np.argsort(short, kind="stable"), bounds
+    narrow = parts.astype(np.uint16) if len(bounds) <= 1 << 16 else parts  # radix sort: nine times as fast
+    return np.argsort(narrow, kind="stable"), bounds
 
 
 class PartitionsInMemory:
     """Partitions of samples in memory."""
 
     def __init__(
-        self, samples: SamplesInMemory, parts: np.ndarray, n_parts: int, beside: RowColumns | None = None
+        self, samples: SamplesInMemory, parts: np.ndarray, n_parts: int, columns: RowColumns | None = None
     ) -> None:
         self.n_parts, self.nbytes = n_parts, samples.nbytes
         self._order, self._bounds = by_part(parts, n_parts)
-        self._samples, self._beside = samples, beside or IdColumn()
+        self._samples, self._columns = samples, columns or IdColumn()
         self.reader = self
 
     def ids(self, part: int) -> np.ndarray:
@@ -119,8 +117,8 @@ class PartitionsInMemory:
     def rows(self, part: int) -> Rows:
         return self._samples.take(self.ids(part))
 
-    def beside(self, part: int) -> Arrays:
-        return self._beside.take(self.ids(part))
+    def columns(self, part: int) -> Arrays:
+        return self._columns.take(self.ids(part))
 
 
 class PartitionsOnDisk:
@@ -136,7 +134,7 @@ class PartitionsOnDisk:
         n_parts: int,
         folder: Place,
         engine: Engine,
-        beside: RowColumns | None = None,
+        columns: RowColumns | None = None,
         events: Events = ignore,
     ) -> None:
         self.n_parts, self.nbytes = n_parts, samples.nbytes
@@ -144,19 +142,19 @@ class PartitionsOnDisk:
             folder.mkdir(parents=True)
         groups = list(windows(samples, file_bytes(samples, n_parts)))
         write = partial(write_file, folder, n_parts)
-        shared = (engine.share((samples, labels, beside or IdColumn())),)
+        shared = (engine.share((samples, labels, columns or IdColumn())),)
         written = engine.map(write, groups, shared=shared, phase="regroup", events=events)
         files, bounds = zip(*written, strict=True)
         self.reader = Spool(files, np.stack(bounds, axis=1))
 
     def ids(self, part: int) -> np.ndarray:
-        return self.reader.beside(part)["ids"]
+        return self.reader.columns(part)["ids"]
 
 
 def file_bytes(samples: Samples, n_parts: int) -> int:
     """Bytes of the rows in one file."""
     row = samples.nbytes / samples.n
-    return int(max(SPOOL_BYTES * row / (row + BESIDE_BYTES), 4 * samples.nbytes * n_parts / INDEX_BYTES))
+    return int(max(SPOOL_BYTES * row / (row + COLUMN_BYTES), 4 * samples.nbytes * n_parts / INDEX_BYTES))
 
 
 class NeighbourPartitions(SizedInBytes):
@@ -179,7 +177,7 @@ class NeighbourPartitions(SizedInBytes):
     def rows(self, part: int) -> Rows:
         return read_blocks(self._samples, self._parts[part])
 
-    def beside(self, part: int) -> Arrays:
+    def columns(self, part: int) -> Arrays:
         return {"ids": self.ids(part)}
 
 
@@ -189,7 +187,7 @@ class SpoolFile(SizedInBytes):
 
     path: Place
     rows: RowsPlace
-    beside: ArrayPlace
+    columns: ArrayPlace
 
 
 class Spool(SizedInBytes):
@@ -204,7 +202,7 @@ class Spool(SizedInBytes):
         self._lock = Lock()
         finalize(self, _close, self._open)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Spool, (self._files, self._bounds)
 
     @property
@@ -218,31 +216,33 @@ class Spool(SizedInBytes):
         if not first.is_sparse:
             return Rows(self._read(_rows_array(0), stretches))
         ends = [self._read(_rows_array(0), [(f, lo, hi + 1)]) for f, lo, hi in stretches]
-        entries = [(f, int(own[0]), int(own[-1])) for (f, _, _), own in zip(stretches, ends, strict=True)]
+        entries = [(f, int(end[0]), int(end[-1])) for (f, _, _), end in zip(stretches, ends, strict=True)]
         indptr = np.cumsum(np.concatenate([[0], *map(np.diff, ends)]), dtype=first.arrays[0].dtype)
         csr = self._read(_rows_array(2), entries), self._read(_rows_array(1), entries), indptr
         return Rows(sparse.csr_array(csr, shape=(len(indptr) - 1, first.d)))
 
-    def beside(self, part: int, start: int = 0, stop: int | None = None) -> Arrays:
+    def columns(self, part: int, start: int = 0, stop: int | None = None) -> Arrays:
         """The columns of rows start..stop of a partition."""
-        records = self._read(_beside, self._stretches(part, start, stop))
-        return {name: np.ascontiguousarray(records[name]) for name in records.dtype.names}
+        records = self._read(_columns, self._stretches(part, start, stop))
+        return {name: np.ascontiguousarray(records[name]) for name in records.dtype.names or ()}
 
     def _stretches(self, part: int, start: int, stop: int | None) -> list[tuple[int, int, int]]:
         """(file, from, to) of rows start..stop of a partition."""
-        own = self._bounds[part : part + 2].astype(np.int64)
+        bounds = self._bounds[part : part + 2].astype(np.int64)
         if (start, stop) == (0, None):
-            los, his = own
+            los, his = bounds
         else:
-            ends = np.cumsum(own[1] - own[0])
-            before = ends - (own[1] - own[0])
-            los = own[0] + np.clip(start - before, 0, own[1] - own[0])
-            his = own[0] + np.clip((int(ends[-1]) if stop is None else stop) - before, 0, own[1] - own[0])
+            ends = np.cumsum(bounds[1] - bounds[0])
+            before = ends - (bounds[1] - bounds[0])
+            los = bounds[0] + np.clip(start - before, 0, bounds[1] - bounds[0])
+            his = bounds[0] + np.clip(
+                (int(ends[-1]) if stop is None else stop) - before, 0, bounds[1] - bounds[0]
+            )
         return [(f, int(los[f]), int(his[f])) for f in np.flatnonzero(los < his).tolist()]
 
     def _read(
         self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]
-    ) -> Any:
+    ) -> np.ndarray:
         """The entries of one array in these stretches of files, joined."""
         first, done = place_in(self._files[0]), 0
         if isinstance(self._files[0].path, URLPath):
@@ -250,9 +250,9 @@ class Spool(SizedInBytes):
         out = np.empty((sum(stop - start for _, start, stop in stretches), *first.shape[1:]), first.dtype)
         entry, bytes_of = first.entry_bytes, raw(out)
         for f, start, stop in stretches:
-            own = bytes_of[done : done + (stop - start) * entry]
-            self._read_into(own, f, place_in(self._files[f]).offset + start * entry)
-            done += len(own)
+            piece = bytes_of[done : done + (stop - start) * entry]
+            self._read_into(piece, f, place_in(self._files[f]).offset + start * entry)
+            done += len(piece)
         return out
 
     def _fetched(
@@ -264,20 +264,20 @@ class Spool(SizedInBytes):
             path, place = self._files[f].path, place_in(self._files[f])
             assert isinstance(path, URLPath)
             ranges.append((path, *place.span(start, stop)))
-        found = b"".join(ranges[0][0].read_ranges(ranges)) if ranges else b""
+        data = b"".join(ranges[0][0].read_ranges(ranges)) if ranges else b""
         entries = sum(stop - start for _, start, stop in stretches)
         shape = entries, *first.shape[1:]
-        if len(found) != math.prod(shape) * first.dtype.itemsize:
+        if len(data) != math.prod(shape) * first.dtype.itemsize:
             raise StorageError(f"{ranges[0][0].parent}: scratch files were cut while in use")
-        return np.frombuffer(bytearray(found), first.dtype).reshape(shape)
+        return np.frombuffer(bytearray(data), first.dtype).reshape(shape)
 
     def _read_into(self, out: memoryview, f: int, offset: int) -> None:
         if f not in self._open and len(self._open) < MOST_OPEN:
             with self._lock:
                 if f not in self._open:
                     self._open[f] = self._opened(f), Lock()
-        if (kept := self._open.get(f)) is not None:
-            file, lock = kept
+        if (opened := self._open.get(f)) is not None:
+            file, lock = opened
             with lock:
                 read_into(file, offset, out)
         else:
@@ -294,8 +294,8 @@ def _rows_array(number: int) -> Callable[[SpoolFile], ArrayPlace]:
     return lambda file: file.rows.arrays[number]
 
 
-def _beside(file: SpoolFile) -> ArrayPlace:
-    return file.beside
+def _columns(file: SpoolFile) -> ArrayPlace:
+    return file.columns
 
 
 def _close(opened: dict[int, tuple[IO[bytes], Lock]]) -> None:
@@ -307,7 +307,7 @@ def write_file(
     folder: Place, n_parts: int, source: tuple[Samples, PartitionLabels, RowColumns], blocks: list[Block]
 ) -> tuple[SpoolFile, np.ndarray]:
     """Writes a file of some blocks' rows by partition. Returns it with the start of each partition."""
-    samples, labels, beside = source
+    samples, labels, columns = source
     start, stop = blocks[0][0], blocks[-1][1]
     rows = read_blocks(samples, blocks)
     order, bounds = by_part(labels.of(rows, start), n_parts)
@@ -315,7 +315,7 @@ def write_file(
     written = whole_file(path) if isinstance(path, URLPath) else path.open("wb")
     with storage_errors(str(folder)), written as file:
         place = put_rows(file, rows, order)
-        records = put_array(file, _records(beside.read(start, stop))[order])
+        records = put_array(file, _records(columns.read(start, stop))[order])
     return SpoolFile(path, place, records), bounds.astype(np.uint32)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from streamsvm.parallel.sizes import SizedInBytes
+
+Matrix: TypeAlias = np.ndarray | sparse.csr_array
+Part = TypeVar("Part", np.ndarray, "Rows")
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Rows(SizedInBytes):
     X: ndarray (m, d), C-contiguous, or scipy `csr_array` (m, d); uint8, float32 or float64.
     """
 
-    X: np.ndarray | sparse.csr_array
+    X: Matrix
 
     def __len__(self) -> int:
         return self.X.shape[0]
@@ -32,6 +35,11 @@ class Rows(SizedInBytes):
     @property
     def is_sparse(self) -> bool:
         return sparse.issparse(self.X)
+
+    @property
+    def csr(self) -> sparse.csr_array:
+        """X of sparse rows."""
+        return self.X
 
     @property
     def nbytes(self) -> int:
@@ -68,7 +76,7 @@ class Rows(SizedInBytes):
     def times(self, weights: np.ndarray) -> Rows:
         """Columns multiplied by weights (d,), as float32."""
         weights = weights.astype(np.float32)
-        X: Any = self.X
+        X = self.X
         if isinstance(X, np.ndarray):
             return Rows((X * weights).astype(np.float32, copy=False))
         data = (X.data * weights[X.indices]).astype(np.float32, copy=False)
@@ -80,8 +88,8 @@ class Rows(SizedInBytes):
     @cached_property
     def sq_norms(self) -> np.ndarray:
         """(m,) float64 squared Euclidean norms."""
-        X: Any = self.X
-        if self.is_sparse:
+        X = self.X
+        if not isinstance(X, np.ndarray):
             entries = X.data.astype(np.float64)
             rows = np.repeat(np.arange(len(self)), np.diff(X.indptr))
             return np.bincount(rows, weights=np.square(entries, out=entries), minlength=len(self))
@@ -102,8 +110,8 @@ def concat(blocks: list[Rows]) -> Rows:
 
 def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:
     """The arrays of a block of rows: one, or three for CSR."""
-    X: Any = rows.X
-    if not rows.is_sparse:
+    X = rows.X
+    if isinstance(X, np.ndarray):
         return {name: X}
     return {f"{name}_indptr": X.indptr.astype(np.int64), f"{name}_indices": X.indices, f"{name}_data": X.data}
 
@@ -124,21 +132,21 @@ def rows_from_state(
     return Rows(sparse.csr_array((data, indices, indptr - indptr[0]), shape=(len(indptr) - 1, d)))
 
 
-def taken(
+def take_in_parts(
     ids: np.ndarray,
-    stretches: np.ndarray,
-    read: Callable[[list[np.ndarray]], Iterable[Any]],
-    joined: Callable[[list[Any]], Any],
-) -> Any:
-    """The rows `ids`, at least one, in their order. stretches (m,): the number of each row's stretch, in id order.
+    chunks: np.ndarray,
+    read: Callable[[list[np.ndarray]], Iterable[Part]],
+    join: Callable[[list[Part]], Part],
+) -> Part:
+    """The rows `ids` (m,), at least one, in their order. chunks (m,): the number of the chunk or block of each row.
 
-    read: returns the rows of sorted ids, split by stretch. joined: joins these.
+    read: gets sorted ids, split by chunk, and returns the rows of each. join: joins them into one.
     """
     order = np.argsort(ids, kind="stable")
-    cuts = np.flatnonzero(np.diff(stretches[order])) + 1
-    rows = joined(list(read(np.split(ids[order], cuts))))
+    cuts = np.flatnonzero(np.diff(chunks[order])) + 1
+    rows = join(list(read(np.split(ids[order], cuts))))
     if np.all(order[1:] > order[:-1]):
         return rows
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return rows.take(back)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return rows.take(place)

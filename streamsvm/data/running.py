@@ -85,9 +85,9 @@ def see_row(x, counts, born, means, variances, n):
         if counts[j] == 0:
             born[j] = n[0]
         counts[j] += 1
-        share, apart = 1 / min(counts[j], WINDOW), x[j] - means[j]
-        means[j] += share * apart
-        variances[j] = (1 - share) * (variances[j] + share * apart * apart)
+        share, deviation = 1 / min(counts[j], WINDOW), x[j] - means[j]
+        means[j] += share * deviation
+        variances[j] = (1 - share) * (variances[j] + share * deviation * deviation)
     n[0] += 1
 
 
@@ -100,8 +100,8 @@ def scale_row(x, counts, born, means, variances, n, z):
         is_often = are_often(counts[j], n - born[j], variances[j])
         square = variances[j] if is_often else variances[j] + means[j] * means[j]
         if square > 0:
-            apart = x[j] - means[j] if is_often else x[j]
-            z[j] = min(max(apart / np.sqrt(square), -LARGEST), LARGEST)
+            deviation = x[j] - means[j] if is_often else x[j]
+            z[j] = min(max(deviation / np.sqrt(square), -LARGEST), LARGEST)
 
 
 @nb.njit(nogil=True, cache=True)

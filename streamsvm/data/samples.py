@@ -1,26 +1,25 @@
-"""Samples: the scaled rows for training, from memory or from a store.
+"""Samples: the scaled rows for training, read by blocks or by row number, from memory, a store or a cluster's workers.
 
-Samples as tasks read them: blocks that workers keep, and rows by number from these blocks.
-
-Random numbers that belong to an id, whatever is asked for with it.
+`SamplesInMemory` and `SamplesInStore` read them in this process. `SampleBlocks` and `gather` let the workers of a
+cluster read them. `splitmix64` gives each row id a random number that does not depend on other ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from streamsvm.data.finite import require_finite
-from streamsvm.data.rows import Rows, concat, taken
+from streamsvm.data.rows import Rows, concat, take_in_parts
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.parallel.engine import Deferred, Engine
 from streamsvm.parallel.sizes import SizedInBytes
 
 Block = tuple[int, int]
-WIDE = 1 << 16  # columns from which on sparse rows are counted by what they store
+WIDE = 1 << 16  # columns from which on blocks of sparse rows are sized by their stored entries
 
 
 class Samples(Protocol):
@@ -85,8 +84,8 @@ class SamplesInStore(SizedInBytes):
 
 
 def block_columns(samples: Samples) -> int:
-    """Columns that a block of samples in memory counts by: of wide sparse rows, numbers that a row has stored, else
-    each block would be one row."""
+    """The number of columns that sizes blocks in memory. Wide sparse rows count the entries that a row stores on
+    average, because blocks sized by all columns would be of one row each."""
     stored = max(1, int(samples.nbytes / max(samples.n, 1) / 4))
     return min(samples.d, stored) if samples.d > WIDE else samples.d
 
@@ -118,43 +117,39 @@ class SampleBlocks:
     exists."""
 
     def __init__(self, samples: Samples, engine: Engine) -> None:
-        self.n, self.blocks, self.in_memory = (
-            samples.n,
-            samples.blocks(),
-            isinstance(samples, SamplesInMemory),
-        )
+        self.n, self.blocks = samples.n, samples.blocks()
+        self.in_memory = isinstance(samples, SamplesInMemory)
         self._samples, self._engine = samples, engine
         shared = (engine.share(samples),)
         self.rows = engine.hold(_read, self.blocks, shared=shared, nbytes=samples.nbytes)
 
     def take(self, ids: np.ndarray) -> Rows:
         """The rows `ids`, in their order."""
-        return _taken(self._samples, ids, self._engine, self.rows)
+        return gather(self._samples, ids, self._engine, self.rows)
 
 
-def gather(samples: Samples, ids: np.ndarray, engine: Engine) -> Rows:
-    """The rows `ids`, in their order. On a cluster, workers select them from their blocks."""
+def gather(samples: Samples, ids: np.ndarray, engine: Engine, items: Sequence[object] | None = None) -> Rows:
+    """The rows `ids`, in their order. On a cluster, workers select them from their blocks.
+
+    items: the samples' blocks as items of mapped functions. None: workers read the blocks from the samples.
+    """
     if engine.is_local:
         return samples.take(ids)
-    source = engine.share(samples)
-    return _taken(samples, ids, engine, [Deferred(_read, source, block) for block in samples.blocks()])
-
-
-def _taken(samples: Samples, ids: np.ndarray, engine: Engine, items: Sequence[Any]) -> Rows:
-    """The rows `ids` from the samples' blocks, which are items of mapped functions."""
-    if engine.is_local:
-        return samples.take(ids)
-    starts = np.array([start for start, _ in samples.blocks()])
+    blocks = samples.blocks()
+    if items is None:
+        source = engine.share(samples)
+        items = [Deferred(_read, source, block) for block in blocks]
+    starts = np.array([start for start, _ in blocks])
 
     def block_of(ids: np.ndarray) -> np.ndarray:
         return np.searchsorted(starts, ids, side="right") - 1
 
-    def pick(parts: list[np.ndarray]) -> Iterable[Rows]:
-        blocks = block_of(np.array([part[0] for part in parts])).tolist()
-        here = [part - starts[block] for part, block in zip(parts, blocks, strict=True)]
-        return engine.map(Rows.take, [items[block] for block in blocks], here)
+    def read(parts: list[np.ndarray]) -> Iterable[Rows]:
+        numbers = block_of(np.array([part[0] for part in parts])).tolist()
+        ids_in_block = [part - starts[number] for part, number in zip(parts, numbers, strict=True)]
+        return engine.map(Rows.take, [items[number] for number in numbers], ids_in_block)
 
-    return taken(ids, block_of(ids), pick, concat)
+    return take_in_parts(ids, block_of(ids), read, concat)
 
 
 def _read(samples: Samples, block: Block) -> Rows:
@@ -166,7 +161,7 @@ STEP, *FACTORS = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9,
 
 def splitmix64(ids: np.ndarray, seed: int) -> np.ndarray:
     """(m,) uint64 of ids (m,) and a seed (Steele, Lea and Flood 2014)."""
-    found = (ids.astype(np.uint64) + np.uint64(seed) + np.uint64(1)) * STEP
+    hashed = (ids.astype(np.uint64) + np.uint64(seed) + np.uint64(1)) * STEP
     for shift, factor in zip((30, 27), FACTORS, strict=True):
-        found = (found ^ (found >> np.uint64(shift))) * factor
-    return found ^ (found >> np.uint64(31))
+        hashed = (hashed ^ (hashed >> np.uint64(shift))) * factor
+    return hashed ^ (hashed >> np.uint64(31))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from streamsvm.data.metric import Metric
@@ -17,7 +17,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import SizedInBytes
 
-ROUNDED = 2.0**-22  # of a float32 number, that may be left of 0
+ROUNDED = 2.0**-22  # relative rounding error of a float32 entry that stands for 0
 NORMAL = 1.349  # between the quartiles of a normal distribution, in standard deviations
 
 
@@ -70,7 +70,7 @@ class Scaling(SizedInBytes):
             return Rows(self._apply_dense(rows.X))
         if np.any(self.offset) or self.quantiles is not None:
             require_zeros_kept(self.kind)
-        X: Any = self.completed(rows).X
+        X = self.completed(rows).csr
         data = (X.data * self.scale[X.indices]).astype(np.float32)
         scaled = Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
         return scaled if self.metric is None else self.metric.of_rows(scaled)
@@ -96,7 +96,7 @@ class Scaling(SizedInBytes):
             return Rows(filled)
         if isinstance(filled, np.ndarray):
             return Rows(np.hstack([filled, np.isnan(rows.X[:, marks])]))
-        X: Any = rows.X
+        X = rows.csr
         is_gap = np.isnan(X.data).astype(filled.dtype)
         gaps = sparse.csr_array((is_gap, X.indices, X.indptr), X.shape)[:, marks]
         gaps.eliminate_zeros()
@@ -116,7 +116,7 @@ class Scaling(SizedInBytes):
         return out
 
     @cached_property
-    def _dense_parts(self) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None]:
+    def _dense_parts(self) -> tuple[slice | np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
         """The columns to read, their offsets and scales, and the matrix that mixes them, if there is one."""
         metric, every = self.metric, slice(None)
         if metric is None:
@@ -157,11 +157,9 @@ class Scaling(SizedInBytes):
         X = scaled if self.metric is None else self.metric.undone(scaled)
         if X is None:
             return None
-        apart = np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
-        X = self.offset + apart
-        X[np.abs(X) < ROUNDED * np.abs(apart)] = (
-            0.0  # what is left of 0, as of texts that a row does not have
-        )
+        centred = np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+        X = self.offset + centred
+        X[np.abs(X) < ROUNDED * np.abs(centred)] = 0.0  # rounding errors of 0, as of texts that a row lacks
         X = X if self.quantiles is None else self.quantiles.raw(X)
         raw = X[:, : self.d]
         if self.marks is not None:
@@ -170,10 +168,10 @@ class Scaling(SizedInBytes):
 
     def wider(self, d: int) -> Scaling:
         """The scaling for rows of d features, at least as many as now. New ones become 0, with weight 0 in a metric."""
-        at = np.full(d - self.d, self.d)  # before the marks
+        places = np.full(d - self.d, self.d)  # before the marks
 
         def wide(values: np.ndarray) -> np.ndarray:
-            return np.insert(values, at, 0.0, axis=0)
+            return np.insert(values, places, 0.0, axis=0)
 
         return replace(
             self,
@@ -193,17 +191,17 @@ class Scaling(SizedInBytes):
         return self.under(Metric(weights) if self.metric is None else self.metric.times(weights))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        own = {"offset": self.offset, "scale": self.scale}
+        arrays = {"offset": self.offset, "scale": self.scale}
         if self.fill is not None:
-            own["fill"] = self.fill
+            arrays["fill"] = self.fill
         if self.quantiles is not None:
-            own |= {"quantiles": self.quantiles.knots, "levels": self.quantiles.levels}
+            arrays |= {"quantiles": self.quantiles.knots, "levels": self.quantiles.levels}
         if self.marks is not None:
-            own["marks"] = self.marks
-        return own if self.metric is None else own | {"metric": self.metric.factor}
+            arrays["marks"] = self.marks
+        return arrays if self.metric is None else arrays | {"metric": self.metric.factor}
 
     @classmethod
-    def from_arrays(cls, kind: str, arrays: Mapping[str, Any]) -> Scaling:
+    def from_arrays(cls, kind: str, arrays: Mapping[str, ArrayLike]) -> Scaling:
         offset, scale = (np.asarray(arrays[name], np.float64) for name in ("offset", "scale"))
         metric = Metric(np.asarray(arrays["metric"], np.float64)) if "metric" in arrays else None
         if metric is not None and metric.d != len(offset):
@@ -218,10 +216,10 @@ class Scaling(SizedInBytes):
                     f"{len(quantiles.levels)} levels"
                 )
         marks = np.asarray(arrays["marks"], np.int64) if "marks" in arrays else None
-        found = cls(kind, offset, scale, metric, fill, quantiles, marks)
-        if marks is not None and not np.isin(marks, np.arange(found.d)).all():
-            raise ValueError(f"found marks of columns up to {marks.max()}, expected below {found.d}")
-        return found
+        scaling = cls(kind, offset, scale, metric, fill, quantiles, marks)
+        if marks is not None and not np.isin(marks, np.arange(scaling.d)).all():
+            raise ValueError(f"found marks of columns up to {marks.max()}, expected below {scaling.d}")
+        return scaling
 
 
 def require_zeros_kept(kind: str) -> None:
@@ -234,18 +232,18 @@ def require_zeros_kept(kind: str) -> None:
 
 def from_moments(kind: str, stats: Moments) -> Scaling:
     """The scaling of `kind` by these statistics. Not for kinds that need sample rows."""
-    found = replace(Scaling.none(len(stats.mean)), kind=kind, fill=stats.fill, marks=stats.marks)
+    scaling = replace(Scaling.none(len(stats.mean)), kind=kind, fill=stats.fill, marks=stats.marks)
     if kind == "none":
-        return found
+        return scaling
     if kind == "minmax":
-        return replace(found, offset=stats.low, scale=_inverse(stats.high - stats.low))
+        return replace(scaling, offset=stats.low, scale=_inverse(stats.high - stats.low))
     if kind == "standard":
         # Rounding leaves a constant feature with a variance of about (eps * mean)^2: still constant.
         constant = stats.m2 <= stats.n * (np.finfo(np.float64).eps * 10 * np.abs(stats.mean)) ** 2
         constant |= stats.low == stats.high  # however far the mean of many rows is rounded
         scale = np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n)))
-        return replace(found, offset=stats.mean, scale=scale)
-    return replace(found, scale=_inverse(np.maximum(np.abs(stats.low), np.abs(stats.high))))
+        return replace(scaling, offset=stats.mean, scale=scale)
+    return replace(scaling, scale=_inverse(np.maximum(np.abs(stats.low), np.abs(stats.high))))
 
 
 def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
@@ -261,13 +259,13 @@ def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
 
 def from_quantiles(rows: Rows, stats: Moments) -> Scaling:
     """The quantile scaling, by some rows and the extremes of all rows."""
-    found = from_moments("none", stats)
+    unscaled = from_moments("none", stats)
     return replace(
-        found,
+        unscaled,
         kind="quantile",
-        quantiles=Quantiles.of_rows(found.completed(rows).dense(), stats.low, stats.high),
+        quantiles=Quantiles.of_rows(unscaled.completed(rows).dense(), stats.low, stats.high),
     )
 
 
-def _inverse(width: np.ndarray) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _inverse(width: np.ndarray) -> np.ndarray:
     return np.divide(1.0, width, out=np.zeros_like(width), where=width > 0)

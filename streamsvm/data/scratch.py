@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from scipy import sparse
@@ -65,10 +65,10 @@ class RowsPlace:
 def read_into(file: IO[bytes], offset: int, out: memoryview) -> None:
     """Reads the bytes of a file from this offset on. Raises StorageError if there are fewer."""
     file.seek(offset)
-    found = file.readinto(out)  # type: ignore[attr-defined]
-    if found != len(out):
+    n_read = file.readinto(out)  # type: ignore[attr-defined]
+    if n_read != len(out):
         raise StorageError(
-            f"{file.name}: the scratch file was cut while in use: found {found} of {len(out)} bytes"
+            f"{file.name}: the scratch file was cut while in use: found {n_read} of {len(out)} bytes"
         )
 
 
@@ -81,13 +81,11 @@ def put_array(file: IO[bytes], values: np.ndarray) -> ArrayPlace:
 
 def put_rows(file: IO[bytes], rows: Rows, order: np.ndarray | None = None) -> RowsPlace:
     """Appends a block of rows, dense or CSR, in this order. Raises OSError if the disk is full."""
-    X: Any = rows.X
-    if order is not None and not rows.is_sparse:
-        return RowsPlace(rows.d, (_put_ordered(file, X, order),))
-    if order is not None:
-        X = X[order]
-    arrays = (X.indptr, X.indices, X.data) if rows.is_sparse else (X,)
-    return RowsPlace(rows.d, tuple(put_array(file, values) for values in arrays))
+    if isinstance(rows.X, np.ndarray):
+        place = put_array(file, rows.X) if order is None else _put_ordered(file, rows.X, order)
+        return RowsPlace(rows.d, (place,))
+    X = rows.csr if order is None else rows.csr[order]
+    return RowsPlace(rows.d, tuple(put_array(file, values) for values in (X.indptr, X.indices, X.data)))
 
 
 def _put_ordered(file: IO[bytes], X: np.ndarray, order: np.ndarray) -> ArrayPlace:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.finite import require_finite, require_squares
-from streamsvm.data.labels import Classes, counted
+from streamsvm.data.labels import Classes, count_labels
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import MISSING
@@ -35,47 +35,47 @@ class Sketch(Store):
         self.guessed: list[str] = []
 
     def of(self, store: Store) -> Sketch:
-        """A store of its rows in other columns, sketched, too, with what has been guessed."""
-        found = Sketch(store)
-        found.guessed = self.guessed
-        return found
+        """The sketch of a store that has its rows in other columns, with the same list of guesses."""
+        sketch = Sketch(store)
+        sketch.guessed = self.guessed
+        return sketch
 
     @cached_property
     def classes(self) -> Classes:
         """The kept classes, else those of evenly spread blocks of labels, with counts extrapolated to all rows."""
-        if self.kept_classes is not None or not self.reads_labels:
+        if self.stored_classes is not None or not self.reads_labels:
             return super().classes
         blocks = list(self.label_blocks())
-        some = _spread(blocks, LABEL_BLOCKS)
+        sample = _spread(blocks, LABEL_BLOCKS)
         try:
-            found = counted(self.labels(*block) for block in some)
+            classes = count_labels(self.labels(*block) for block in sample)
         except CorruptDataError as error:
             self.guessed.append(f"two classes are assumed: {_brief(error)}")
             return Classes(np.arange(2), np.array([self.n - self.n // 2, self.n // 2]))
-        if found is None or len(found.values) == 1 or len(some) == len(blocks):
+        if classes is None or len(classes.values) == 1 or len(sample) == len(blocks):
             return super().classes  # a sample of labels is not enough
-        rows = int(found.counts.sum())
+        rows = int(classes.counts.sum())
         self.guessed.append(f"classes are those of {rows:,} of {self.n:,} rows")
-        return Classes(found.values, np.rint(found.counts * (self.n / rows)).astype(np.int64))
+        return Classes(classes.values, np.rint(classes.counts * (self.n / rows)).astype(np.int64))
 
     @cached_property
     def moments(self) -> Moments:
         """The kept statistics of all rows, else those of evenly spread blocks."""
-        if (kept := self.statistics) is not None:
-            gaps = kept.get(MISSING)
-            found = Moments(self.n, kept["min"], kept["max"], kept["mean"], kept["std"], gaps)
-            return replace(found, m2=found.there * kept["std"] ** 2)
+        if (stored := self.statistics) is not None:
+            gaps = stored.get(MISSING)
+            moments = Moments(self.n, stored["min"], stored["max"], stored["mean"], stored["std"], gaps)
+            return replace(moments, m2=moments.present * stored["std"] ** 2)
         blocks = self.blocks()
-        some = _spread(blocks, max(2, int(SAMPLE_BYTES / (self.nbytes / len(blocks)))))
+        sample = _spread(blocks, max(2, int(SAMPLE_BYTES / (self.nbytes / len(blocks)))))
         try:
-            found = reduce(merge, map(self._moments, some))
+            moments = reduce(merge, map(self._moments, sample))
         except CorruptDataError as error:
             self.guessed.append(f"columns of mean 0 and variance 1 are assumed: {_brief(error)}")
             ones = np.ones(self.d)
             return Moments(self.n, -ones, ones, 0 * ones, self.n * ones)
-        if len(some) < len(blocks):
-            self.guessed.append(f"columns are measured by {found.n:,} of {self.n:,} rows")
-        return found
+        if len(sample) < len(blocks):
+            self.guessed.append(f"columns are measured by {moments.n:,} of {self.n:,} rows")
+        return moments
 
     @cached_property
     def first(self) -> Rows:
@@ -86,8 +86,8 @@ class Sketch(Store):
             return rows
         except CorruptDataError as error:
             self.guessed.append(f"the first rows are not known: {_brief(error)}")
-        found = self.moments
-        X = np.stack([found.low, found.high, found.mean]).astype(self.dtype)
+        moments = self.moments
+        X = np.stack([moments.low, moments.high, moments.mean]).astype(self.dtype)
         return Rows(sparse.csr_array(X)) if self.is_sparse else Rows(X)
 
     @cached_property

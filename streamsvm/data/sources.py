@@ -1,6 +1,7 @@
-"""Sources of rows with one small interface: a zarr array, a CSR group, an array in memory, a Dask array.
+"""Sources of rows with one small interface, `Source`: a zarr array, a CSR group, an array in memory, a Dask array.
 
-Opening the zarr group of a store is here, too: every problem is an error of one line.
+`open_group` and `open_source` open those of a zarr store, and report every problem as an error of one line.
+`source_of` wraps arrays, and `computed` computes values of Dask.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import zarr
+from numpy.typing import DTypeLike
 from scipy import sparse
 
-from streamsvm.data.rows import Rows, concat
+from streamsvm.data.rows import Matrix, Rows, concat
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.dask import meta
@@ -25,7 +27,7 @@ from streamsvm.storage.paths import is_remote_failure, local_path, nearest
 
 CHUNK_BYTES = 4 << 20  # measured: zarr decodes 4 MiB chunks at 1.3 GB/s, 0.5 MiB ones at half that
 MAX_CHUNK_ROWS = 1 << 16
-OF_TABLES = (  # attributes that arrays do not have; of a lazy frame the last ones would find out its columns
+TABLE_ATTRIBUTES = (  # attributes that arrays do not have; of a lazy frame the last ones would find out its columns
     "collect_schema",
     "to_table",
     "read_all",
@@ -53,7 +55,7 @@ def default_chunk_rows(row_bytes: float) -> int:
     return int(np.clip(CHUNK_BYTES // max(1.0, row_bytes), 1, MAX_CHUNK_ROWS))
 
 
-def row_dtype(dtype: Any, name: str = "X") -> np.dtype:
+def row_dtype(dtype: DTypeLike, name: str = "X") -> np.dtype:
     """The dtype as which rows of `dtype` are read: uint8, float32 or float64, the first exact one. Raises DataError."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b" or dtype == np.uint8:
@@ -142,8 +144,8 @@ class CSRSource:
             raise self._bad(start, stop, "indptr is not rising from 0 to the number of entries")
         indices = self._indices.read(lo, hi)
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.d:
-            found = f"{indices.min()} to {indices.max()}"
-            raise self._bad(start, stop, f"column indices {found} do not fit {self.d} columns")
+            span = f"{indices.min()} to {indices.max()}"
+            raise self._bad(start, stop, f"column indices {span} do not fit {self.d} columns")
         return narrow_csr(
             self._data.read(lo, hi).astype(self.dtype, copy=False), indices, indptr - lo, self.d
         )
@@ -180,12 +182,19 @@ def _member(group: zarr.Group, name: str, key: str) -> CheckedArray:
     return CheckedArray(member, f"{name}/{key}")
 
 
+def as_rows(X: Matrix, dtype: np.dtype) -> Rows:
+    """Dense or CSR rows as canonical ones of this dtype."""
+    if isinstance(X, np.ndarray):
+        return Rows(np.ascontiguousarray(X, dtype=dtype))
+    return Rows(csr(X.data.astype(dtype, copy=False), X.indices, X.indptr, X.shape[1]))
+
+
 class ArraySource(SizedInBytes):
     """A numpy array or scipy CSR matrix in memory."""
 
     def __init__(self, X: Any) -> None:
         self.is_sparse = sparse.issparse(X)
-        self._X: Any = sparse.csr_array(X) if self.is_sparse else np.asarray(X)
+        self._X: Matrix = sparse.csr_array(X) if self.is_sparse else np.asarray(X)
         check_shape(self._X.shape, "X")
         self.n, self.d = self._X.shape
         self.dtype = row_dtype(self._X.dtype)
@@ -200,10 +209,8 @@ class ArraySource(SizedInBytes):
     def take(self, ids: np.ndarray) -> Rows:
         return self._rows(self._X[ids])
 
-    def _rows(self, X: Any) -> Rows:
-        if self.is_sparse:
-            return Rows(csr(X.data.astype(self.dtype, copy=False), X.indices, X.indptr, self.d))
-        return Rows(np.ascontiguousarray(X, dtype=self.dtype))
+    def _rows(self, X: Matrix) -> Rows:
+        return as_rows(X, self.dtype)
 
 
 class DaskSource:
@@ -229,11 +236,8 @@ class DaskSource:
     def _piece(self, start: int, stop: int) -> Rows:
         return self._rows(computed(self._X[start:stop]))
 
-    def _rows(self, X: Any) -> Rows:
-        if sparse.issparse(X):
-            X = sparse.csr_array(X)
-            return Rows(csr(X.data.astype(self.dtype, copy=False), X.indices, X.indptr, self.d))
-        return Rows(np.ascontiguousarray(X, dtype=self.dtype))
+    def _rows(self, X: Matrix) -> Rows:
+        return as_rows(sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X), self.dtype)
 
 
 class PartitionSource(DaskSource):
@@ -246,22 +250,22 @@ class PartitionSource(DaskSource):
         super().__init__(X)
         self.nbytes = nbytes
         self.chunk_rows = default_chunk_rows(nbytes / self.n)
-        self._lock, self._last, self._kept = Lock(), -1, None
+        self._lock, self._last, self._partition = Lock(), -1, None
 
     @property
     def encoded(self) -> Any:
         """The dask array."""
         return self._X
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return PartitionSource, (self._X, self.nbytes)
 
     def _piece(self, start: int, stop: int) -> Rows:
         part = int(np.searchsorted(self._edges[1:-1], start, side="right"))
         with self._lock:
             if part != self._last:
-                self._last, self._kept = part, computed(self._X.blocks[part])
-            X: Any = self._kept
+                self._last, self._partition = part, computed(self._X.blocks[part])
+            X: Any = self._partition
         first = self._edges[part]
         return self._rows(X[start - first : stop - first])
 
@@ -273,9 +277,9 @@ def computed(X: Any) -> Any:
 
         if _is_in_task() and not is_dask_frame(X):
             return _in_task(X)
-        kept = futures_of(X)
-        if kept:
-            return kept[0].client.compute(X, sync=True)
+        futures = futures_of(X)
+        if futures:
+            return futures[0].client.compute(X, sync=True)
     if is_dask_frame(X):
         return X.compute(scheduler="synchronous")
     import dask
@@ -301,8 +305,8 @@ def _in_task(X: Any) -> Any:
     from streamsvm.private.distributed import kept_values
 
     graph = dict(X.__dask_graph__().cull(set(flatten(X.__dask_keys__()))))
-    kept = [key for key, value in graph.items() if isinstance(value, Future)]
-    return _finished(X, graph | kept_values(kept))
+    future_keys = [key for key, value in graph.items() if isinstance(value, Future)]
+    return _finished(X, graph | kept_values(future_keys))
 
 
 def _finished(X: Any, graph: Any) -> Any:
@@ -313,21 +317,21 @@ def _finished(X: Any, graph: Any) -> Any:
     return finish(dask.get(graph, X.__dask_keys__()), *options)
 
 
-def is_dask(X: Any) -> bool:
+def is_dask(X: object) -> bool:
     """Whether X is a Dask array, dataframe or series."""
     return is_dask_frame(X) or type(X).__module__.startswith("dask.array")
 
 
-def is_dask_frame(X: Any) -> bool:
+def is_dask_frame(X: object) -> bool:
     return type(X).__module__.startswith(("dask.dataframe", "dask_expr"))
 
 
-def is_table(X: Any) -> bool:
+def is_table(X: object) -> bool:
     """Whether X may be a table with named columns: a data frame of any library, in memory, lazy or of Dask."""
-    return is_dask_frame(X) or any(hasattr(X, name) for name in OF_TABLES)
+    return is_dask_frame(X) or any(hasattr(X, name) for name in TABLE_ATTRIBUTES)
 
 
-def source_of(X: Any) -> Source:
+def source_of(X: object) -> Source:
     """The source for an array in memory or a dask array."""
     return DaskSource(X) if is_dask(X) else ArraySource(X)
 
@@ -362,7 +366,7 @@ def open_source(group: zarr.Group, x: str, url: str) -> Source:
     if x not in group:
         if any(has_key(group, f"{x}/{name}") for name in ("zarr.json", ".zarray")):
             raise CorruptDataError(f"{url}: the metadata of array {x!r} is damaged; restore it from a copy")
-        there = ", ".join(sorted(k for k, _ in group.members())) or "nothing"
-        raise DataError(f"{url} has no array {x!r} (it holds: {there}); name the feature array with --x")
+        members = ", ".join(sorted(k for k, _ in group.members())) or "nothing"
+        raise DataError(f"{url} has no array {x!r} (it holds: {members}); name the feature array with --x")
     member = member_of(group, x)
     return DenseSource(member, x) if isinstance(member, zarr.Array) else CSRSource(member, x)

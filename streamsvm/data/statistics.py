@@ -1,4 +1,4 @@
-"""What a store keeps next to its rows: statistics of their columns, and the distinct labels with their counts."""
+"""Statistics stored next to the rows of a store: those of each column, and the distinct labels with their counts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ COLUMNS, LABELS = ("min", "max", "mean", "std"), ("labels", "counts")
 MISSING = "missing"  # count of missing values, if columns have any
 
 
-def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | None) -> None:
-    """Writes what is known into the group of a store."""
+def write_statistics(group: zarr.Group, moments: Moments | None, classes: Classes | None) -> None:
+    """Writes statistics of the columns and the classes into the group of a store. None: leaves them out."""
     if moments is None and classes is None:
         return
     folder = group.create_group(FOLDER)
     if moments is not None:
-        spread = np.sqrt(moments.m2 / np.maximum(moments.there, 1))
-        own = dict(zip(COLUMNS, (moments.low, moments.high, moments.mean, spread), strict=True))
-        for name, values in (own if moments.gaps is None else own | {MISSING: moments.gaps}).items():
+        spread = np.sqrt(moments.m2 / np.maximum(moments.present, 1))
+        statistics = dict(zip(COLUMNS, (moments.low, moments.high, moments.mean, spread), strict=True))
+        for name, values in (
+            statistics if moments.gaps is None else statistics | {MISSING: moments.gaps}
+        ).items():
             array = create_array(folder, name, shape=values.shape, chunks=values.shape, dtype=np.float64)
             array[:] = values
     if classes is not None:
@@ -38,7 +40,7 @@ def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | No
 
 
 class StoredStatistics:
-    """Reads what the group of a store keeps of its n rows. None: nothing. Raises CorruptDataError."""
+    """Reads the statistics in the group of a store of n rows; None for those it lacks. Raises CorruptDataError."""
 
     def __init__(self, group: zarr.Group, n: int) -> None:
         self._folder: Any = group.get(FOLDER)

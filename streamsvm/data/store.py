@@ -1,4 +1,9 @@
-"""Store: samples, labels and optional columns, read in row blocks, from zarr, memory or dask."""
+"""Store: samples with their labels and optional columns, read in blocks of rows, from zarr, memory or dask.
+
+A `Store` reads its rows from a `Source` (sources.py) and its columns through `ColumnValues` (columns.py). A
+`StoreView` is a source that reads the rows of another store; `SubsetSource` reads some of them. A store knows nothing
+of tables: `Store.from_arrays` loads the encoder of data frames when it gets the first one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -22,10 +27,10 @@ from streamsvm.data.columns import (
     values_of,
     weights_of,
 )
-from streamsvm.data.labels import Classes, alike, counted
+from streamsvm.data.labels import Classes, alike, count_labels
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, names_in_attrs, names_of_others, shown_in_attrs
-from streamsvm.data.rows import Rows, concat, taken
+from streamsvm.data.rows import Matrix, Rows, concat, take_in_parts
 from streamsvm.data.sources import (
     CSRSource,
     Source,
@@ -52,6 +57,10 @@ from streamsvm.texts.parameters import STORE_METHODS
 TABLE_ENCODER = "streamsvm.tables.frames:encoded"  # makes rows of data frames; loaded with the first one
 WHOLE = "2-"  # begins fingerprints that know all of the data
 READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
+MANY_BLOCKS, LARGE_BYTES = (
+    256,
+    32 << 20,
+)  # beyond so many blocks, blocks grow to this size, because each is a task
 
 
 class Store(FactsRepr, SizedInBytes):
@@ -80,7 +89,7 @@ class Store(FactsRepr, SizedInBytes):
         self._source, self._columns = source, columns
         self.url, self.attrs, self._names = url, attrs or {}, names or {}
         self._feature_names = feature_names
-        self._kept: StoredStatistics | None = None
+        self._stored: StoredStatistics | None = None
         self.n, self.d, self.dtype = source.n, source.d, source.dtype
         self.is_sparse, self.chunk_rows, self.nbytes = source.is_sparse, source.chunk_rows, source.nbytes
         for name, column in columns.items():
@@ -120,18 +129,18 @@ class Store(FactsRepr, SizedInBytes):
             names = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
             columns = {k: open_column(opened, name) for k, name in names.items() if name in opened}
             store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(opened.attrs))
-            store._kept = StoredStatistics(opened, store.n) if STORE_MARK in opened.attrs else None
+            store._stored = StoredStatistics(opened, store.n) if STORE_MARK in opened.attrs else None
             return store
 
     @classmethod
     def from_arrays(
         cls,
         X: Any,
-        y: Any = None,
+        y: object = None,
         *,
-        sample_weight: Any = None,
-        qid: Any = None,
-        group: Any = None,
+        sample_weight: object = None,
+        qid: object = None,
+        group: object = None,
         feature_names: Names | None = None,
         like: Layout | Mapping[str, float | str] | None = None,
         category: Collection[str] = (),
@@ -141,9 +150,11 @@ class Store(FactsRepr, SizedInBytes):
         Data frames are encoded as `streamsvm ingest` encodes tables: a column for each value of text, times as days.
         Raises DataError.
         """
-        given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
-        given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
-        columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
+        columns_given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
+        columns_given = {k: computed(v) if is_dask_frame(v) else v for k, v in columns_given.items()}
+        columns = {
+            k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in columns_given.items() if v is not None
+        }
         if is_table(X):
             source, attrs = imported(TABLE_ENCODER)(X, like, category)
             if attrs:
@@ -154,7 +165,7 @@ class Store(FactsRepr, SizedInBytes):
             raise DataError("category names columns of a data frame, found an array; leave it out")
         return cls(source_of(X), columns, feature_names=feature_names)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.url is not None and not isinstance(self._source, StoreView):
             path = local_path(self.url)  # absolute, because another process may run in another folder
             return partial(Store.open, self.url if path is None else str(path.absolute()), **self._names), ()
@@ -162,7 +173,7 @@ class Store(FactsRepr, SizedInBytes):
         return partial(Store, url=self.url, names=self._names, **facts), (self._source, self._columns)
 
     def facts(self) -> dict[str, str]:
-        """What matters, by name, in words: what a notebook shows."""
+        """Place, shape and columns, as a notebook shows them."""
         layout = "CSR" if self.is_sparse else "dense"
         facts = {
             "place": self.url or "in memory",
@@ -205,7 +216,7 @@ class Store(FactsRepr, SizedInBytes):
         def pick(part: np.ndarray) -> Rows:
             return self.read(int(part[0]), int(part[-1]) + 1).take(part - part[0])
 
-        return taken(ids, ids // self.chunk_rows, lambda parts: ahead(pick, parts, READERS), concat)
+        return take_in_parts(ids, ids // self.chunk_rows, lambda parts: ahead(pick, parts, READERS), concat)
 
     def subset(self, ids: np.ndarray) -> Store:
         """The rows with these sorted ids, as a separate store that reads them from this one."""
@@ -220,8 +231,11 @@ class Store(FactsRepr, SizedInBytes):
 
     def columns_at(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """`columns` of the rows with these ids."""
-        in_parts: dict[str, Any] = {"y": self.labels_at, "sample_weight": self.weights_at}
-        return {k: in_parts[k](ids) if k in in_parts else getattr(self, k)[ids] for k in self._columns}
+        readers: dict[str, Callable[[np.ndarray], Any]] = {
+            "y": self.labels_at,
+            "sample_weight": self.weights_at,
+        }
+        return {k: readers[k](ids) if k in readers else getattr(self, k)[ids] for k in self._columns}
 
     def origin(self, row: int) -> tuple[Store, int]:
         """The store that a row is read from, and its id there."""
@@ -294,20 +308,20 @@ class Store(FactsRepr, SizedInBytes):
 
         Labels of a file are read in pieces, because text takes many times the memory of its codes.
         """
-        return self._counted or Classes(*np.unique(self.y, return_counts=True))
+        return self._known_classes or Classes(*np.unique(self.y, return_counts=True))
 
     @cached_property
-    def kept_classes(self) -> Classes | None:
+    def stored_classes(self) -> Classes | None:
         """`classes`, if ingest kept them."""
-        return self._kept.classes() if self._kept and self.has_y and self._names["y"] == "y" else None
+        return self._stored.classes() if self._stored and self.has_y and self._names["y"] == "y" else None
 
     @cached_property
-    def _counted(self) -> Classes | None:
-        return self.kept_classes or self.counted()
+    def _known_classes(self) -> Classes | None:
+        return self.stored_classes or self.count_labels()
 
-    def counted(self) -> Classes | None:
+    def count_labels(self) -> Classes | None:
         """`classes` from a pass, or None if they are too many to count in this way."""
-        return counted(self._y.pieces())
+        return count_labels(self._y.pieces())
 
     @cached_property
     def coded(self) -> tuple[np.ndarray, np.ndarray]:
@@ -359,7 +373,7 @@ class Store(FactsRepr, SizedInBytes):
     @cached_property
     def statistics(self) -> dict[str, np.ndarray] | None:
         """min, max, mean and std of each feature, (d,) float64 each, and counts of gaps, if ingest kept them."""
-        return self._kept.columns() if self._kept and self._names["x"] == "X" else None
+        return self._stored.columns() if self._stored and self._names["x"] == "X" else None
 
     @property
     def has_gaps(self) -> bool:
@@ -397,8 +411,13 @@ class Store(FactsRepr, SizedInBytes):
     def in_columns(self, view: StoreView, attrs: dict[str, Any]) -> Store:
         """Its rows as a view of them has them, in the columns that these attributes describe."""
         names = names_in_attrs(attrs, view.d)
-        kept: dict[str, Any] = {"url": self.url, "names": self._names, "attrs": attrs, "feature_names": names}
-        return Store(view, self._columns, **kept)
+        facts: dict[str, Any] = {
+            "url": self.url,
+            "names": self._names,
+            "attrs": attrs,
+            "feature_names": names,
+        }
+        return Store(view, self._columns, **facts)
 
     def fingerprint(self) -> str:
         """The identity of all that a fit may read: rows, columns, labels, weights, groups and queries.
@@ -427,8 +446,8 @@ class Store(FactsRepr, SizedInBytes):
         return WHOLE + state.hexdigest()
 
     def matches(self, fingerprint: str) -> bool | None:
-        """Whether a fingerprint is that of this data. None: it is of version 0.2, and equal as far as that one knew the
-        data: neither weights, nor queries, nor without a checksum rows after the first 64.
+        """Whether a fingerprint is that of this data. None: it is of version 0.2 and equal, but that version left out
+        weights and queries, and of stores without a checksum all rows after the first 64.
 
         Parameters
         ----------
@@ -441,8 +460,8 @@ class Store(FactsRepr, SizedInBytes):
             return self._source.store.matches(fingerprint)
         return None if fingerprint == self._digest().hexdigest() else False
 
-    def _digest(self) -> Any:
-        """Of shape, columns, checksum, first rows, labels and groups."""
+    def _digest(self) -> hashlib.blake2b:
+        """The hash of shape, columns, checksum, first rows, labels and groups."""
         state = hashlib.blake2b(digest_size=16)
         facts = [self.n, self.d, str(self.dtype), self.is_sparse]
         facts += map(self.attrs.get, ("content", "columns"))
@@ -450,28 +469,29 @@ class Store(FactsRepr, SizedInBytes):
         first = self.read(0, min(self.n, 64)).X
         state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
         if self.has_y:
-            for labels in alike(self._y.pieces, self._counted):
+            for labels in alike(self._y.pieces, self._known_classes):
                 state.update(labels.tobytes())
         if self.group is not None:  # folds depend on it
             state.update(self.group.tobytes())
         return state
 
     def _row_checksums(self) -> list[int]:
-        """Of all rows, however they are chunked: of dense ones a single number, else of entries, indices and counts."""
-        found = [0] * (3 if self.is_sparse else 1)
+        """Checksums of all rows, independent of chunks: one for dense rows, or those of entries, indices and counts."""
+        checksums = [0] * (3 if self.is_sparse else 1)
         for block in self.blocks():
-            X: Any = self.read(*block).X
-            parts = [X]
-            if self.is_sparse:
+            X = self.read(*block).X
+            if isinstance(X, np.ndarray):
+                parts = [X]
+            else:
                 parts = [X.data, X.indices.astype(np.int64), np.diff(X.indptr).astype(np.int64)]
-            found = [zlib.crc32(part.tobytes(), crc) for part, crc in zip(parts, found, strict=True)]
-        return found
+            checksums = [zlib.crc32(part.tobytes(), crc) for part, crc in zip(parts, checksums, strict=True)]
+        return checksums
 
 
 def have_same_columns(store: Store, other: Store) -> bool:
     """Whether both have the same number of columns, and if both have names, the same names in the same order."""
-    named = store.feature_names, other.feature_names
-    return store.d == other.d and (None in named or named[0] == named[1])
+    names = store.feature_names, other.feature_names
+    return store.d == other.d and (None in names or names[0] == names[1])
 
 
 fill(Store, STORE_METHODS)
@@ -495,7 +515,7 @@ def as_dask(store: Store, encoded: Any = None) -> tuple[Any, Any]:
     return X, array.from_array(store.y, chunks=(sizes,)) if store.has_y else None
 
 
-def _block(store: Store, block_info: Any = None) -> Any:
+def _block(store: Store, block_info: Any = None) -> Matrix:
     (start, stop), _ = block_info[None]["array-location"]
     return store.read(start, stop).X
 
@@ -537,7 +557,7 @@ class SubsetSource(StoreView):
         share = self.n / store.n
         self.chunk_rows = max(
             1, round(store.chunk_rows * share)
-        )  # about the number that one chunk of the store has
+        )  # about as many as one chunk of the store has
         self.nbytes = int(store.nbytes * share)
 
     def read(self, start: int, stop: int) -> Rows:
@@ -551,9 +571,6 @@ class SubsetSource(StoreView):
 
     def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
         return self.store.ids_in(whole, self._ids[ids])
-
-
-MANY_BLOCKS, LARGE_BYTES = 256, 32 << 20  # more blocks are larger ones, as each is a task
 
 
 def usual_rows(n: int, chunk_rows: int, row_bytes: float, float_bytes: float) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import zarr
+from numpy.typing import DTypeLike
 
 from streamsvm.data.growing import create_array
 from streamsvm.data.rows import Rows
@@ -75,7 +76,7 @@ class VectorOnDisk(SizedInBytes):
     def __init__(self, path: Place) -> None:
         self._path = path
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return VectorOnDisk, (self._path,)
 
     @cached_property
@@ -111,7 +112,7 @@ class VectorOnDisk(SizedInBytes):
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         parts = np.split(ids, np.flatnonzero(np.diff(ids // self._checked.chunk_rows)) + 1)
-        return np.concatenate([self.read(int(own[0]), int(own[-1]) + 1)[own - own[0]] for own in parts])
+        return np.concatenate([self.read(int(part[0]), int(part[-1]) + 1)[part - part[0]] for part in parts])
 
     def all(self) -> np.ndarray:
         return self._checked.all()
@@ -130,7 +131,9 @@ class VectorFactory:
         self._n, self._chunk = blocks[-1][1], blocks[0][1]
         self._folder = folder
 
-    def new(self, name: str, dtype: Any, columns: tuple[int, ...] = (), *, keeps: bool = False) -> Vector:
+    def new(
+        self, name: str, dtype: DTypeLike, columns: tuple[int, ...] = (), *, keeps: bool = False
+    ) -> Vector:
         """A vector to write block by block. It replaces one of the same name, or keeps its entries."""
         shape = (self._n, *columns)
         if self._folder is None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 import zarr
+from numpy.typing import DTypeLike
 
 from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.growing import GrowingArray
-from streamsvm.data.labels import counted
+from streamsvm.data.labels import count_labels
+from streamsvm.data.layout import Attrs
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
-from streamsvm.data.statistics import write_kept
+from streamsvm.data.statistics import write_statistics
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.storage.atomic import Target
 from streamsvm.storage.place import STORE_MARK, found_at
@@ -36,10 +37,10 @@ class StoreWriter:
         url: str | os.PathLike[str],
         *,
         d: int,
-        dtype: Any,
+        dtype: DTypeLike,
         is_sparse: bool = False,
         chunk_rows: int | None = None,
-        attrs: dict[str, Any] | None = None,
+        attrs: Attrs | None = None,
         overwrite: bool = False,
     ) -> None:
         dtype = np.dtype(dtype)
@@ -56,11 +57,13 @@ class StoreWriter:
 
     def __enter__(self) -> StoreWriter:
         self._columns: dict[str, ColumnWriter] = {}
-        made = _CSRWriter if self._is_sparse else _DenseWriter
+        rows_writer = _CSRWriter if self._is_sparse else _DenseWriter
         try:
             with self._target.errors():
                 self._group = self._target.begin()
-                self._X = made(self._group, self._d, self._dtype, self._chunk_rows, self._target.folder)
+                self._X = rows_writer(
+                    self._group, self._d, self._dtype, self._chunk_rows, self._target.folder
+                )
         except BaseException:
             self._target.discard()
             raise
@@ -80,27 +83,27 @@ class StoreWriter:
             raise DataError(
                 f"found {_layout(rows.is_sparse, rows.d)}, expected {_layout(self._is_sparse, self._d)}"
             )
-        given = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
+        columns = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
         with self._target.errors():
-            self._append_columns({k: np.asarray(v) for k, v in given.items() if v is not None}, len(rows))
+            self._append_columns({k: np.asarray(v) for k, v in columns.items() if v is not None}, len(rows))
             self._X.append(rows)
         self.n += len(rows)
 
-    def _append_columns(self, given: dict[str, np.ndarray], n_rows: int) -> None:
+    def _append_columns(self, columns: dict[str, np.ndarray], n_rows: int) -> None:
         if self.n == 0 and not self._columns:
             self._columns = {
                 k: ColumnWriter(k, self._target.folder, labels=k == "y" and self.integral_labels)
-                for k in given
+                for k in columns
             }
-        if set(given) != set(self._columns):
+        if set(columns) != set(self._columns):
             before = sorted(self._columns)
-            raise DataError(f"rows from {self.n} on have columns {sorted(given)}, the rows before {before}")
-        for name, values in given.items():
+            raise DataError(f"rows from {self.n} on have columns {sorted(columns)}, the rows before {before}")
+        for name, values in columns.items():
             if values.shape != (n_rows,):
                 raise DataError(f"{n_rows} rows have {name} of shape {values.shape}; expected ({n_rows},)")
             self._columns[name].append(values)
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
             if kind is None:
                 with self._target.errors():
@@ -118,8 +121,8 @@ class StoreWriter:
         for column in self._columns.values():
             column.write(self._group)
         labels = self._columns.get("y")
-        classes = None if labels is None else counted(labels.pieces())
-        write_kept(self._group, self.statistics, classes)
+        classes = None if labels is None else count_labels(labels.pieces())
+        write_statistics(self._group, self.statistics, classes)
         self._group.attrs.put({STORE_MARK: 1, **self.attrs, "content": content})
         self._target.commit()
 
@@ -135,8 +138,7 @@ class _DenseWriter:
         self._array = GrowingArray(group, "X", dtype, chunk_rows or default_chunk_rows(d * dtype.itemsize))
 
     def append(self, rows: Rows) -> None:
-        X: Any = rows.X
-        self._array.append(X)
+        self._array.append(rows.dense())
 
     def finish(self) -> str:
         self._array.close()
@@ -163,7 +165,7 @@ class _CSRWriter:
         self._indptr.append(np.zeros(1, np.int64))
 
     def append(self, rows: Rows) -> None:
-        X: Any = rows.X
+        X = rows.csr
         indptr = X.indptr.astype(np.int64)
         if self._chunk_rows and self._n < self._chunk_rows <= self._n + len(rows):
             self._set_chunk(self._nnz + int(indptr[self._chunk_rows - self._n]))

@@ -447,7 +447,7 @@ class Regions(SizedInBytes):
 
     def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
         """Rows start..stop of a region in the order of the store, the target of each, and their weights."""
-        beside = self.spool.beside(region, start, stop)
+        beside = self.spool.columns(region, start, stop)
         Y = self.task.learnable(self.targets.of(beside))
         return self.spool.rows(region, start, stop), Y, beside["upper"] / self.C
 

@@ -81,7 +81,7 @@ class TaskPartitions(SizedInBytes):
 
     def read(self, part: int) -> tuple[Rows, np.ndarray, DualData, np.ndarray]:
         """Rows of a partition, their ids, targets and bounds, and coefficients to begin with."""
-        rows, of = self.reader.rows(part), self.reader.beside(part)
+        rows, of = self.reader.rows(part), self.reader.columns(part)
         close = of.get("close", np.zeros(len(rows), np.int8))
         data = DualData(self.task, self.targets.of(of), of["upper"], close)
         return rows, of["ids"], data, of.get("alpha", np.zeros(data.shape))

@@ -70,7 +70,7 @@ class Passes:
         if engine.is_local:
             self._rows = engine.hold(samples.read, *zip(*self._blocks, strict=True))
         else:  # workers hold what they read
-            groups, shared = list(samples.groups.values()), (samples.source, samples.beside)
+            groups, shared = list(samples.groups.values()), (samples.source, samples.columns)
             shared = tuple(map(engine.share, shared))
             self._rows = engine.hold(read_group, groups, shared=shared, nbytes=samples.source.nbytes)
 

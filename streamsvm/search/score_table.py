@@ -14,7 +14,7 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.columns import ColumnWriter
-from streamsvm.data.folds import DEALT_BY
+from streamsvm.data.folds import FOLDS_BY
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StorageError
@@ -69,7 +69,7 @@ class ScoreTable:
             known = []
         self._file = opened_lines(path, every_s=0.0)
         if not known:
-            self._file({"event": "search", "identity": own, "folds": DEALT_BY})
+            self._file({"event": "search", "identity": own, "folds": FOLDS_BY})
         for line in known[1:]:
             names = (each.name for each in fields(Outcome))
             outcome = Outcome(**{name: line[name] for name in names if name in line})
@@ -87,7 +87,7 @@ class ScoreTable:
 
 def _why_others(search: Mapping[str, Any], tol: float) -> str:
     """What makes scores of a search, by their first line, other ones than those to a tolerance; empty: nothing."""
-    if search.get("folds") != DEALT_BY:
+    if search.get("folds") != FOLDS_BY:
         return "its folds were split differently"
     was = search["identity"].get("tol")
     return "" if was == tol else f"its tol was {was}, and is {tol} now"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import COMPARED, drawn, drawn_together, make_folds, together, usual_folds
+from streamsvm.data.folds import SUBSET_STREAM, drawn, drawn_together, make_folds, together, usual_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard
@@ -109,7 +109,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
     most = options.rows or MOST_ROWS
     if store.n <= most:
         return store
-    rng = np.random.default_rng([seed, COMPARED])
+    rng = np.random.default_rng([seed, SUBSET_STREAM])
     groups = together(store)
     ids = drawn(store.n, most, rng) if groups is None else drawn_together(groups, most, rng)
     if options.rows is None:

@@ -91,7 +91,7 @@ def suspects(store: Store, seen: ColumnSummary, ids: np.ndarray, sample: Rows) -
         yield from _line(
             "columns of whole numbers that differ from row to row, as ids do", _ids(store, sample)
         )
-    constant = (found.low == found.high) | (np.asarray(found.there) == 0)
+    constant = (found.low == found.high) | (np.asarray(found.present) == 0)
     if store.n > 1:
         yield from _line("columns with a single value", map(name, np.flatnonzero(constant).tolist()))
         yield from _line("columns equal to an earlier one", _copies(name, seen.hashes, constant))

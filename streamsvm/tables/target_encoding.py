@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.folds import DEALT, together
+from streamsvm.data.folds import FOLDS_STREAM, together
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import splitmix64
@@ -40,7 +40,7 @@ class FoldAssignment(SizedInBytes):
         groups = together(store)
         if groups is None:
             return cls(seed, None, held)
-        order = np.random.default_rng([seed, DEALT]).permutation(int(groups.max()) + 1)
+        order = np.random.default_rng([seed, FOLDS_STREAM]).permutation(int(groups.max()) + 1)
         if np.ptp(np.delete(groups, held)) == 0:
             raise DataError(
                 f"{store.url or 'the data'} has all rows to learn from in one group, expected two or more with "

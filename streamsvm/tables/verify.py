@@ -83,10 +83,10 @@ def _check_labels(store: Store) -> list[str]:
 
 def _check_counts(store: Store) -> None:
     """Raises CorruptDataError if the counts of labels differ from those that ingest kept."""
-    kept = store.kept_classes
+    kept = store.stored_classes
     if kept is None:
         return
-    found = store.counted()
+    found = store.count_labels()
     if found is None or not np.array_equal(kept.values, found.values):
         raise CorruptDataError(
             "array 'statistics/labels' lists other labels than 'y' has; ingest the rows again"

@@ -1,4 +1,4 @@
-"""Labels are counted and read block by block: no fit holds all of them that does not need them all."""
+"""Labels are count_labels and read block by block: no fit holds all of them that does not need them all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from making import refuse_whole_columns, samples, write
 
 from streamsvm.config import build_config
 from streamsvm.data import labels
-from streamsvm.data.labels import counted
+from streamsvm.data.labels import count_labels
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import CorruptDataError, DataError
@@ -103,7 +103,7 @@ def test_a_fingerprint_is_that_of_all_labels_in_memory(monkeypatch, tmp_path, ki
 def test_numbers_without_end_are_no_classes(monkeypatch):
     monkeypatch.setattr(labels, "MOST_SEEN", 10)
     y = np.random.default_rng(0).random(50)
-    assert counted([y[:25], y[25:]]) is None
+    assert count_labels([y[:25], y[25:]]) is None
     values, codes = Store.from_arrays(samples(50, 1).X, y).coded
     np.testing.assert_array_equal(values[codes], y)
 
@@ -155,9 +155,9 @@ def test_kept_counts_are_those_of_a_pass(labels):
         shutil.copytree(kept.url, Path(folder) / "earlier")
         shutil.rmtree(Path(folder) / "earlier" / "statistics")
         earlier = Store.open(Path(folder) / "earlier")
-        assert earlier.kept_classes is None
+        assert earlier.stored_classes is None
         for one, other in zip(
-            vars(kept.kept_classes).values(), vars(earlier.counted()).values(), strict=True
+            vars(kept.stored_classes).values(), vars(earlier.count_labels()).values(), strict=True
         ):
             assert one.dtype == other.dtype
             assert one.tobytes() == other.tobytes()  # zeros have their sign

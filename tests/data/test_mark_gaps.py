@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from data.test_gaps import fitted, gapped, table_of
+from ingest.test_gaps import fitted, gapped, table_of
 from scipy import sparse
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline

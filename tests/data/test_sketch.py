@@ -59,7 +59,7 @@ def test_what_a_store_keeps_is_all_that_a_plan_needs(url, scale):
 def test_where_nothing_is_kept_some_rows_tell(url, monkeypatch):
     shutil.rmtree(url / "statistics")
     store = Store.open(url)
-    whole, exact = sketched(store), store.counted()
+    whole, exact = sketched(store), store.count_labels()
     np.testing.assert_allclose(whole.moments.mean, moments_of(store.read(0, N)).mean)
     assert whole.guessed == []
     monkeypatch.setattr(sketch, "SAMPLE_BYTES", 4 * CHUNK * 24)

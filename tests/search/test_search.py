@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from streamsvm import DCSVC, Store, load_model, unread
 from streamsvm.config import validated
-from streamsvm.data.folds import COMPARED, drawn, make_folds
+from streamsvm.data.folds import SUBSET_STREAM, drawn, make_folds
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
 from streamsvm.search import search as searches
@@ -71,7 +71,7 @@ def test_of_many_rows_some_are_compared_and_the_model_is_of_all(asked, columns, 
     assert found["refit"]["n"] == 300
     said = [event.message for event in told if isinstance(event, Warned) and "tune.rows" in event.message]
     assert len(said) == (0 if asked else 1)
-    ids = drawn(300, 120, np.random.default_rng([0, COMPARED]))
+    ids = drawn(300, 120, np.random.default_rng([0, SUBSET_STREAM]))
     if not columns:
         assert by_point(found) == by_point(searched(rows.subset(ids), {"solver": "dcsvm"}))
 
