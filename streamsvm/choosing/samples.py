@@ -95,7 +95,7 @@ def folds_of(n: int) -> int:
 
 def _most_rows(prepared: TrainingData, engine: Engine) -> int:
     """Rows that memory allows: the sample, and each thread's copy of it under a metric."""
-    samples = SamplesInStore(prepared.store, prepared.scaling)
+    samples = prepared.samples
     row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
     left = (prepared.config.memory_limit or free_bytes()) - process_bytes()
     return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))
@@ -109,7 +109,7 @@ def regions(
 ) -> tuple[Sample, ...]:
     """For each centre, a scaled row, a sample of so many rows that are nearest to it under a metric, if they are not of
     one group."""
-    samples = SamplesInStore(prepared.store, prepared.scaling)
+    samples = prepared.samples
     work = partial(_nearest, rows, metric)
     shared = engine.share(samples), engine.share(metric.of_rows(centres))
     _, (_, ids) = engine.map_reduce(

@@ -23,7 +23,6 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import SamplesInStore
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Compressed, Events, Phase, Step, Warned
 from streamsvm.fits.advice import unreached
@@ -121,7 +120,7 @@ class ADMMHSSFit(PathFit):
             options.storage == "float32",
         )
         self.columns = self.task.columns(len(self.classes))
-        self.samples = SamplesInStore(store, self.scaling)
+        self.samples = prepared.samples
         self.limit_bytes = config.memory_limit or free_bytes()
         n, tree = store.n, ClusterTree.of(store.n, options.leaf)
         self.is_spread = tree.cut > 0 and not self.engine.is_local

@@ -16,7 +16,7 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.regroup import NeighbourPartitions, RowPartitions
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import SamplesInStore, gather
+from streamsvm.data.samples import gather
 from streamsvm.errors import DataError
 from streamsvm.events import Phase
 from streamsvm.fits.advice import unreached
@@ -94,7 +94,7 @@ class ALFPGMFit(Fit):
             settled=options.delta_alpha,
             shrinking=options.shrinking,
         )
-        self.samples = SamplesInStore(store, self.scaling)
+        self.samples = prepared.samples
         self.bytes = {
             "rows_bytes": int(3 * self.samples.nbytes),  # all, a pair's, and its active ones
             "vector_bytes": store.n * ROW_BYTES,

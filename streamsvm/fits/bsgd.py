@@ -25,7 +25,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
 from streamsvm.data.regroup import PartitionsOnDisk, Spool
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import SamplesInStore, gather
+from streamsvm.data.samples import gather
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
@@ -480,7 +480,7 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
 
     C: that their bounds are of, times their weights.
     """
-    samples, engine, folder = SamplesInStore(fit.store, fit.scaling), fit.engine, fit.scratch / "regions"
+    samples, engine, folder = fit.prepared.samples, fit.engine, fit.scratch / "regions"
     rng = np.random.default_rng([fit.config.seed, DIVIDE])
     ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
     partition = balanced(gather(samples, ids, engine), n_regions, rng)

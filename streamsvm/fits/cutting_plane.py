@@ -15,7 +15,7 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.pass_cache import PASS_BYTES, CachedSamples, Columns
-from streamsvm.data.samples import Samples, SamplesInStore, gather
+from streamsvm.data.samples import Samples, gather
 from streamsvm.errors import DataError
 from streamsvm.events import Step
 from streamsvm.fits.base import Fit, FitContext, Solution
@@ -91,12 +91,12 @@ class CuttingPlaneFit(Fit):
 
     def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         super().__init__(prepared, context)
-        store, config = prepared.store, prepared.config
+        config = prepared.config
         self.options = config.cutting_plane
         self.require_no_choice_of_nu()
         self.calibration = self.odds(self.options.loss)
         self.columns = self.task.columns(len(self.classes))
-        self.samples = SamplesInStore(store, self.scaling)
+        self.samples = prepared.samples
         self.limit_bytes = config.memory_limit or free_bytes()
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.samples import SamplesInStore, gather
+from streamsvm.data.samples import gather
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, Warned
 from streamsvm.fits.advice import unreached
@@ -152,7 +152,7 @@ class DCSVMFit(Fit):
         if not self.engine.is_local:
             limit, threads = self.engine.worker_memory()
         return plan_memory(
-            SamplesInStore(self.store, self.scaling),
+            self.prepared.samples,
             self.task.coefficients(len(self.classes)),
             limit,
             threads,
@@ -198,8 +198,7 @@ class DCSVMFit(Fit):
         if level < self.solver.levels:
             return {}
         cuts = cuts_of(self.prepared, level, self.part_rows(level))
-        samples = SamplesInStore(self.store, self.scaling)
-        spans = spans_of(samples, cuts, in_memory=self.memory.in_memory)
+        spans = spans_of(self.prepared.samples, cuts, in_memory=self.memory.in_memory)
         counts = {"rounds": model.partition.depth, "blocks": len(spans.blocks), "files": len(spans.files)}
         return {"graph": counts | {"parts": len(model.present)}}
 

@@ -95,7 +95,7 @@ class DividedProblem:
 
     @cached_property
     def samples(self) -> SamplesInMemory | SamplesInStore:
-        samples = SamplesInStore(self._fit.store, self._fit.scaling)
+        samples = self._fit.prepared.samples
         if not self._memory.in_memory:
             return samples
         with self._fit.phase("read"):

@@ -24,7 +24,6 @@ import numpy as np
 
 from streamsvm.data.regroup import Spool, SpoolFile, write_file
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.vectors import Vector, VectorFactory
 from streamsvm.events import ignore
 from streamsvm.fits.base import Fit, Solution, with_certificate
@@ -69,10 +68,6 @@ class Plan(SizedInBytes):
     solver: PartitionSolver
     spans: TaskSpans
     folder: Place
-
-    @property
-    def samples(self) -> SamplesInStore:
-        return SamplesInStore(self.prepared.store, self.prepared.scaling)
 
     @property
     def rounds(self) -> int:
@@ -122,7 +117,7 @@ def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
         fit.memory,
     )  # nobody would hear of it
     cuts = cuts_of(prepared, level, fit.part_rows(level))
-    spans = spans_of(SamplesInStore(fit.store, fit.scaling), cuts, in_memory=memory.in_memory)
+    spans = spans_of(fit.prepared.samples, cuts, in_memory=memory.in_memory)
     solver = part_solver(prepared, 1, memory.cache_bytes // memory.threads, is_last=True)
     return Plan(prepared, level, cuts, solver, spans, folder)
 
@@ -207,7 +202,11 @@ class _Spans:
     """Rows by span, as `TreeGrowth.samples` asks for them."""
 
     def __init__(self, plan: Plan) -> None:
-        self.blocks, self.take, read = plan.spans.whole, plan.samples.take, plan.samples.read
+        self.blocks, self.take, read = (
+            plan.spans.whole,
+            plan.prepared.samples.take,
+            plan.prepared.samples.read,
+        )
         self.rows, self.in_memory = [Deferred(read, *span) for span in self.blocks], plan.spans.in_memory
 
 
@@ -254,7 +253,7 @@ def _assigned(plan: Plan, last: Round, number: int) -> np.ndarray | None:
     if not last.routes or last.leaves is None:
         return None
     start, stop = plan.spans.whole[number]
-    rows, before = plan.samples.read(start, stop), leaves_of(last.old, (start, stop))
+    rows, before = plan.prepared.samples.read(start, stop), leaves_of(last.old, (start, stop))
     cuts = [slice(lo - start, hi - start) for lo, hi in plan.spans.blocks[number]]
     leaves = np.concatenate([relabelled(last.routes, before[cut], rows.take(cut)) for cut in cuts])
     last.leaves.write(start, leaves)
@@ -270,7 +269,7 @@ def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Par
 def _regrouped(plan: Plan, numbered: PartitionNumbers, number: int) -> tuple[SpoolFile, np.ndarray]:
     """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
     folder, numbers = plan.folder / "parts", numbered.numbers
-    sources = plan.samples, numbers, PartitionColumns(plan.prepared.target_source)
+    sources = plan.prepared.samples, numbers, PartitionColumns(plan.prepared.target_source)
     if isinstance(folder, URLPath):  # objects are there when they are whole
         return write_file(folder, len(numbers.sizes), sources, plan.spans.files[number])
     unfinished = folder / uuid4().hex

@@ -19,6 +19,7 @@ from streamsvm.data.labels import Classes, like_ids
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
+from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling, from_moments, from_quantiles, from_quartiles, require_zeros_kept
 from streamsvm.data.sketch import FIRST_ROWS, Sketch
 from streamsvm.data.store import Store
@@ -78,6 +79,11 @@ class TrainingData(SizedInBytes):
     @property
     def classes(self) -> np.ndarray:
         return self.target_source.classes
+
+    @property
+    def samples(self) -> SamplesInStore:
+        """The scaled rows, read block by block."""
+        return SamplesInStore(self.store, self.scaling)
 
     @cached_property
     def dual_data(self) -> DualData:

@@ -16,7 +16,6 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.folds import Folds
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
@@ -159,7 +158,7 @@ def _factorised(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int)
 
 
 def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
-    k, rows = len(fit.classes), SamplesInStore(fit.store, fit.scaling).load().rows
+    k, rows = len(fit.classes), fit.prepared.samples.load().rows
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.has_bias), fit.engine.threads)
     kept = CachedGram(BLOCK)
