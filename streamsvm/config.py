@@ -169,7 +169,7 @@ class FitConfig(Options):
             )
         fills = self.mark_gaps or self.gaps not in (None, "refuse")
         of_features = fills or self.scale != "none" or self.metric.kind != "none"
-        if row.whole and (of_features or self.probability.is_asked or self.interval):
+        if row.whole and (of_features or self.probability.is_requested or self.interval):
             wanted = "scale 'none', and no metric, gaps, mark_gaps, probability, threshold or interval"
             raise ValueError(f"kernel.name is {name!r}, whose columns are not features; expected {wanted}")
         if row.is_linear and self.metric.kind != "none":

@@ -26,7 +26,7 @@ from streamsvm.fits.drafts import opened_draft
 from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import prepare
 from streamsvm.fits.task import with_task
-from streamsvm.judging.held_out import require_holdout, rows_of_intervals
+from streamsvm.judging.held_out import interval_rows, require_holdout
 from streamsvm.judging.thresholds import FoldDecisions
 from streamsvm.models.files import load_model
 from streamsvm.parallel.compiling import compiling_told
@@ -206,7 +206,7 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     ConfigError, DataError, MemoryLimitError
     """
     store = sketched(store)
-    require_holdout(store, config.holdout if config.interval is None else rows_of_intervals(store, config))
+    require_holdout(store, config.holdout if config.interval is None else interval_rows(store, config))
     folds = {"folds": config.n_folds} if config.n_folds else {}
     in_place = {"holdout": 0, "interval": None}  # rows here and there, of all chunks
     config = with_task(config, store).model_copy(update=in_place)
@@ -277,7 +277,7 @@ def decided_by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -
     if config.holdout:  # these rows choose the threshold
         probability = config.probability.model_copy(update={"threshold": None})
         config = config.model_copy(update={"probability": probability})
-    if not config.probability.is_asked:
+    if not config.probability.is_requested:
         return []
     if config.search.chosen:
         config = as_chosen(config)

@@ -43,7 +43,10 @@ def rules() -> Iterator[ReadRule]:
         yield ReadRule(option, _listed("task", others), "task", partial(contains, [None, *others]))
     yield ReadRule("epsilon", "a regression without nu", "nu", partial(is_, None))
     yield ReadRule(
-        "probability.folds", "a fit with probabilities or a threshold", "probability", attrgetter("is_asked")
+        "probability.folds",
+        "a fit with probabilities or a threshold",
+        "probability",
+        attrgetter("is_requested"),
     )
     yield ReadRule("mark_gaps", "a fit that fills missing values", "gaps", partial(ne, "refuse"))
     yield ReadRule("wait_for_scheduler", "a fit on a cluster that has one", "scheduler", bool)
@@ -59,7 +62,7 @@ def _listed(what: str, names: list[str]) -> str:
 def unread(config: FitConfig) -> Iterator[ReadRule]:
     """The rules of options that this configuration does not read."""
     yield from (rule for rule in rules() if not rule.reads(attrgetter(rule.decider)(config)))
-    if config.probability.is_asked and not config.n_folds:
+    if config.probability.is_requested and not config.n_folds:
         readers = "a fit with probabilities, or with a threshold without holdout,"
         yield ReadRule("probability.folds", readers, "holdout", not_)
 

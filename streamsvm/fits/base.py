@@ -25,8 +25,8 @@ from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.growth import CostGrowth
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.judging.expected import ExpectedScore, losses_of, of_model, of_threshold
-from streamsvm.judging.label_thresholds import chosen_of
-from streamsvm.judging.thresholds import FoldDecisions, Told, unmet, with_costs, with_threshold
+from streamsvm.judging.label_thresholds import choose_thresholds
+from streamsvm.judging.thresholds import FoldDecisions, ThresholdReport, unmet, with_costs, with_threshold
 from streamsvm.metrics import shown
 from streamsvm.models import ExpansionModel, KernelModel, files
 from streamsvm.models.base import Header
@@ -373,14 +373,16 @@ def _answers(
     return model.answers(held_out.rows) if decided is None else model.answers_from(decided, held_out.rows)
 
 
-def _threshold(prepared: TrainingData, f: np.ndarray) -> Told | None:
+def _threshold(prepared: TrainingData, f: np.ndarray) -> ThresholdReport | None:
     """The threshold chosen on the held-out rows, if one is requested; f: their decision values."""
     objective, held_out = prepared.config.probability.threshold, prepared.held_out
     if objective is None or held_out is None:
         return None
     weight = (prepared.whole_store or prepared.store).weights_at(held_out.ids)
     f = f.reshape(len(f), -1)
-    return chosen_of(ThresholdObjective.of(objective), held_out.codes, f, weight, prepared.config.seed)
+    return choose_thresholds(
+        ThresholdObjective.of(objective), held_out.codes, f, weight, prepared.config.seed
+    )
 
 
 def _with_held_out_answers(prepared: TrainingData, solution: Solution) -> Solution:
@@ -436,10 +438,8 @@ def _expected(
         codes = by_folds.codes_by(model)
         if codes is None:
             return None  # a search knows neither threshold nor costs
-        assert by_folds.by is not None
-        return of_model(
-            scoring, losses_of(scoring, codes, by_folds.by["codes"], prepared.classes), folds=True
-        )
+        assert by_folds.rows is not None
+        return of_model(scoring, losses_of(scoring, codes, by_folds.rows.codes, prepared.classes), folds=True)
     if codes is not None:
         return of_model(scoring, losses_of(scoring, codes, held_out.codes, prepared.classes))
     t = held_out.y.astype(np.float64)

@@ -30,7 +30,7 @@ from streamsvm.fits.gaps import are_filled, filled
 from streamsvm.fits.target_encoding import encoded
 from streamsvm.fits.targets import TargetsInMemory, TargetSource, answers_of
 from streamsvm.judging.expected import ExpectedScore
-from streamsvm.judging.held_out import HeldOutRows, by_chance, kept_out, rows_of_intervals
+from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_rows, interval_rows
 from streamsvm.judging.search_expectation import SearchExpectation
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of, needs_variance
@@ -128,7 +128,7 @@ class TrainingData(SizedInBytes):
                 f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out"
             )
         config = self.config.model_copy(update={"holdout": rows})
-        held_out = kept_out(store, ids, self.task.truth(self.target_source.take(ids).targets))
+        held_out = held_out_rows(store, ids, self.task.truth(self.target_source.take(ids).targets))
         return replace(self, config=config, target_source=self.target_source.without(ids), held_out=held_out)
 
     def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -239,9 +239,9 @@ def _without_interval_rows(store: Store, config: FitConfig, task: Task) -> tuple
         raise ConfigError(
             f"interval is {config.interval:g}, which needs task regress; found task {task.name}: leave it out"
         )
-    rows = rows_of_intervals(store, config)
+    rows = interval_rows(store, config)
     ids = by_chance(store, rows, config.seed)
-    held_out = kept_out(store, ids, np.zeros(len(ids), np.int32))
+    held_out = held_out_rows(store, ids, np.zeros(len(ids), np.int32))
     rest = np.delete(np.arange(store.n), ids)
     return store.subset(rest), replace(held_out, ids=np.empty(0, np.int64))
 

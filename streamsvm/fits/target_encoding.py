@@ -19,7 +19,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.targets import TargetSource, answers_of
-from streamsvm.judging.held_out import by_chance, rows_of_intervals
+from streamsvm.judging.held_out import by_chance, interval_rows
 from streamsvm.parallel.engine import Engine
 from streamsvm.tables.schema import Feature, column
 from streamsvm.tables.target_encoding import FOLDS, EncodedRows, FoldAssignment, uncoded, with_values
@@ -103,7 +103,7 @@ def _require_few(texts: dict[int, Feature], classes: int) -> None:
 
 def _held(store: Store, config: FitConfig) -> np.ndarray:
     """The rows that `prepare` holds out."""
-    rows = config.holdout if config.interval is None else rows_of_intervals(store, config)
+    rows = config.holdout if config.interval is None else interval_rows(store, config)
     return by_chance(store, rows, config.seed) if rows else np.empty(0, np.int64)
 
 

@@ -21,11 +21,11 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
     task = config.task or default_task(config.solver, has_queries=store.has_qid)
     if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
         _require_labels(store, task_of(task))
-    if config.probability.is_asked or config.probability.costs is not None:
-        from streamsvm.judging.probabilities import require_asked
+    if config.probability.is_requested or config.probability.costs is not None:
+        from streamsvm.judging.probabilities import require_supported
 
         known = config.probability.threshold is None or config.positive or not store.has_y
-        require_asked(config.probability, task, 2 if known else len(store.classes.values))
+        require_supported(config.probability, task, 2 if known else len(store.classes.values))
     if (costs := config.probability.costs) is not None:
         _require_costs(costs, config, task_of(task), store)
     return config.model_copy(update={"task": task})

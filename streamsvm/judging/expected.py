@@ -12,19 +12,19 @@ from streamsvm.options.search import BALANCED
 from streamsvm.tasks.base import LABELS
 from streamsvm.tasks.weights import label_weights, row_weights
 
-DRAWS = 500  # of the bootstrap
-Z = 1.96 * 2**0.5  # 19 of 20 scores of as many new rows: these scatter, and so do the rows that estimate them
-SURE = 2.5  # standard errors by which something has to be better on held-out rows, to be taken
-STEEPEST = 0.5  # power of the rows by which errors fall
+DRAWS = 500  # samples of the bootstrap
+Z = 1.96 * 2**0.5  # for 19 of 20 scores of as many new rows: both these and the held-out rows scatter
+SURE = 2.5  # standard errors by which a candidate has to be better on held-out rows, to be taken
+STEEPEST = 0.5  # the largest power of the number of rows by which errors fall
 
 
 @dataclass(frozen=True)
 class ExpectedScore:
-    """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and how many rows they are
-    based on.
+    """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and the number of rows that
+    they are based on.
 
-    model: whether these rows were decided by the model itself, else by fits on fewer rows: those of the search, or of
-    folds with the chosen options, whose threshold or costs decide.
+    model: whether the model itself decided these rows, else fits on fewer rows did: of the search, or of folds with
+    the chosen options (folds), by the model's threshold or costs.
     """
 
     scoring: str
@@ -43,8 +43,8 @@ def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: i
     """The score to expect of the best of several candidates, each with losses (h,) on the same held-out rows.
 
     The best of many looks better than it is: so it is chosen in bootstrap samples of the rows, and judged on the rows
-    outside, if there are any (Tsamardinos, Greasidou and Borboudakis 2018). gain: the share of errors that more
-    training rows will save.
+    outside of each, if there are any (Tsamardinos, Greasidou and Borboudakis 2018). gain: the share of errors that
+    more training rows will save, see `gain_of_rows`.
     """
     losses = np.stack(pool).astype(np.float64)
     rng = np.random.default_rng([seed, 25])
@@ -61,21 +61,21 @@ def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: i
 
 
 def of_model(scoring: str, losses: np.ndarray, *, folds: bool = False) -> ExpectedScore:
-    """The score to expect of a model with these losses (h,) on held-out rows; of fits of folds as the model's."""
+    """The score to expect of a model with losses (h,) on held-out rows; folds: these were decided by fits of folds."""
     mean = float(losses.mean())
     low, high = _interval(losses, mean)
     return ExpectedScore(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=not folds, folds=folds)
 
 
-def of_threshold(scoring: str, told: Mapping[str, Any], *, folds: bool) -> ExpectedScore | None:
-    """The score that the choice of a threshold expects on new rows; None if it has no such score."""
-    own = (told.get("expected") or {}).get(scoring)
-    return own and ExpectedScore(scoring, **own, rows=told["rows"], model=not folds, folds=folds)
+def of_threshold(scoring: str, report: Mapping[str, Any], *, folds: bool) -> ExpectedScore | None:
+    """The score that the report on a threshold expects on new rows; None if it has no such score."""
+    interval = (report.get("expected") or {}).get(scoring)
+    return interval and ExpectedScore(scoring, **interval, rows=report["rows"], model=not folds, folds=folds)
 
 
-def losses_of(scoring: str, found: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """(h,) losses, whose mean is 1 less the score, of rows by their codes (h,), or of labels (h, k)."""
-    wrong = (found != truth).reshape(len(truth), -1)
+def losses_of(scoring: str, predicted: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """(h,) losses, whose mean is 1 less the score; predicted and truth: codes (h,), or labels (h, k)."""
+    wrong = (predicted != truth).reshape(len(truth), -1)
     if scoring == BALANCED:
         weights = label_weights if truth.ndim == 2 else row_weights
         return (wrong * weights(truth, classes, "balanced", None).reshape(wrong.shape)).mean(axis=1)
@@ -83,8 +83,11 @@ def losses_of(scoring: str, found: np.ndarray, truth: np.ndarray, classes: np.nd
 
 
 def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:
-    """For the mean loss of as many new rows: by the standard error; for losses of 0 or 1, the means m' with
-    (m' - m)^2 <= Z^2 p(1 - p) / h, p = (m + m') / 2 of both together, which also holds for few errors."""
+    """The ends of an interval for the mean loss of as many new rows, by the standard error.
+
+    For losses of 0 or 1: the means m' with (m' - m)^2 <= Z^2 p(1 - p) / h, where p = (m + m') / 2, which also holds
+    for few errors.
+    """
     h = len(losses)
     if not np.all((losses == 0) | (losses == 1)):
         error = Z * float(losses.std()) / h**0.5
@@ -96,8 +99,7 @@ def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:
 
 
 def gain_of_rows(steps: Sequence[tuple[int, float]], m: int, n: int) -> float:
-    """The share of errors that n rows will save over m, the maximum rows of a search, by its scores at (rows,
-    score)."""
+    """The share of errors that n rows will save over m, the most rows of a search, by its steps (rows, score)."""
     best: dict[int, float] = {}
     for rows, score in steps:
         best[rows] = max(score, best.get(rows, -np.inf))
@@ -109,7 +111,7 @@ def gain_of_rows(steps: Sequence[tuple[int, float]], m: int, n: int) -> float:
     return 1.0 - (m / max(m, n)) ** power
 
 
-def is_surely_better(found: np.ndarray, plain: np.ndarray) -> bool:
+def is_surely_better(candidate: np.ndarray, baseline: np.ndarray) -> bool:
     """Whether the mean of paired differences is above 0 by `SURE` of its standard errors."""
-    more = found - plain
-    return float(more.sum()) > SURE * float(np.sqrt(np.sum(more**2)))
+    differences = candidate - baseline
+    return float(differences.sum()) > SURE * float(np.sqrt(np.sum(differences**2)))

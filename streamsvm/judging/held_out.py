@@ -16,16 +16,16 @@ from streamsvm.errors import ConfigError
 from streamsvm.models.intervals import rank, rows_needed
 from streamsvm.parallel.sizes import SizedInBytes
 
-SHARE, MOST = 5, 10_000  # one of so many rows is held out for intervals, and so many at most
-MORE = 5  # a fifth more do, where the coverage then is nearer to what is asked for
+SHARE, MOST = 5, 10_000  # a fifth of the rows is held out for intervals, and 10,000 rows at most
+MORE = 5  # up to a fifth more, if that brings the coverage nearer to the requested level
 
 
 @dataclass(frozen=True)
 class HeldOutRows(SizedInBytes):
     """Rows as stored, (h, d), that a fit does not learn from.
 
-    codes, y (h,): their classes' numbers, see `Task.truth`, and labels. ids: of those that are in the store of the fit,
-    rising.
+    ids: rising, of the rows that are in the store of the fit. codes, y (h,): numbers of their classes, see
+    `Task.truth`, and labels.
     """
 
     ids: np.ndarray
@@ -65,10 +65,10 @@ def _small_groups(groups: np.ndarray, rows: int) -> tuple[np.ndarray, int]:
     return np.flatnonzero(np.bincount(groups)[groups] <= most), most
 
 
-def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> HeldOutRows:
-    """These rows, with these codes. Raises DataError."""
+def held_out_rows(store: Store, ids: np.ndarray, codes: np.ndarray) -> HeldOutRows:
+    """The rows (h,) with these ids and codes. Raises DataError for entries that are not finite."""
     rows = store.take(ids)
-    require_finite(store, rows, ids, gaps=True)  # as far as the others' are filled, too
+    require_finite(store, rows, ids, gaps=True)  # gaps are allowed: filled as those of the training rows
     return HeldOutRows(ids, rows, codes, store.labels_at(ids))
 
 
@@ -78,24 +78,24 @@ def require_holdout(store: Store, rows: int) -> None:
         raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
 
 
-def rows_of_intervals(store: Store, config: FitConfig) -> int:
-    """How many rows intervals are computed from: as many as are asked for, else a share. Raises ConfigError for too
-    few."""
-    assert config.interval is not None  # or nobody asks
-    least, found = rows_needed(config.interval), f"interval is {config.interval:g}"
+def interval_rows(store: Store, config: FitConfig) -> int:
+    """The number of rows to compute intervals from: the holdout of the configuration, else a share of the rows. Raises
+    ConfigError if they are too few."""
+    assert config.interval is not None
+    needed, setting = rows_needed(config.interval), f"interval is {config.interval:g}"
     rows = config.holdout
-    if rows and rows < least:
-        raise ConfigError(f"{found}, which needs {least:,} held-out rows; found holdout {rows:,}")
-    if least > store.n // 2:
+    if rows and rows < needed:
+        raise ConfigError(f"{setting}, which needs {needed:,} held-out rows; found holdout {rows:,}")
+    if needed > store.n // 2:
         raise ConfigError(
-            f"{found}, which needs {least:,} held-out rows, at most half of all; found {store.n:,} rows: give "
+            f"{setting}, which needs {needed:,} held-out rows, at most half of all; found {store.n:,} rows: give "
             "a lower level"
         )
-    about = max(min(store.n // SHARE, MOST), least)
+    about = max(min(store.n // SHARE, MOST), needed)
     most = max(about, min(about + about // MORE, MOST, store.n // 2))
     return rows or min(range(about, most + 1), key=partial(_excess, config.interval))
 
 
 def _excess(level: float, rows: int) -> float:
-    """How far the coverage by so many rows is above the level on average, to rounding."""
+    """How far the mean coverage by so many rows is above the level, rounded."""
     return round(rank(level, rows) / (rows + 1) - level, 9)

@@ -1,17 +1,17 @@
 """Probabilities and thresholds, from decision values of rows that the model behind them was not trained on.
 
-Either a held-out store, or all training rows, cross-validated: a fit on the other folds predicts each fold.
+These rows are a held-out store (`held_out`), or all training rows (`cross_validated`): a fit on the other folds
+predicts each fold.
 
-Sigmoids of partitions: in a model whose partitions decide for their own rows, each may map decision values itself.
-
-A partition has few rows for its sigmoid, so each sigmoid is drawn towards that of all rows, as if by `SHRINK` more
-rows that the latter has given probabilities to. Held-out rows decide whether partitions have their own sigmoids.
+In a model whose partitions decide for their own rows, each partition may have its own sigmoid (`by_parts`). It has few
+rows for that, so each sigmoid is drawn towards the sigmoid of all rows, as if by `SHRINK` more rows with the latter's
+probabilities. Held-out rows decide whether partitions have their own sigmoids.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +26,9 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.judging.expected import is_surely_better
-from streamsvm.judging.label_thresholds import chosen_of
+from streamsvm.judging.label_thresholds import choose_thresholds
 from streamsvm.judging.thresholds import (
+    DecidedRows,
     FoldDecisions,
     require_two,
     unmet,
@@ -35,6 +36,7 @@ from streamsvm.judging.thresholds import (
     with_threshold,
 )
 from streamsvm.kernels.kmeans import by_their_part
+from streamsvm.models import Model
 from streamsvm.models.calibration import (
     Calibration,
     binary_problems,
@@ -55,38 +57,39 @@ from streamsvm.tasks import task_for, task_of
 from streamsvm.tasks.pairs import MANY, n_pairs
 from streamsvm.tasks.scores import codes_of_labels
 
-Learn = Callable[
-    [Store, Place, int], list[Any]
-]  # models of some rows; with a folder for their files, and how
-# many fits are still to come, this one and that of all rows among them
+# Models of some rows, given a folder for their files and the number of fits to come: this one and that of all rows
+# count.
+Learn = Callable[[Store, Place, int], Sequence[Any]]
+State = dict[str, Any]  # of folds, as in a checkpoint: done, fold, codes, pairwise, decisions
 
 
 def held_out(
-    model: Any, store: Store, asked: ProbabilityConfig, *, engine: Engine, events: Events = heard
+    model: Any, store: Store, requested: ProbabilityConfig, *, engine: Engine, events: Events = heard
 ) -> tuple[Any, int]:
-    """The model with what is requested, from a store that it was not trained on, and how many rows it is based on.
+    """The model with probabilities, a threshold or costs as requested, by the rows of a store that it was not trained
+    on, and the number of these rows.
 
-    What is not requested stays; costs alone need no rows. Rows with labels that it does not know are ignored. Raises
-    ConfigError, DataError.
+    What is not requested stays; costs alone need no rows. Rows with labels that the model does not know are ignored.
+    Raises ConfigError, DataError.
     """
-    require_asked(asked, model.task, len(model.classes))
-    if asked.costs is not None:
-        model.learned.costs(asked.costs, model.classes)  # before any work, whether its labels are known
-    if not asked.is_asked:
-        return replace(model, header=with_costs(model.header, asked.costs, model.learned)), 0
+    require_supported(requested, model.task, len(model.classes))
+    if requested.costs is not None:
+        model.learned.costs(requested.costs, model.classes)  # before any work, whether its labels are known
+    if not requested.is_requested:
+        return replace(model, header=with_costs(model.header, requested.costs, model.learned)), 0
     codes = codes_of_labels(model, store)
-    known = np.all((codes >= 0).reshape(store.n, -1), axis=1)
+    is_known = np.all((codes >= 0).reshape(store.n, -1), axis=1)
     groups = together(store)
-    state = {
-        "codes": codes[known],
-        "weight": np.ones(store.n)[known] if store.sample_weight is None else store.sample_weight[known],
-        "by_decisions": _by_decisions(model),
-        "groups": None if groups is None else groups[known],
-        "k": len(model.classes),
-        "pairwise": model.is_pairwise,
-    }
-    found = _decisions(model, store, codes, engine, events)[known]
-    decided = by_parts(_made(asked, state, found, 0), model, store, engine, rows=known)
+    rows = DecidedRows(
+        _decisions(model, store, codes, engine, events)[is_known],
+        codes[is_known],
+        _weights(store)[is_known],
+        len(model.classes),
+        model.is_pairwise,
+        groups=None if groups is None else groups[is_known],
+        by_decisions=(model.header.config or {}).get("class_weight") is not None,
+    )
+    decided = by_parts(_decided(requested, rows, 0), model, store, engine, is_decided=is_known)
     header = model.header
     if decided.calibration is not None:
         header = replace(header, calibration=decided.calibration)
@@ -94,43 +97,53 @@ def held_out(
         header = with_threshold(header, decided.threshold)
         if (message := unmet((header.certificate or {})["threshold"])) is not None:
             events(Warned(message))
-    return replace(model, header=with_costs(header, asked.costs, model.learned)), int(np.count_nonzero(known))
+    return replace(model, header=with_costs(header, requested.costs, model.learned)), int(
+        np.count_nonzero(is_known)
+    )
 
 
-def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) -> None:
+def require_supported(requested: ProbabilityConfig, task: str | None, n_classes: int) -> None:
     """Raises ConfigError for what this task or number of classes does not support."""
     in_sets = task is not None and task_of(task).in_sets
-    if asked.method is not None:
+    if requested.method is not None:
         require_classes(task)
-    if asked.threshold is not None:
+    if requested.threshold is not None:
         require_classes(task, "a threshold goes")
-        if ThresholdObjective.of(asked.threshold).score == MICRO and not in_sets:
+        if ThresholdObjective.of(requested.threshold).score == MICRO and not in_sets:
             raise ConfigError(
                 f"threshold {MICRO} is for several labels a row, found task {task}; expected another, for example f1"
             )
         require_two(2 if in_sets else n_classes)
 
 
-def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> FoldDecisions:
-    """What decision values (n, own problems) of rows make. state: their codes, of k classes, their sample weights,
-    their groups if any, and whether problems are pairs of classes, and labels follow decisions.
+def _weights(store: Store) -> np.ndarray:
+    return np.ones(store.n) if store.sample_weight is None else store.sample_weight
 
-    Weights of classes do not count: probabilities are those of the rows as they are. Of three or more classes in pairs
-    found may have all pairs, which costs need."""
-    codes, calibration, threshold = state["codes"], None, None
-    pairwise, k = bool(state["pairwise"]), state["k"]
-    binary: np.ndarray | None = found
-    if pairwise and k > 2:
-        is_whole = found.shape[1] == n_pairs(k)
-        binary = found if is_whole else None
-        found = own_problems(found, codes, k, pairwise=True) if is_whole else found
-    if asked.method is not None:
-        facts: dict[str, Any] = {"method": asked.method, "pairwise": pairwise}
-        calibration = calibrate(found, codes, k, weight=state["weight"], **facts)
-        calibration = replace(calibration, by_decisions=bool(state["by_decisions"]))
-    if asked.threshold is not None:
-        threshold = chosen_of(ThresholdObjective.of(asked.threshold), codes, found, state["weight"], seed)
-    return FoldDecisions(calibration, threshold, {**state, "decisions": found, "binary": binary})
+
+def _decided(requested: ProbabilityConfig, rows: DecidedRows, seed: int) -> FoldDecisions:
+    """The requested probabilities and threshold by rows, whose decisions may be of all pairs of classes, as costs need.
+
+    Weights of classes do not count: probabilities are those of the rows as they are.
+    """
+    calibration, threshold = None, None
+    is_whole = not rows.pairwise or rows.k <= 2 or rows.decisions.shape[1] == n_pairs(rows.k)
+    if is_whole:
+        own_decisions = own_problems(rows.decisions, rows.codes, rows.k, pairwise=rows.pairwise)
+        rows = replace(rows, decisions=own_decisions, binary=rows.decisions)
+    if requested.method is not None:
+        calibration = calibrate(
+            rows.decisions,
+            rows.codes,
+            rows.k,
+            method=requested.method,
+            pairwise=rows.pairwise,
+            weight=rows.weight,
+        )
+        calibration = replace(calibration, by_decisions=rows.by_decisions)
+    if requested.threshold is not None:
+        objective = ThresholdObjective.of(requested.threshold)
+        threshold = choose_thresholds(objective, rows.codes, rows.decisions, rows.weight, seed)
+    return FoldDecisions(calibration, threshold, rows)
 
 
 def by_parts(
@@ -139,21 +152,22 @@ def by_parts(
     store: Store,
     engine: Engine,
     *,
-    rows: np.ndarray | None = None,
+    is_decided: np.ndarray | None = None,
     seed: int = 0,
 ) -> FoldDecisions:
     """With a sigmoid for each partition of the model, if held-out rows show that these are surely better.
 
-    rows (n,): the rows of the store that decided, else all; of folds by other models, whose partitions were others.
+    is_decided (n,): which rows of the store were decided, else all. The models of folds had other partitions; rows
+    count for the partitions of this model.
     """
-    calibration, by = decided.calibration, decided.by
-    if calibration is None or by is None or calibration.method != "sigmoid" or model.n_parts == 1:
+    calibration, rows = decided.calibration, decided.rows
+    if calibration is None or rows is None or calibration.method != "sigmoid" or model.n_parts == 1:
         return decided
     blocks = predict_blocks(model, store, engine=engine, ask=_parts_of, phase="calibrate")
-    parts = np.concatenate([own for _, _, own in blocks])
-    own = parts if rows is None else parts[rows]
-    found = with_parts(calibration, by, own, model.n_parts, seed)
-    return replace(decided, calibration=found)
+    parts = np.concatenate([block_parts for _, _, block_parts in blocks])
+    if is_decided is not None:
+        parts = parts[is_decided]
+    return replace(decided, calibration=with_parts(calibration, rows, parts, model.n_parts, seed))
 
 
 def _parts_of(model: Any, rows: Rows) -> np.ndarray:
@@ -169,10 +183,10 @@ def cross_validated(
     resume: bool = False,
     events: Events = ignore,
 ) -> list[FoldDecisions]:
-    """What config.probability requests, for each of the models that `learn` makes from the rows of a store.
+    """Probabilities and a threshold by folds, as config.probability requests, for each model that `learn` makes.
 
-    Finished folds are saved in the run directory. Raises what `learn` raises, and DataError if a class has one
-    row only.
+    Finished folds are saved in the run directory. Raises what `learn` raises, and DataError if a class has one row
+    only.
     """
     with ExitStack() as stack:
         if run_dir is None:
@@ -183,70 +197,74 @@ def cross_validated(
         resume = resume and any(folder.iterdir())
         checkpoints = Checkpoints(folder if run_dir else None, store, config, resume, events)
         state = _predicted(store, config, learn, folder, checkpoints, events)
-    state |= {
-        "weight": np.ones(store.n) if store.sample_weight is None else store.sample_weight,
-        "by_decisions": config.class_weight is not None,
-        "groups": together(store),
-        "k": state["codes"].shape[1] if state["codes"].ndim == 2 else int(state["codes"].max()) + 1,
-    }
-    return [_made(config.probability, state, found, config.seed) for found in state["decisions"]]
+    codes = state["codes"]
+    rows = DecidedRows(
+        state["decisions"][0],
+        codes,
+        _weights(store),
+        k=codes.shape[1] if codes.ndim == 2 else int(codes.max()) + 1,
+        pairwise=bool(state["pairwise"]),
+        groups=together(store),
+        by_decisions=config.class_weight is not None,
+    )
+    return [
+        _decided(config.probability, replace(rows, decisions=decisions), config.seed)
+        for decisions in state["decisions"]
+    ]
 
 
 def _predicted(
     store: Store, config: FitConfig, learn: Learn, folder: Place, checkpoints: Checkpoints, events: Events
-) -> dict[str, Any]:
+) -> State:
     """decisions (models, n, own problems) of all rows, their codes (n,), and whether they are pairwise."""
-    state = _begun(store, config, folder, checkpoints)
+    state = _first_state(store, config, folder, checkpoints)
     fold, folds = state["fold"], int(state["fold"].max()) + 1
     for number in range(int(state["done"]), folds):
-        inside, own = np.flatnonzero(fold == number), folder / str(number)
-        own.mkdir(exist_ok=True)
-        models = learn(store.subset(np.flatnonzero(fold != number)), own, folds - number + 1)
+        inside, fold_folder = np.flatnonzero(fold == number), folder / str(number)
+        fold_folder.mkdir(exist_ok=True)
+        models = learn(store.subset(np.flatnonzero(fold != number)), fold_folder, folds - number + 1)
         if number == 0:
             codes = codes_of_labels(models[0], store)
             state |= {"codes": codes, "pairwise": models[0].is_pairwise}
         rows, codes = store.subset(inside), state["codes"][inside]
-        where = config.threads, config.workers, config.scheduler, config.memory_limit
-        engine = open_engine(*where, wait_s=config.wait_for_scheduler)
+        engine_options = config.threads, config.workers, config.scheduler, config.memory_limit
+        engine = open_engine(*engine_options, wait_s=config.wait_for_scheduler)
         with closing(engine):
-            engine.require_folder(own)
+            engine.require_folder(fold_folder)
             has_costs = config.probability.costs is not None
-            found = np.stack([_decisions(model, rows, codes, engine, whole=has_costs) for model in models])
+            decisions = np.stack(
+                [_decisions(model, rows, codes, engine, whole=has_costs) for model in models]
+            )
         if number == 0:
-            state["decisions"] = np.zeros((len(models), store.n, found.shape[2]))
-        state["decisions"][:, inside] = found
+            state["decisions"] = np.zeros((len(models), store.n, decisions.shape[2]))
+        state["decisions"][:, inside] = decisions
         state["done"] = number + 1
         checkpoints.offer(state.copy, last=True)
-        remove_tree(own)
+        remove_tree(fold_folder)
         events.progress("folds", number + 1, folds)
     return state
 
 
-def _begun(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoints) -> dict[str, Any]:
-    """The state to resume from, which knows each row's fold; a new one if an earlier run had other folds."""
-    state = checkpoints.load()
-    if state is not None and "fold" in state:
-        return dict(state)
-    for own in folder.iterdir():
-        if own.is_dir():
-            remove_tree(own)
+def _first_state(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoints) -> State:
+    """The state to resume from, with each row's fold; a new one if an earlier run had other folds."""
+    saved = checkpoints.load()
+    if saved is not None and "fold" in saved:
+        return dict(saved)
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            remove_tree(entry)
     count, option = config.probability.folds, "probability.folds"
     if "folds" not in config.probability.model_fields_set:
         count = usual_folds(store, count)
     in_sets = task_for(config).in_sets
     fold = fold_of(store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option)
-    begun = {"done": 0, "fold": fold}
-    checkpoints.offer(begun.copy, last=True)
-    return begun
-
-
-def _by_decisions(model: Any) -> bool:
-    """Whether classes had weights in the fit, which decisions know and probabilities do not."""
-    return (model.header.config or {}).get("class_weight") is not None
+    state: State = {"done": 0, "fold": fold}
+    checkpoints.offer(state.copy, last=True)
+    return state
 
 
 def _decisions(
-    model: Any,
+    model: Model,
     store: Store,
     codes: np.ndarray,
     engine: Engine,
@@ -261,23 +279,23 @@ def _decisions(
     blocks = predict_blocks(
         model, store, engine=engine, ask=_binary_decisions, phase="calibrate", events=events
     )
-    own = [own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks]
-    return np.concatenate(own)
+    return np.concatenate(
+        [own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks]
+    )
 
 
-def _binary_decisions(model: Any, rows: Rows) -> np.ndarray:
+def _binary_decisions(model: Model, rows: Rows) -> np.ndarray:
     return model.binary_decisions(rows)
 
 
-SHRINK = 100.0  # rows that the sigmoid of all counts as in a partition: of 0, 10, 30, 100, 300 the best on real rows
-LEAST = 20  # rows of each class that a partition needs, to have its own sigmoid
+SHRINK = 100.0  # as many rows of a partition does the sigmoid of all rows count; 0, 10, 30 and 300 were worse
+LEAST = 20  # rows of each class that a partition needs for its own sigmoid
 FOLDS = 5
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """Of the rows of a binary problem: decision values, whether they are positive, weights with mean 1, and
-    partitions."""
+    """Rows (n,) of a binary problem: decision values, whether they are positive, weights with mean 1, partitions."""
 
     f: np.ndarray
     positive: np.ndarray
@@ -288,64 +306,65 @@ class _Problem:
         return _Problem(self.f[ids], self.positive[ids], self.weight[ids], self.parts[ids])
 
     def of_all(self) -> np.ndarray:
-        """(2,) slope and offset."""
+        """(2,) slope and offset of the sigmoid of all rows."""
         return fit_sigmoid(self.f, targets(self.positive, self.weight), self.weight)[0]
 
     def of_parts(self, all_rows: np.ndarray, n_parts: int) -> np.ndarray:
-        """(n_parts, 2): that of all rows, (2,), if a partition has too few of one class, else the one that minimises
+        """(n_parts, 2) slopes and offsets: of all rows, (2,), if a partition has too few rows of a class, else those
+        that minimise
 
             sum_i v_i H(y_i, p_i) + SHRINK / V sum_i v_i H(q_i, p_i)
 
         over the rows of the partition, H the cross entropy, p_i its probabilities, q_i those by all rows, V = sum_i
         v_i.
         """
-        found = np.tile(all_rows, (n_parts, 1))
-        for part, here in by_their_part(self.parts):
-            f, positive, weight = self.f[here], self.positive[here], self.weight[here]
-            if LEAST <= np.count_nonzero(positive) <= len(here) - LEAST:
+        maps = np.tile(all_rows, (n_parts, 1))
+        for part, ids in by_their_part(self.parts):
+            f, positive, weight = self.f[ids], self.positive[ids], self.weight[ids]
+            if LEAST <= np.count_nonzero(positive) <= len(ids) - LEAST:
                 total = weight.sum()
                 t = (total * positive + SHRINK * sigmoid(all_rows[0] * f + all_rows[1])) / (total + SHRINK)
-                found[part] = fit_sigmoid(f, t, weight)[0]
-        return found
+                maps[part] = fit_sigmoid(f, t, weight)[0]
+        return maps
 
     def log_likelihood(self, maps: np.ndarray) -> np.ndarray:
-        """(n,) log p of what each row is, times its weight; maps (2,) or (n, 2)."""
+        """(n,) log probability of each row's class, times its weight; maps (2,) or (n, 2) slopes and offsets."""
         u = maps[..., 0] * self.f + maps[..., 1]
         return -self.weight * np.logaddexp(0, np.where(self.positive, -u, u))
 
 
 def with_parts(
-    calibration: Calibration, by: Mapping[str, Any], parts: np.ndarray, n_parts: int, seed: int
+    calibration: Calibration, rows: DecidedRows, parts: np.ndarray, n_parts: int, seed: int
 ) -> Calibration:
-    """The calibration that `calibrate` made, with sigmoids of partitions (n,) if these are surely better.
-
-    by: its data, the decisions, codes, weight and, if any, groups of rows (n,), k and pairwise. That is
-    if the log loss of rows is lower with maps of the other rows, in five folds.
-    """
-    decisions, codes, weight = (np.asarray(by[name]) for name in ("decisions", "codes", "weight"))
-    units = np.arange(len(parts)) if by.get("groups") is None else by["groups"]
+    """The calibration by rows (n,), with sigmoids of their partitions (n,) if these are surely better: if the log loss
+    of rows is lower with sigmoids fitted to the other rows, in five folds."""
+    units = np.arange(len(parts)) if rows.groups is None else rows.groups
     fold = np.random.default_rng([seed, 29]).integers(0, FOLDS, int(units.max(initial=-1)) + 1)[units]
     problems, folds = [], []
-    pairwise = bool(by["pairwise"])
-    for ids, f, positive, w in binary_problems(decisions, codes, weight, by["k"], pairwise=pairwise):
+    for ids, f, positive, w in binary_problems(
+        rows.decisions, rows.codes, rows.weight, rows.k, pairwise=rows.pairwise
+    ):
         problems.append(_Problem(f, positive, w, parts[ids]))
         folds.append(fold[ids])
-    told = list(_held_out(problems, folds, n_parts))
-    if not told or not is_surely_better(*(np.concatenate(own) for own in zip(*told, strict=True))):
+    likelihoods = list(_held_out(problems, folds, n_parts))
+    if not likelihoods:
         return calibration
-    own = [problem.of_parts(problem.of_all(), n_parts) for problem in problems]
-    return replace(calibration, by_part=np.stack(own, axis=1))
+    of_parts, of_all = (np.concatenate(values) for values in zip(*likelihoods, strict=True))
+    if not is_surely_better(of_parts, of_all):
+        return calibration
+    maps = [problem.of_parts(problem.of_all(), n_parts) for problem in problems]
+    return replace(calibration, by_part=np.stack(maps, axis=1))
 
 
 def _held_out(
     problems: Sequence[_Problem], folds: Sequence[np.ndarray], n_parts: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Log likelihoods of the rows of each fold by the other rows: with sigmoids of partitions, and with one of all."""
+    """Log likelihoods of the rows of each fold by sigmoids of the other rows: of partitions, and of all together."""
     for problem, fold in zip(problems, folds, strict=True):
         for number in range(FOLDS):
-            known, own = (problem.take(np.flatnonzero(ids)) for ids in (fold != number, fold == number))
-            if not len(known.f) or not len(own.f):
+            train, test = (problem.take(np.flatnonzero(ids)) for ids in (fold != number, fold == number))
+            if not len(train.f) or not len(test.f):
                 continue
-            one = known.of_all()
-            by_part = known.of_parts(one, n_parts)
-            yield own.log_likelihood(by_part[own.parts]), own.log_likelihood(one)
+            shared_map = train.of_all()
+            by_part = train.of_parts(shared_map, n_parts)
+            yield test.log_likelihood(by_part[test.parts]), test.log_likelihood(shared_map)

@@ -27,7 +27,7 @@ class ProbabilityConfig(Options):
         Whole, Field(ge=2, description="Number of folds; each is predicted by a fit on the others")
     ] = 5
     threshold: Annotated[
-        WishText,
+        ThresholdText,
         Field(
             description="Choose the threshold of two classes, or of each of several labels a row, on holdout rows or "
             "folds, for f1, f1_micro (of all labels together), balanced_accuracy, "
@@ -51,7 +51,7 @@ class ProbabilityConfig(Options):
         return self
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         return self.method is not None or self.threshold is not None
 
     def __str__(self) -> str:
@@ -103,4 +103,4 @@ def _checked(value: Any) -> Any:
     return str(ThresholdObjective.of(value))
 
 
-WishText = Annotated[str | None, BeforeValidator(_checked)]
+ThresholdText = Annotated[str | None, BeforeValidator(_checked)]

@@ -16,6 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.judging.probabilities import SHRINK, held_out, with_parts
+from streamsvm.judging.thresholds import DecidedRows
 from streamsvm.models.calibration import Calibration, calibrate, coupled, own_problems, sigmoid
 from streamsvm.models.files import load_model, save_model
 from streamsvm.parallel.engine import Engine
@@ -37,8 +38,8 @@ def fitted(k: int, differ: bool, weight: np.ndarray | None = None) -> Calibratio
     _, own, codes, parts = rows_of(k, differ)
     weight = np.ones(len(codes)) if weight is None else weight
     plain = calibrate(own, codes, k, method="sigmoid", pairwise=True, weight=weight)
-    by = {"decisions": own, "codes": codes, "weight": weight, "k": k, "pairwise": True}
-    found = with_parts(plain, by, parts, n_parts=4, seed=0)
+    rows = DecidedRows(own, codes, weight, k, pairwise=True)
+    found = with_parts(plain, rows, parts, n_parts=4, seed=0)
     np.testing.assert_array_equal(found.points, plain.points)
     return found
 
@@ -132,8 +133,8 @@ def test_of_folds_and_of_a_held_out_store(values, tmp_path):
 def test_copies_of_a_row_tell_nothing_of_it(grouped):
     """Few rows, each many times, in parts that do not differ: sigmoids of parts that know a row's copies fit it."""
     _, own, codes, parts = (values[np.repeat(np.arange(150), 20)] for values in rows_of(2, False, 150))
-    by = {"decisions": own, "codes": codes, "weight": np.ones(3000), "k": 2, "pairwise": True}
-    plain = calibrate(own, codes, 2, method="sigmoid", pairwise=True, weight=by["weight"])
-    by["groups"] = np.repeat(np.arange(150), 20) if grouped else None
-    found = with_parts(plain, by, parts, n_parts=4, seed=0)
+    groups = np.repeat(np.arange(150), 20) if grouped else None
+    rows = DecidedRows(own, codes, np.ones(3000), 2, pairwise=True, groups=groups)
+    plain = calibrate(own, codes, 2, method="sigmoid", pairwise=True, weight=rows.weight)
+    found = with_parts(plain, rows, parts, n_parts=4, seed=0)
     assert (found.by_part is None) == grouped

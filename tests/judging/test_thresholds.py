@@ -19,7 +19,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.events import Events, warn
 from streamsvm.judging.probabilities import held_out
-from streamsvm.judging.thresholds import chosen, unmet
+from streamsvm.judging.thresholds import choose_threshold, unmet
 from streamsvm.metrics import MOST_SCORES, ScoreCounts
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import BSGDClassifier
@@ -58,7 +58,7 @@ def test_every_cut_is_tried(seed, h, text, has_weights):
     positive = np.append([True, False], rng.random(h - 2) < 0.4)
     f = np.round(rng.normal(size=h) + positive, int(rng.integers(0, 3)))
     weight = rng.integers(1, 4, h).astype(float) if has_weights else None
-    told = chosen(wish, positive, f, weight, 0)
+    told = choose_threshold(wish, positive, f, weight, 0)
     ones = np.ones(h) if weight is None else weight
     value = told[wish.score]
     if wish.least is not None and told["met"]:
@@ -72,7 +72,7 @@ def test_every_cut_is_tried(seed, h, text, has_weights):
     assert (unmet(told) is None) == told["met"]
     if weight is not None:  # a weight of 2 is the row twice
         times = weight.astype(int)
-        again = chosen(wish, np.repeat(positive, times), np.repeat(f, times), None, 0)
+        again = choose_threshold(wish, np.repeat(positive, times), np.repeat(f, times), None, 0)
         assert again["value"] == told["value"]
 
 
@@ -82,9 +82,9 @@ def test_recall_at_precision_is_that_of_scikit_learns_curve():
     f = rng.normal(size=2000) + 1.5 * positive
     precision, recall, _ = precision_recall_curve(positive, f)
     for least in (0.5, 0.8, 0.9):
-        told = chosen(ThresholdObjective("precision", least), positive, f, None, 0)
+        told = choose_threshold(ThresholdObjective("precision", least), positive, f, None, 0)
         assert told["recall"] == pytest.approx(recall[precision >= least].max())
-        told = chosen(ThresholdObjective("recall", least), positive, f, None, 0)
+        told = choose_threshold(ThresholdObjective("recall", least), positive, f, None, 0)
         assert told["precision"] == pytest.approx(precision[recall >= least].max())
 
 
@@ -113,7 +113,7 @@ def test_expected_scores_are_those_of_new_rows():
 
     positive, f = rows(20_000)
     for seed in range(30):
-        told = chosen(ThresholdObjective("f1"), *rows(80), None, seed)
+        told = choose_threshold(ThresholdObjective("f1"), *rows(80), None, seed)
         looks.append(told["f1"])
         expected.append(told["expected"]["f1"]["score"])
         new.append(f1_score(positive, f > told["value"]))
@@ -137,7 +137,7 @@ def test_folds_are_those_of_plain_loops():
     for number in range(3):
         model, _ = train_in_memory(store().subset(np.flatnonzero(fold != number)), plain)
         f[fold == number] = model.decision_function(Rows(X[fold == number]))
-    told = chosen(ThresholdObjective("recall", 0.95), y == 1, f, None, 0)
+    told = choose_threshold(ThresholdObjective("recall", 0.95), y == 1, f, None, 0)
     assert found.header.threshold == pytest.approx(told["value"], abs=1e-5)
     assert found.header.certificate["threshold"]["precision"] == pytest.approx(told["precision"])
 
@@ -150,7 +150,7 @@ def test_rows_that_are_kept_out_choose(name, tmp_path):
     model, report = train_in_memory(store(), how)
     ids = np.sort(np.random.default_rng([0, 26]).choice(N, 100, replace=False))
     f = model.decision_function(Rows(X[ids]))
-    told = chosen(ThresholdObjective("recall", 0.95), y[ids] == 1, f, None, 0)
+    told = choose_threshold(ThresholdObjective("recall", 0.95), y[ids] == 1, f, None, 0)
     assert model.header.threshold == report["threshold"]["value"] == pytest.approx(told["value"])
     labels = f > model.header.threshold
     assert np.mean(labels[y[ids] == 1]) >= 0.95
@@ -194,7 +194,9 @@ def test_a_held_out_store_chooses_for_a_model_that_is_there():
     found, n = held_out(model, Store.from_arrays(X[N:], y[N:]), asked, engine=Engine(1))
     assert n == N
     assert found.header.calibration is None
-    told = chosen(ThresholdObjective("f1"), y[N:] == 1, model.decision_function(Rows(X[N:])), None, 0)
+    told = choose_threshold(
+        ThresholdObjective("f1"), y[N:] == 1, model.decision_function(Rows(X[N:])), None, 0
+    )
     assert found.header.threshold == told["value"]
     np.testing.assert_array_equal(found.decision_function(Rows(X)), model.decision_function(Rows(X)))
 
@@ -240,7 +242,7 @@ def test_bad_input_is_one_line(values, text):
 
 def test_rows_of_one_class_tell_nothing():
     with pytest.raises(DataError, match="needs held-out rows of both classes, found one only"):
-        chosen(ThresholdObjective("f1"), np.ones(3, bool), np.arange(3.0), None, 0)
+        choose_threshold(ThresholdObjective("f1"), np.ones(3, bool), np.arange(3.0), None, 0)
 
 
 def test_folds_are_planned_where_they_are_needed():

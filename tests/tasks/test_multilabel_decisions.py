@@ -25,9 +25,9 @@ from streamsvm.exchange.onnx import onnx_model
 from streamsvm.explain.decisions import gradients
 from streamsvm.explain.importances import importances
 from streamsvm.explain.rows import explain_rows
-from streamsvm.judging.label_thresholds import chosen_of
+from streamsvm.judging.label_thresholds import choose_thresholds
 from streamsvm.judging.probabilities import held_out
-from streamsvm.judging.thresholds import chosen
+from streamsvm.judging.thresholds import choose_threshold
 from streamsvm.models.calibration import calibrate
 from streamsvm.models.files import save_model
 from streamsvm.options.probability import ThresholdObjective
@@ -101,7 +101,7 @@ def test_thresholds_are_those_of_each_label_alone(wish):
     f = model.decision_function(more)
     told = model.header.certificate["threshold"]
     for column, (own, label) in enumerate(zip(told["labels"], NAMES, strict=True)):
-        expected = chosen(ThresholdObjective.of(wish), has[:, column], f[:, column], None, 0)
+        expected = choose_threshold(ThresholdObjective.of(wish), has[:, column], f[:, column], None, 0)
         assert own == {"label": label} | {name: expected[name] for name in own if name != "label"}
     np.testing.assert_array_equal(model.codes_of(f), f > told["value"])
     found = evaluate(model, Store.from_arrays(more, texts(has)), engine=Engine(1))
@@ -118,7 +118,7 @@ def test_micro_thresholds_are_the_best_of_all_combinations(seed, h, has_weights)
     f = np.round(rng.normal(size=(h, k)) + has - 0.5, int(rng.integers(0, 3)))
     weight = rng.integers(1, 4, h).astype(float) if has_weights else None
     with mock.patch("streamsvm.judging.thresholds.DRAWS", 2):
-        told = chosen_of(ThresholdObjective.of("f1_micro"), has, f, weight, 0)
+        told = choose_thresholds(ThresholdObjective.of("f1_micro"), has, f, weight, 0)
 
     def score(thresholds) -> float:
         above, rows = f > thresholds, np.ones(h) if weight is None else weight
