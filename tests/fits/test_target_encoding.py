@@ -119,10 +119,10 @@ def test_held_out_rows_count_in_no_value(options):
     rows = table("continuous")
     store = store_of(rows, like={"town": "auto"})
     found = prepare(store, configured("continuous", **options), Engine(1))
-    held = by_chance(store, len(found.kept_out.rows), 0)
+    held = by_chance(store, len(found.held_out.rows), 0)
     peer = encoder("continuous", rows.drop(index=held), "auto")
     np.testing.assert_allclose(
-        found.kept_out.rows.X[:, :1], peer.transform(texts(rows.iloc[held])), rtol=2e-7
+        found.held_out.rows.X[:, :1], peer.transform(texts(rows.iloc[held])), rtol=2e-7
     )
     [column, *_] = found.header().layout.attrs["columns"]
     assert column["values"][-1] == pytest.approx([peer.target_mean_])

@@ -54,8 +54,8 @@ def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, clas
     classes, codes = np.unique(np.isin(Y, positive).astype(int) if positive else Y, return_inverse=True)
     by_class = np.arange(2, 2 + len(classes)) / 3
     upper = 0.7 * row_weights(codes, classes, class_weight, weight)
-    assert found.kept_out is not None
-    upper[found.kept_out.ids] = 0.0
+    assert found.held_out is not None
+    upper[found.held_out.ids] = 0.0
     upper = upper * (1.3 / 0.7) * by_class[codes]
     ids = np.random.default_rng(2).permutation(N)[:77]
     count = weight if class_weight == "balanced" else None  # balanced classes have equal sums of weights

@@ -29,7 +29,7 @@ EXACT = ("dcsvm", "alfpgm", "admm-hss", "cutting-plane")
 
 def kept_ids(store: Store) -> np.ndarray:
     options = config("alfpgm", task="regress" if store.y.dtype.kind == "f" else "classify", holdout=KEPT)
-    kept = prepare(store, options, Engine(1)).kept_out
+    kept = prepare(store, options, Engine(1)).held_out
     assert kept is not None
     np.testing.assert_array_equal(kept.rows.X, store.take(kept.ids).X)
     return kept.ids
@@ -182,7 +182,7 @@ def test_what_is_expected_is_of_the_model_with_its_threshold_or_costs(purpose, m
         return float(right.mean())
 
     if "holdout" in values:
-        kept = prepare(store, config, Engine(1)).kept_out
+        kept = prepare(store, config, Engine(1)).held_out
         f, truth = model.decision_function(kept.rows), kept.codes
     else:
         f, truth = of_folds["decisions"], of_folds["truth"]

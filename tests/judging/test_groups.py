@@ -41,7 +41,7 @@ def require_apart(groups, one, other):
 @pytest.mark.parametrize("rows", [1, 90, 250])
 def test_holdout(rows):
     store = grouped()
-    kept = prepare(store, config("alfpgm", holdout=rows), Engine(1)).kept_out.ids
+    kept = prepare(store, config("alfpgm", holdout=rows), Engine(1)).held_out.ids
     require_apart(store.group, kept, np.setdiff1d(np.arange(N), kept))
     assert rows <= len(kept) < rows + 30
     _, told = train_in_memory(store, config("alfpgm", holdout=rows), ignore)
@@ -53,13 +53,13 @@ def test_rows_that_tell_of_intervals():
     found = prepare(store, config("alfpgm", task="regress", interval=0.9), Engine(1))
     ids = found.original_ids(np.arange(found.store.n))
     require_apart(store.group, ids, np.setdiff1d(np.arange(N), ids))
-    assert len(found.kept_out.rows) == N - len(ids)
+    assert len(found.held_out.rows) == N - len(ids)
 
 
 def test_a_group_of_more_than_half_of_the_rows():
     store = Store.from_arrays(np.eye(4), [0, 1, 0, 1], group=["a", "a", "a", "b"])
     for seed in range(5):
-        kept = prepare(store, config("alfpgm", holdout=1, seed=seed), Engine(1)).kept_out.ids
+        kept = prepare(store, config("alfpgm", holdout=1, seed=seed), Engine(1)).held_out.ids
         assert kept.tolist() == [3]
     with pytest.raises(
         ConfigError, match="holdout is 2, and 1 rows are in groups of at most 1, which leave half"

@@ -50,7 +50,7 @@ def options(name: str = "alfpgm", **more: Any) -> FitConfig:
 
 def kept_ids(store: Store) -> np.ndarray:
     """By their rows, all of which differ."""
-    kept = prepare(store, options(), Engine(1)).kept_out
+    kept = prepare(store, options(), Engine(1)).held_out
     assert kept is not None
     places = {row.tobytes(): i for i, row in enumerate(store.read(0, store.n).X)}
     return np.array([places[row.tobytes()] for row in kept.rows.X])
