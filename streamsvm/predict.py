@@ -89,25 +89,25 @@ def predict_blocks(
     store: Store,
     *,
     engine: Engine,
-    ask: Callable[[Any, Rows], Any] = decisions_of,
+    decide: Callable[[Any, Rows], Any] = decisions_of,
     phase: str = "predict",
     events: Events = ignore,
 ) -> Iterator[tuple[int, int, Any]]:
-    """(start, stop, ask(model, rows)) of each row block, in order. Raises ModelError, DataError."""
+    """(start, stop, decide(model, rows)) of each row block, in order. Raises ModelError, DataError."""
     store = as_learned(store, model.layout)
     columns, unchecked = model.columns_in(store)
     if unchecked:
         events(Warned(unchecked))
     blocks = store.blocks()
-    shared = ask, engine.share(model), engine.share(store), columns
+    shared = decide, engine.share(model), engine.share(store), columns
     with compiling_told(events):
-        answers = engine.map(_asked, blocks, shared=shared, phase=phase, events=events)
+        answers = engine.map(_decide_block, blocks, shared=shared, phase=phase, events=events)
         for (start, stop), answer in zip(blocks, answers, strict=True):
             yield start, stop, answer
 
 
-def _asked(
-    ask: Callable[[Any, Rows], Any],
+def _decide_block(
+    decide: Callable[[Any, Rows], Any],
     model: Predictor,
     store: Store,
     columns: np.ndarray | None,
@@ -115,7 +115,7 @@ def _asked(
 ) -> Any:
     rows = store.read(*block)
     require_finite(store, rows, block[0], gaps=model.takes_gaps)
-    return ask(model, rows.arranged(columns, model.d))
+    return decide(model, rows.arranged(columns, model.d))
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def write_predictions(
     beside: RowColumns | None = None,
 ) -> int:
     """Writes the label of every row of a store, see `write_answers`."""
-    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
+    blocks = predict_blocks(model, store, engine=engine, decide=answers_of, events=events)
     return write_answers(model, (answers for _, _, answers in blocks), out, also, n=store.n, beside=beside)
 
 
@@ -279,7 +279,7 @@ def evaluate(
     scores that depend on order, probabilities and costs leave them out.
     """
     _tell_without_positive(model, store, events)
-    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
+    blocks = predict_blocks(model, store, engine=engine, decide=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)
 
 

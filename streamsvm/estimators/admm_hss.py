@@ -9,11 +9,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from streamsvm.config import build_config
+from streamsvm.config import FitConfig, build_config
+from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreEstimator
+from streamsvm.estimators.base import StoreEstimator, set_parameters
 from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.searched import SEARCH, asked
+from streamsvm.estimators.searched import SEARCH, searched_parameters
 from streamsvm.estimators.types import (
     ClassWeight,
     Probability,
@@ -23,6 +24,7 @@ from streamsvm.estimators.types import (
     SearchedMetric,
     SearchedScale,
 )
+from streamsvm.events import Sink
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Number, Shift
 from streamsvm.train import train_path
@@ -107,8 +109,9 @@ class HSSPath(StoreEstimator):
         Number of steps of ADMM.
     """
 
-    C: float | Sequence[float] | str
-    tol: float
+    _fixed = {"solver": "admm-hss"}
+    _fields: tuple[str, ...] = ("tol",)
+    _solver_options: tuple[str, ...] = HSS_OPTIONS
 
     def choose(self, C: float) -> Self:
         """Selects the model that predicts. Raises ValueError if there is none for this C.
@@ -125,13 +128,13 @@ class HSSPath(StoreEstimator):
         self.objective_, self.dual_gap_, self.n_iter_ = report["objective"], report["gap"], report["steps"]
         return self
 
-    def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
+    def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         Cs = () if "C" in config.search.chosen else self._Cs()
-        found = self._heard(partial(train_path, store, config, Cs), store, config, *sinks)
-        self.path_ = {report["C"]: model for model, report in found}
-        self.reports_ = {report["C"]: report for _, report in found}
+        path = self._run(partial(train_path, store, config, Cs), store, config, *sinks)
+        self.path_ = {report["C"]: model for model, report in path}
+        self.reports_ = {report["C"]: report for _, report in path}
         report = self.choose(max(self.path_)).reports_[self.C_]
-        self._tell_choices(report)
+        self._set_choices(report)
         return report
 
     def _Cs(self) -> list[float]:
@@ -142,9 +145,8 @@ class HSSPath(StoreEstimator):
         return [build_config((type(self).__name__, {"C": C})).C for C in values]
 
     def _values(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in HSS_OPTIONS}
-        C = SEARCH if "C" in asked(self) else self._Cs()[0]
-        return {"solver": "admm-hss", "C": C, "tol": self.tol, "admm_hss": options}
+        C = SEARCH if "C" in searched_parameters(self) else self._Cs()[0]
+        return super()._values() | {"C": C}
 
 
 class HSSSVC(HSSPath, SetClassifier):
@@ -237,47 +239,4 @@ class HSSSVC(HSSPath, SetClassifier):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tol = tol
-        self.class_weight = class_weight
-        self.probability = probability
-        self.threshold = threshold
-        self.costs = costs
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.random_state = random_state
-        self.rtol = rtol
-        self.atol = atol
-        self.max_rank = max_rank
-        self.definite = definite
-        self.leaf = leaf
-        self.neighbours = neighbours
-        self.landmarks = landmarks
-        self.storage = storage
-        self.beta = beta
-        self.iterations = iterations
-        self.residual = residual
-        self.polish = polish
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains a model for each C.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        self._train(X, y, sample_weight, groups=groups)
-        return self
+        set_parameters(self, locals())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from streamsvm.estimators.admm_hss import HSSPath
-from streamsvm.estimators.base import StoreRegressor
+from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
 from streamsvm.estimators.support_vectors import RegressionVectors
 from streamsvm.estimators.types import Searched, SearchedGamma, SearchedKernel, SearchedMetric, SearchedScale
 from streamsvm.options.base import Fill
@@ -67,6 +67,9 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
     {0.1: 0.5, 1.0: 0.5}
     """
 
+    _fixed = HSSPath._fixed | {"task": "regress"}
+    _fields = (*REGRESSION_FIELDS, "tol")
+
     def __init__(
         self,
         *,
@@ -106,52 +109,4 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.scale_targets = scale_targets
-        self.interval = interval
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tol = tol
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.random_state = random_state
-        self.rtol = rtol
-        self.atol = atol
-        self.max_rank = max_rank
-        self.definite = definite
-        self.leaf = leaf
-        self.neighbours = neighbours
-        self.landmarks = landmarks
-        self.storage = storage
-        self.beta = beta
-        self.iterations = iterations
-        self.residual = residual
-        self.polish = polish
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on all rows.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        config = self._config()
-        store, _ = self._training_store(X, y, sample_weight, groups=groups)
-        self._learn(store, config)
-        return self
-
-    def _values(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("epsilon", "scale_targets", "interval")}
-        return super()._values() | {"task": "regress"} | own
+        set_parameters(self, locals())

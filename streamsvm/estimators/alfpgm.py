@@ -9,10 +9,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreEstimator
+from streamsvm.estimators.base import StoreEstimator, set_parameters
 from streamsvm.estimators.dcsvm import multiclass_of
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
@@ -43,7 +44,7 @@ ALFPGM_OPTIONS = (
 )
 
 
-Values = Callable[[Any, Any], Any]  # of a kernel, (m, q), of m rows with q rows
+KernelFunction = Callable[[Any, Any], Any]  # of m rows and q rows: their kernel values (m, q)
 
 
 class ALFPGMEstimator(StoreEstimator):
@@ -86,23 +87,21 @@ class ALFPGMEstimator(StoreEstimator):
         out.
     """
 
-    kernel: str | Values  # type: ignore[assignment]
-    C: float | str
-    tol: float
+    _fixed = {"solver": "alfpgm"}
+    _fields: tuple[str, ...] = ("C", "tol")
+    _solver_options: tuple[str, ...] = ALFPGM_OPTIONS
+
+    kernel: str | KernelFunction  # type: ignore[assignment]
     cache_size: float
     max_iter: int
     shape_fit_: tuple[int, int]
 
     def _values(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in ALFPGM_OPTIONS}
-        options["max_iter"] = None if self.max_iter == -1 else self.max_iter
-        return {
-            "solver": "alfpgm",
-            "C": self.C,
-            "tol": self.tol,
-            "cache_size": f"{self.cache_size}MiB",
-            "alfpgm": options,
-        } | ({"kernel": {"name": "precomputed"}} if callable(self.kernel) else {})
+        values = super()._values() | {"cache_size": f"{self.cache_size}MiB"}
+        return values | ({"kernel": {"name": "precomputed"}} if callable(self.kernel) else {})
+
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"max_iter": None if self.max_iter == -1 else self.max_iter}
 
     def save(self, path: str | Path) -> None:
         """Writes `model_`. Raises OSError, and ConfigError if the kernel is a function.
@@ -133,7 +132,7 @@ class ALFPGMEstimator(StoreEstimator):
             X = np.asarray(self.kernel(X, self._rows))
         return super()._checked(X, y, reset=reset)
 
-    def _told(self, store: Store, report: dict[str, Any]) -> None:
+    def _set_attributes(self, store: Store, config: FitConfig, report: dict[str, Any]) -> None:
         self.n_iter_ = np.array(report["rounds"], np.int32)
         self.fit_status_ = int(not report["converged"])
         self.shape_fit_ = (store.n, store.d)
@@ -203,11 +202,17 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
     0.95
     """
 
+    _solver_options = (*ALFPGM_OPTIONS, "break_ties")
+
+    multi_class: str
+    decision_function_shape: str
+    break_ties: bool
+
     def __init__(
         self,
         *,
         C: Searched = 1.0,
-        kernel: Literal[KernelName, Search] | Values = "rbf",
+        kernel: Literal[KernelName, Search] | KernelFunction = "rbf",
         degree: int = 3,
         gamma: SearchedGamma = "scale",
         coef0: float = 0.0,
@@ -244,43 +249,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.shrinking = shrinking
-        self.tol = tol
-        self.cache_size = cache_size
-        self.class_weight = class_weight
-        self.probability = probability
-        self.threshold = threshold
-        self.costs = costs
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.max_iter = max_iter
-        self.decision_function_shape = decision_function_shape
-        self.break_ties = break_ties
-        self.multi_class = multi_class
-        self.random_state = random_state
-        self.pairs = pairs
-        self.subproblem = subproblem
-        self.mu = mu
-        self.min_alpha_check = min_alpha_check
-        self.min_alpha_opt = min_alpha_opt
-        self.max_alpha_opt = max_alpha_opt
-        self.delta_alpha = delta_alpha
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
+        set_parameters(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on all rows.
@@ -296,33 +265,31 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
             raise ValueError(
                 "decision_function_shape is 'ovo', and multi_class 'ovr' has no decisions of pairs"
             )
-        self._train(X, y, sample_weight, groups=groups)
-        return self
+        return super().fit(X, y, sample_weight, groups)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n,) for two classes, positive for classes_[1], else (n, n_classes).
 
         With decision_function_shape "ovo" (n, n_classes * (n_classes - 1) / 2), positive for the first class of a pair.
         """
-        has_pairs = len(self._known_classes()) > 2 and self.model_.is_pairwise
+        check_is_fitted(self)
+        has_pairs = len(self.classes_) > 2 and self.model_.is_pairwise
         if self.decision_function_shape == "ovr" or not has_pairs:
             return super().decision_function(X)
-        return self._answers(X, _of_pairs)
+        return self._by_blocks(X, _of_pairs)
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels by LIBSVM's vote. Equal votes go to the first class, or to the more confident (`break_ties`)."""
-        self._known_classes()
+        check_is_fitted(self)
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
         return super().predict(X)
 
-    def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
-        report = super()._learn(store, config, *sinks)
+    def _set_attributes(self, store: Store, config: FitConfig, report: dict[str, Any]) -> None:
+        super()._set_attributes(store, config, report)
         self.class_weight_ = self._weights(config, store)
-        self._told(store, report)
-        return report
 
-    def _weights(self, config: Any, store: Store) -> np.ndarray:
+    def _weights(self, config: FitConfig, store: Store) -> np.ndarray:
         """(n_classes,) the factors on C."""
         labels, counts = store.classes.values, store.classes.counts
         if config.class_weight is None:
@@ -331,14 +298,8 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
             return store.n / (len(labels) * counts)
         return np.array(list(config.class_weight.values()))
 
-    def _known_classes(self) -> np.ndarray:
-        check_is_fitted(self)
-        return self.classes_
-
     def _values(self) -> dict[str, Any]:
-        values = super()._values()
-        own = {"alfpgm": values["alfpgm"] | {"break_ties": self.break_ties}}
-        return values | own | {"multiclass": multiclass_of(self.multi_class)}
+        return super()._values() | {"multiclass": multiclass_of(self.multi_class)}
 
 
 def _of_pairs(model: KernelModel, rows: Rows) -> np.ndarray:

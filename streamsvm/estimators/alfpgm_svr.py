@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from streamsvm.estimators.alfpgm import ALFPGMEstimator, Values
-from streamsvm.estimators.base import StoreRegressor
+from streamsvm.estimators.alfpgm import ALFPGMEstimator, KernelFunction
+from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
 from streamsvm.estimators.support_vectors import RegressionVectors
 from streamsvm.estimators.types import Search, Searched, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.kernels.table import KernelName
@@ -34,13 +34,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         Number of training rows and features.
     coef_ : ndarray of shape (1, n_features_in_)
         Weights of the features; linear kernel only.
-    support_, support_vectors_
-    dual_coef_ : ndarray of shape (1, n_SV)
-        Coefficients of the support vectors.
-    intercept_ : ndarray of shape (1,)
-        Intercept, b.
-    n_support_ : ndarray of shape (1,)
-        Number of support vectors.
+    support_, support_vectors_, dual_coef_, intercept_, n_support_
 
     See Also
     --------
@@ -73,10 +67,15 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
     0.32
     """
 
+    _fixed = ALFPGMEstimator._fixed | {"task": "regress"}
+    _fields = (*REGRESSION_FIELDS, "C", "tol")
+
+    random_state = None
+
     def __init__(
         self,
         *,
-        kernel: Literal[KernelName, Search] | Values = "rbf",
+        kernel: Literal[KernelName, Search] | KernelFunction = "rbf",
         degree: int = 3,
         gamma: SearchedGamma = "scale",
         coef0: float = 0.0,
@@ -109,52 +108,4 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tol = tol
-        self.C = C
-        self.epsilon = epsilon
-        self.scale_targets = scale_targets
-        self.interval = interval
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.max_iter = max_iter
-        self.pairs = pairs
-        self.subproblem = subproblem
-        self.mu = mu
-        self.min_alpha_check = min_alpha_check
-        self.min_alpha_opt = min_alpha_opt
-        self.max_alpha_opt = max_alpha_opt
-        self.delta_alpha = delta_alpha
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    random_state = None
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on all rows.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        config = self._config()
-        store, _ = self._training_store(X, y, sample_weight, groups=groups)
-        self._told(store, self._learn(store, config))
-        return self
-
-    def _values(self) -> dict[str, Any]:
-        values = super()._values()
-        own = {name: getattr(self, name) for name in ("epsilon", "scale_targets", "interval")}
-        return values | {"task": "regress"} | own
+        set_parameters(self, locals())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from streamsvm.config import FitConfig
+from streamsvm.estimators.base import set_parameters
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.types import Balanced, Probability
 from streamsvm.options.base import Fill
@@ -68,6 +69,9 @@ class AutoSVC(SetClassifier):
     ['C', 'early', 'gamma', 'kernel', 'metric', 'scale', 'solver']
     """
 
+    time_budget: float | str | None
+    scoring: str | None
+
     def __init__(
         self,
         time_budget: float | str | None = None,
@@ -88,38 +92,15 @@ class AutoSVC(SetClassifier):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.time_budget = time_budget
-        self.class_weight = class_weight
-        self.scoring = scoring
-        self.probability = probability
-        self.threshold = threshold
-        self.costs = costs
-        self.search_params = search_params
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
+        set_parameters(self, locals())
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Chooses the parameters, and trains on all rows.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        self._train(X, y, sample_weight, groups=groups)
-        return self
-
-    def _config(self, **own: Any) -> FitConfig:
-        return completed([(type(self).__name__, self._common() | self._values() | own)])
+    def _config(self, **overrides: Any) -> FitConfig:
+        return completed([(type(self).__name__, self._common() | self._values() | overrides)])
 
     def _values(self) -> dict[str, Any]:
         search = {"time_budget": self.time_budget} | (self.search_params or {})
         if self.scoring is not None:
             search["scoring"] = self.scoring
-        # by its labels' texts once they are known: here it is one that is given
+        # "balanced" says that there are weights; `_train` replaces it by those of the labels' texts
         weight = {} if self.class_weight is None else {"class_weight": "balanced"}
         return {"task": "classify", "search": search} | weight

@@ -1,12 +1,13 @@
-"""What all batch estimators share: scikit-learn's rules for input, arrays wrapped as stores, nothing solved here.
+"""What all batch estimators share: parameters become a configuration, `train` fits it, `predict` decides by it.
 
-Answers for the rows of a dask array, as a dask array: made where its blocks are, when somebody asks for them.
+Rows are wrapped as stores by scikit-learn's rules (`estimators.inputs`); nothing is solved here. An estimator is an
+`__init__` and a row of class attributes, see `StoreEstimator`; classifiers and regressors share their `fit`. Decisions
+on a dask array are a dask array, computed where its blocks are.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -28,11 +29,11 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.sources import is_dask
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.estimators.callbacks import CallbackSupport, watched
-from streamsvm.estimators.clients import joined
+from streamsvm.estimators.callbacks import CallbackSupport, with_callback_sinks
+from streamsvm.estimators.clients import on_cluster
 from streamsvm.estimators.inputs import StoreInputs, has_no_rows, in_memory
-from streamsvm.estimators.recording import end_with, noted
-from streamsvm.estimators.searched import SEARCH, chosen, with_search
+from streamsvm.estimators.recording import record_events, record_report
+from streamsvm.estimators.searched import SEARCH, chosen_parameters, with_search
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.calibration import are_odds
@@ -40,19 +41,50 @@ from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.progress.shown import shown
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of
 from streamsvm.tables.streams import read_once
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import BATCH_METHODS
 from streamsvm.train import train_in_memory
 
 T = TypeVar("T")
+Decide = Callable[[Any, Rows], np.ndarray]  # of a model and m rows, what is decided: (m, ...)
+
 CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a fit that chooses
+REGRESSION_FIELDS = ("epsilon", "scale_targets", "interval")
+
+
+def set_parameters(estimator: object, arguments: Mapping[str, Any]) -> None:
+    """Sets the arguments of `__init__`, its `locals()`, as attributes of the same names, as they are."""
+    vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
 
 
 class StoreEstimator(CallbackSupport, StoreInputs):
-    """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learned."""
+    """An estimator over `train`; `model_` is what it learned.
 
+    A subclass says which of its parameters are options of the configuration, and overrides `_options` and `_values`
+    where they have other names or values there.
+
+    Attributes
+    ----------
+    _fixed : dict
+        Options of every fit: "solver" and "task", unless they are the default ones.
+    _fields : tuple of str
+        Parameters that are options of a fit, under the same names.
+    _solver_options : tuple of str
+        Parameters that are options of the solver, under the same names.
+    """
+
+    _fixed: Mapping[str, str] = {}
+    _fields: tuple[str, ...] = ()
+    _solver_options: tuple[str, ...] = ()
+
+    C: float | Sequence[float] | str
+    tol: float
     kernel: str
+    gamma: float | str
+    degree: int
+    coef0: float
     kernel_params: dict[str, Any] | None
     random_state: Any
     scale: str
@@ -71,39 +103,77 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         super().__init_subclass__(**options)
         fill(cls, BATCH_METHODS)
 
-    @abstractmethod
+    def _config(self, **overrides: Any) -> FitConfig:
+        """The parameters, and options that replace theirs, as a configuration. Raises ConfigError, a ValueError, that
+        names the wrong one."""
+        values = self._common() | {"scale": self.scale, "kernel": self._kernel_values()} | self._values()
+        return build_config((type(self).__name__, with_search(self, values | overrides)))
+
+    def _common(self) -> dict[str, Any]:
+        """The configuration's values of every estimator: how it computes, and whether there are probabilities."""
+        method = self.probability
+        if self.mark_gaps and self.gaps == "refuse":
+            name = type(self).__name__
+            raise ConfigError(f"{name}: mark_gaps needs missing values to be filled, found gaps 'refuse'")
+        return {
+            "gaps": self.gaps,
+            "mark_gaps": self.mark_gaps,
+            "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
+            "memory_limit": self.memory_limit,
+            "threads": threads(self.n_jobs),
+            "probability": {
+                "method": method if isinstance(method, str) else "sigmoid" if method else None,
+                "threshold": self.threshold,
+                "costs": _costs(self.costs),
+            },
+        }
+
+    def _kernel_values(self) -> dict[str, Any]:
+        parameters = {name: getattr(self, name) for name in ESTIMATOR_PARAMETERS}
+        return {"name": self.kernel} | parameters | (self.kernel_params or {})
+
     def _values(self) -> dict[str, Any]:
-        """The configuration's values that are this estimator's own."""
+        """The configuration's values of this kind of estimator: its problem and its solver."""
+        fields = {name: getattr(self, name) for name in self._fields}
+        section = section_of(self._fixed.get("solver", DEFAULT_SOLVER))
+        return {**self._fixed, **fields, section: self._options()}
+
+    def _options(self) -> dict[str, Any]:
+        """The solver's options."""
+        return {name: getattr(self, name) for name in self._solver_options}
 
     def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         """Trains `model_`; the report."""
-        self.model_, report = self._heard(partial(train_in_memory, store, config), store, config, *sinks)
+        self.model_, report = self._run(partial(train_in_memory, store, config), store, config, *sinks)
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
-        self._tell_choices(report)
+        self._set_choices(report)
+        self._set_attributes(store, config, report)
         return report
 
-    def _tell_choices(self, report: dict[str, Any]) -> None:
-        """What was chosen for `model_`, and what to expect of it; of a fit that chooses. The report is recorded, too,
-        where that is asked for."""
-        end_with(report)
+    def _set_choices(self, report: dict[str, Any]) -> None:
+        """Sets what was chosen for `model_` and what to expect of it, if the fit chose; records the report."""
+        record_report(report)
         for name in CHOICES:
             self.__dict__.pop(name, None)  # of a fit before
         if "metric" in report:
-            self.metric_, self.chosen_ = report["metric"], chosen(self.model_)
+            self.metric_, self.chosen_ = report["metric"], chosen_parameters(self.model_)
         if "expected" in report:
             self.expected_ = report["expected"]
         if "threshold" in report:
             self.threshold_ = report["threshold"]
 
-    def _heard(self, fit: Callable[[Events], T], store: Store, config: FitConfig, *sinks: Sink) -> T:
-        """What a fit of the store returns. Its warnings are Python's, its progress is shown as `verbose` says."""
+    def _set_attributes(self, store: Store, config: FitConfig, report: dict[str, Any]) -> None:
+        """Sets the attributes that only this kind of estimator learns."""
 
-        def there(events: Events) -> T:
-            with noted(events, store, config) as events, joined(self.client, store, events):
+    def _run(self, fit: Callable[[Events], T], store: Store, config: FitConfig, *sinks: Sink) -> T:
+        """The result of a fit of the store. Its warnings are Python's, its progress is shown as `verbose` says."""
+
+        def run(events: Events) -> T:
+            with record_events(events, store, config) as events, on_cluster(self.client, store, events):
                 return fit(events)
 
         with shown(self.verbose, type(self).__name__) as lines:
-            return watched(self, lambda callbacks: there(Events(warn, *sinks, *lines, *callbacks)))
+            return with_callback_sinks(self, lambda callbacks: run(Events(warn, *sinks, *lines, *callbacks)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the client, which is of this process."""
@@ -165,71 +235,40 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         check_is_fitted(self)
         save_model(self.model_, path)
 
-    def _answers(self, X: Any, ask: Callable[[Any, Rows], np.ndarray]) -> Any:
-        """(n, ...) what ask(model, rows) gives for all rows; of a dask array lazily, as a dask array."""
+    def _by_blocks(self, X: Any, decide: Decide) -> Any:
+        """(n, ...) decide(model, rows) of all rows, block by block; of a dask array lazily, as a dask array."""
         check_is_fitted(self)
         if is_dask(X):
-            return lazy_answers(self.model_, self._lazy_rows(X), ask)
+            return decide_lazily(self.model_, self._lazy_rows(X), decide)
         X = read_once(X)
         if has_no_rows(X):
-            return self._no_answers(X, ask)
+            return self._of_no_rows(X, decide)
         store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
-        blocks = predict_blocks(self.model_, store, engine=engine, ask=ask)
-        return np.concatenate([answer for _, _, answer in blocks])
+        blocks = predict_blocks(self.model_, store, engine=engine, decide=decide)
+        return np.concatenate([decided for _, _, decided in blocks])
 
-    def _no_answers(self, X: Any, ask: Callable[[Any, Rows], np.ndarray]) -> np.ndarray:
-        """(0, ...) answers for no rows, whose columns are checked."""
+    def _of_no_rows(self, X: Any, decide: Decide) -> np.ndarray:
+        """(0, ...) what is decided of no rows, whose columns are checked."""
         self._checked(X, "no_validation", reset=False)
-        return ask(self.model_, Rows(np.zeros((1, self.model_.d), np.float32)))[:0]
-
-    def _config(self, **own: Any) -> FitConfig:
-        """The parameters, and what is not one, as a configuration. Raises ConfigError, a ValueError, naming the wrong
-        one."""
-        values = (
-            self._common() | {"scale": self.scale, "kernel": self._kernel_values()} | self._values() | own
-        )
-        return build_config((type(self).__name__, with_search(self, values)))
-
-    def _common(self) -> dict[str, Any]:
-        """The configuration's values of every estimator: how it computes, and whether there are probabilities."""
-        given = self.probability
-        if self.mark_gaps and self.gaps == "refuse":
-            name = type(self).__name__
-            raise ConfigError(f"{name}: mark_gaps needs missing values to be filled, found gaps 'refuse'")
-        return {
-            "gaps": self.gaps,
-            "mark_gaps": self.mark_gaps,
-            "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
-            "memory_limit": self.memory_limit,
-            "threads": threads(self.n_jobs),
-            "probability": {
-                "method": given if isinstance(given, str) else "sigmoid" if given else None,
-                "threshold": self.threshold,
-                "costs": _costs(self.costs),
-            },
-        }
-
-    def _kernel_values(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ESTIMATOR_PARAMETERS}
-        return {"name": self.kernel} | own | (self.kernel_params or {})
+        return decide(self.model_, Rows(np.zeros((1, self.model_.d), np.float32)))[:0]
 
 
 for shared in (CallbackSupport, StoreEstimator):
     fill(shared, BATCH_METHODS)  # subclasses do so when they are created
 
 
-def _costs(given: Any) -> Any:
-    """Costs by pairs of labels as tables of their texts; the configuration judges what else is given."""
-    if not isinstance(given, dict) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in given):
-        return given
+def _costs(costs: Any) -> Any:
+    """Costs by pairs of labels as tables of their texts; the configuration judges any other value."""
+    if not isinstance(costs, dict) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in costs):
+        return costs
     tables: dict[str, dict[str, Any]] = {}
-    for pair, cost in given.items():
+    for pair, cost in costs.items():
         true, predicted = (_label_text(label) for label in pair)
         tables.setdefault(true, {})[predicted] = cost
     return tables
 
 
-def _label_text(label: Any) -> str:
+def _label_text(label: object) -> str:
     return str(label_texts(np.asarray([label]))[0])
 
 
@@ -259,20 +298,27 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         """Whether it has, or will have, probabilities."""
         return bool(self.probability) or are_odds(self.loss)
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any = None) -> dict[str, Any]:
-        """Checks, trains, and returns the report."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Trains on all rows.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
+        self._train(X, y, sample_weight, groups=groups)
+        return self
+
+    def _train(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> None:
+        """Checks the rows and labels, and trains."""
         config = self._config()
         store, y = self._training_store(X, y, sample_weight, groups=groups)
         classes = classes_of(y, store.sample_weight)
         check_classification_targets(y)
         config = config.model_copy(update={"class_weight": self._class_weight(classes, y, store)})
-        report = self._learn(store, config, *sinks)
+        self._learn(store, config)
         self.classes_ = classes
-        return report
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n,) decision values for two classes, positive for classes_[1], else (n, n_classes)."""
-        return self._answers(X, decisions_of)
+        return self._by_blocks(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels.
@@ -281,7 +327,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         with the smallest expected cost, else those of the largest decision value or vote.
         """
         check_is_fitted(self)
-        return self._answers(X, partial(labels_of, self.classes_))
+        return self._by_blocks(X, partial(labels_of, self.classes_))
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -289,7 +335,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
         Without `threshold`, `costs` and `class_weight` the largest is that of the label from `predict`.
         """
-        return self._answers(X, self._probable())
+        return self._by_blocks(X, self._probable())
 
     def _probable(self) -> Callable[[Any, Rows], np.ndarray]:
         return _probabilities
@@ -335,11 +381,23 @@ def _wants_intervals(estimator: StoreRegressor) -> bool:
 class StoreRegressor(RegressorMixin, StoreEstimator):
     """A regressor over `train`."""
 
+    epsilon: float
+    scale_targets: bool
     interval: float | None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Trains on all rows.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
+        config = self._config()
+        store, _ = self._training_store(X, y, sample_weight, groups=groups)
+        self._learn(store, config)
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) values."""
-        return self._answers(X, decisions_of)
+        return self._by_blocks(X, decisions_of)
 
     @available_if(_wants_intervals)
     def predict_interval(self, X: Any, level: float | None = None) -> np.ndarray:
@@ -349,7 +407,7 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
         """
         check_is_fitted(self)
         self.model_.intervals.half_width(level)
-        return self._answers(X, partial(_ends, level))
+        return self._by_blocks(X, partial(_ends, level))
 
 
 def threads(n_jobs: int | None) -> int:
@@ -372,28 +430,27 @@ def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     return classes
 
 
-Ask = Callable[[Any, Rows], np.ndarray]
-
-
-def lazy_answers(model: Any, X: Any, ask: Ask) -> Any:
-    """What ask(model, rows) gives for each block of a dask array (n, d). The model is one task of the graph."""
+def decide_lazily(model: Any, X: Any, decide: Decide) -> Any:
+    """decide(model, rows) of each block of a dask array (n, d). The model is one task of the graph."""
     from dask import delayed
 
-    like = ask(model, Rows(np.zeros((1, X.shape[1]), np.float32)))[:0]
+    of_none = decide(model, Rows(np.zeros((1, X.shape[1]), np.float32)))[:0]
     X = X.rechunk({1: -1})
-    shape: dict[str, Any] = {"drop_axis": 1} if like.ndim == 1 else {"chunks": (X.chunks[0], like.shape[1:])}
-    once = delayed(model, traverse=False)
-    return X.map_blocks(_answered, ask=ask, like=like, model=once, dtype=like.dtype, meta=like, **shape)
+    shape: dict[str, Any] = (
+        {"drop_axis": 1} if of_none.ndim == 1 else {"chunks": (X.chunks[0], of_none.shape[1:])}
+    )
+    shared = {"decide": decide, "of_none": of_none, "model": delayed(model, traverse=False)}
+    return X.map_blocks(_of_block, **shared, dtype=of_none.dtype, meta=of_none, **shape)
 
 
-def _answered(block: Any, ask: Ask, like: np.ndarray, model: Any) -> np.ndarray:
+def _of_block(block: Any, decide: Decide, of_none: np.ndarray, model: Any) -> np.ndarray:
     if not block.shape[0]:
-        return like
+        return of_none
     store = Store.from_arrays(block)
-    return np.concatenate([_of_rows(store, start, stop, ask, model) for start, stop in store.blocks()])
+    return np.concatenate([_of_rows(store, start, stop, decide, model) for start, stop in store.blocks()])
 
 
-def _of_rows(store: Store, start: int, stop: int, ask: Ask, model: Any) -> np.ndarray:
+def _of_rows(store: Store, start: int, stop: int, decide: Decide, model: Any) -> np.ndarray:
     rows = store.read(start, stop)
     require_finite(store, rows, start, gaps=model.takes_gaps)
-    return ask(model, rows)
+    return decide(model, rows)

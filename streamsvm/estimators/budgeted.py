@@ -13,11 +13,11 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.estimators.base import threads, warn
+from streamsvm.estimators.base import StoreEstimator, set_parameters, threads
 from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.searched import asked
+from streamsvm.estimators.searched import searched_parameters
 from streamsvm.estimators.types import ClassWeight, Probability, SearchedGamma, SearchedMetric, SearchedScale
-from streamsvm.events import Events
+from streamsvm.events import Events, warn
 from streamsvm.fits.bsgd import typical_weight
 from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.table import DefiniteKernel
@@ -36,12 +36,8 @@ BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
 
 
-class BudgetedSVC(SetClassifier):
-    r"""Kernel classification by stochastic gradient descent with a limited number of support vectors.
-
-    Learns row by row. When the budget is full, `merge` support vectors become one. With more than two classes, and with
-    a y (n, k) of 0 and 1, each class or label is decided against the rest, on one set of support vectors. `partial_fit`
-    learns further batches.
+class BudgetedEstimator(StoreEstimator):
+    """What classification and regression with a limited number of support vectors share.
 
     Parameters
     ----------
@@ -49,13 +45,6 @@ class BudgetedSVC(SetClassifier):
         Inverse strength of the regularisation, as in `sklearn.svm.SVC`, above 0. Larger: fewer training errors, a less
         smooth function. `lam` takes precedence.
     kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
-    gamma : float, "scale", "auto" or "search"
-        Inverse width of the kernel, above 0. Larger: a more local, less smooth function. "scale": 1 / (n_features *
-        X.var()), from the rows of `fit` or of the first `partial_fit`. "auto": 1 / n_features. matern uses the square
-        roots of these, laplacian 1 / (n_features * X.std()) for "scale". linear ignores
-        it.
-    fit_intercept : bool
-        Learn an intercept, regularised like the rest.
     metric : {"none", "diagonal", "full", "search"}
         Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose gamma with
         them if it is left at its default. It is kept only if it decides held-out rows better. "search": like
@@ -65,14 +54,58 @@ class BudgetedSVC(SetClassifier):
 
     Attributes
     ----------
+    support_vectors_ : ndarray of shape (n_SV, n_features_in_)
+        Support vectors. They are merged points, not rows of X.
+    """
+
+    _fixed = {"solver": "bsgd"}
+    _fields: tuple[str, ...] = ("C",)
+    _solver_options: tuple[str, ...] = BSGD_OPTIONS
+
+    fit_intercept: bool
+
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"bias": self.fit_intercept}
+
+    @property
+    def support_vectors_(self) -> np.ndarray:
+        return self.model_.support.X
+
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        return self.model_.coef.T
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self._intercept(self.model_.bias)
+
+
+class BudgetedSVC(BudgetedEstimator, SetClassifier):
+    r"""Kernel classification by stochastic gradient descent with a limited number of support vectors.
+
+    Learns row by row. When the budget is full, `merge` support vectors become one. With more than two classes, and with
+    a y (n, k) of 0 and 1, each class or label is decided against the rest, on one set of support vectors. `partial_fit`
+    learns further batches.
+
+    Parameters
+    ----------
+    gamma : float, "scale", "auto" or "search"
+        Inverse width of the kernel, above 0. Larger: a more local, less smooth function. "scale": 1 / (n_features *
+        X.var()), from the rows of `fit` or of the first `partial_fit`. "auto": 1 / n_features. matern uses the square
+        roots of these, laplacian 1 / (n_features * X.std()) for "scale". linear ignores
+        it.
+    fit_intercept : bool
+        Learn an intercept, regularised like the rest.
+
+    Attributes
+    ----------
     classes_, n_features_in_, feature_names_in_, feature_importances_
     model_ : BudgetModel
         The trained model, with all that `partial_fit` needs. `save` writes it, `streamsvm.load_model` reads it.
     chosen_, expected_, metric_, threshold_
     objective_ : float
         Regularised mean loss of the rows of the last epoch, each before its step; after `fit` only.
-    support_vectors_ : ndarray of shape (n_SV, n_features_in_)
-        Support vectors. They are merged points, not rows of X.
+    support_vectors_
     dual_coef_ : ndarray of shape (1 or n_classes, n_SV)
         Coefficients of the support vectors.
     intercept_ : ndarray of shape (1 or n_classes,)
@@ -112,6 +145,9 @@ class BudgetedSVC(SetClassifier):
     0.9
     """
 
+    _solver_options = ("loss", *BSGD_OPTIONS)
+    _probable_with = "probability=True or loss='logistic'"
+
     def __init__(
         self,
         *,
@@ -147,37 +183,7 @@ class BudgetedSVC(SetClassifier):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.budget = budget
-        self.merge = merge
-        self.strategy = strategy
-        self.epochs = epochs
-        self.lam = lam
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.average = average
-        self.class_weight = class_weight
-        self.probability = probability
-        self.threshold = threshold
-        self.costs = costs
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.random_state = random_state
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
+        set_parameters(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains from scratch on all rows, in shuffled order.
@@ -185,8 +191,7 @@ class BudgetedSVC(SetClassifier):
         Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
         """
         self.__dict__.pop("_learner", None)
-        self._train(X, y, sample_weight, groups=groups)
-        return self
+        return super().fit(X, y, sample_weight, groups)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learns the rows in their order, after those of earlier calls of `fit` and `partial_fit`.
@@ -200,19 +205,19 @@ class BudgetedSVC(SetClassifier):
             raise ValueError("classes must be passed on the first call to partial_fit.")
         X, y = self._checked(X, y, reset=first)
         check_classification_targets(y)
-        known = np.unique(classes) if first else self.classes_
-        if not first and classes is not None and not np.array_equal(np.unique(classes), known):
-            raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
-        facts = {"sample_weight": sample_weight, "feature_names": self._names()}
-        facts |= {"category": self._categories()} if first else {"like": self._layout}
-        store = Store.from_arrays(X, y, **facts)
-        codes, class_weight = self._codes(y, known), self._batch_weight(known)
+        labels = np.unique(classes) if first else self.classes_
+        if not first and classes is not None and not np.array_equal(np.unique(classes), labels):
+            raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {labels}")
+        columns = {"category": self._categories()} if first else {"like": self._layout}
+        names = self._names()
+        store = Store.from_arrays(X, y, sample_weight=sample_weight, feature_names=names, **columns)
+        codes, class_weight = self._codes(y, labels), self._batch_weight(labels)
         config = self._config().model_copy(update={"class_weight": class_weight})
         if first:
-            self._begin(config, store, Targets(known, codes))
+            self._start(config, store, Targets(labels, codes))
         elif not hasattr(self, "_learner"):
             self._learner = self.model_.learner()
-        weight = row_weights(codes, known, class_weight, store.sample_weight)
+        weight = row_weights(codes, labels, class_weight, store.sample_weight)
         for start, stop in store.blocks():
             rows = store.read(start, stop)
             try:
@@ -221,7 +226,7 @@ class BudgetedSVC(SetClassifier):
                 del self._learner  # which may have learned rows before these; the model has not
                 raise
             rows = self.model_.header.scaling.apply(rows)
-            Y = signs(codes[start:stop], len(known))
+            Y = signs(codes[start:stop], len(labels))
             self._learner.learn(rows, Y, weight[start:stop], threads(self.n_jobs))
         self.model_ = BudgetModel.of(self.model_.header, self._learner)
         return self
@@ -237,7 +242,7 @@ class BudgetedSVC(SetClassifier):
             raise ConfigError(f"{name} needs all rows: use fit first, and partial_fit from then on")
         if first and self.target_encode:
             raise ConfigError("target_encode needs all rows: use fit first, and partial_fit from then on")
-        if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
+        if first and (searched := searched_parameters(self) or (["metric"] if self.metric != "none" else [])):
             raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
@@ -246,21 +251,7 @@ class BudgetedSVC(SetClassifier):
                 "threshold and costs are of what learns no further: use fit, without partial_fit"
             )
 
-    _probable_with = "probability=True or loss='logistic'"
-
-    @property
-    def support_vectors_(self) -> np.ndarray:
-        return self.model_.support.X
-
-    @property
-    def dual_coef_(self) -> np.ndarray:
-        return self.model_.coef.T
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        return self._intercept(self.model_.bias)
-
-    def _begin(self, config: FitConfig, store: Store, targets: Targets) -> None:
+    def _start(self, config: FitConfig, store: Store, targets: Targets) -> None:
         """An empty model and its learner, prepared as a fit of the first batch would be."""
         k = len(targets.classes)
         if k < 2:
@@ -289,9 +280,5 @@ class BudgetedSVC(SetClassifier):
             return None
         if isinstance(self.class_weight, str):
             raise ConfigError("class_weight 'balanced' needs all rows: use fit, or give the weights")
-        given = [float(self.class_weight.get(label, 1.0)) for label in classes.tolist()]
-        return self._config_weight(dict(zip(label_texts(classes).tolist(), given, strict=True)))
-
-    def _values(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in ("loss", *BSGD_OPTIONS)}
-        return {"solver": "bsgd", "C": self.C, "bsgd": options | {"bias": self.fit_intercept}}
+        weights = [float(self.class_weight.get(label, 1.0)) for label in classes.tolist()]
+        return self._config_weight(dict(zip(label_texts(classes).tolist(), weights, strict=True)))

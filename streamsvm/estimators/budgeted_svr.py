@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-
-from streamsvm.estimators.base import StoreRegressor
-from streamsvm.estimators.budgeted import BSGD_OPTIONS
+from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
+from streamsvm.estimators.budgeted import BudgetedEstimator
 from streamsvm.estimators.types import SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Strategy
 
 
-class BudgetedSVR(StoreRegressor):
+class BudgetedSVR(BudgetedEstimator, StoreRegressor):
     r"""Kernel regression by stochastic gradient descent with a limited number of support vectors.
 
-    Learns row by row, in implicit steps. When the budget is full, `merge` support vectors become one, as in
-    `BudgetedSVC`. By default it learns the standardised target t, and answers in units of y.
+    Learns row by row, in shuffled order, by implicit steps. When the budget is full, `merge` support vectors become
+    one, as in `BudgetedSVC`. By default it learns the standardised target t, and answers in units of y.
 
     Parameters
     ----------
     C : float
         Inverse strength of the regularisation, as in `sklearn.svm.SVR`, above 0. Larger: fewer training errors, a less
         smooth function. `lam` takes precedence.
-    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
     lam : float or None
         lambda, the strength of the regularisation, above 0. Larger: a smoother function. None: 1 / (n C).
     fit_intercept : bool
         Learn an intercept in addition to the mean of y, regularised like the rest.
-    metric : {"none", "diagonal", "full", "search"}
-        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose gamma with
-        them if it is left at its default. It is kept only if it decides held-out rows better. "search": like
-        "diagonal", but chosen with other values of "search" only.
-    random_state : int, RandomState or None
-        Seed of the order of the rows.
 
     Attributes
     ----------
@@ -44,8 +35,7 @@ class BudgetedSVR(StoreRegressor):
     chosen_, expected_, metric_
     objective_ : float
         Regularised mean loss of the rows of the last epoch, each before its step.
-    support_vectors_ : ndarray of shape (n_SV, n_features_in_)
-        Support vectors. They are merged points, not rows of X.
+    support_vectors_
     dual_coef_ : ndarray of shape (1, n_SV)
         Coefficients of the support vectors.
     intercept_ : ndarray of shape (1,)
@@ -84,6 +74,9 @@ class BudgetedSVR(StoreRegressor):
     0.8
     """
 
+    _fixed = BudgetedEstimator._fixed | {"task": "regress"}
+    _fields = (*REGRESSION_FIELDS, "C")
+
     def __init__(
         self,
         *,
@@ -117,59 +110,4 @@ class BudgetedSVR(StoreRegressor):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.scale_targets = scale_targets
-        self.interval = interval
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.budget = budget
-        self.merge = merge
-        self.strategy = strategy
-        self.epochs = epochs
-        self.lam = lam
-        self.fit_intercept = fit_intercept
-        self.average = average
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.random_state = random_state
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on all rows, in shuffled order.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        config = self._config()
-        store, _ = self._training_store(X, y, sample_weight, groups=groups)
-        self._learn(store, config)
-        return self
-
-    @property
-    def support_vectors_(self) -> np.ndarray:
-        return self.model_.support.X
-
-    @property
-    def dual_coef_(self) -> np.ndarray:
-        return self.model_.coef.T
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        return self._intercept(self.model_.bias)
-
-    def _values(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in BSGD_OPTIONS} | {"bias": self.fit_intercept}
-        own = {name: getattr(self, name) for name in ("C", "epsilon", "scale_targets", "interval")}
-        return {"solver": "bsgd", "task": "regress", "bsgd": options} | own
+        set_parameters(self, locals())

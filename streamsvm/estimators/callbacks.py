@@ -14,7 +14,7 @@ from streamsvm.events import STEPS, Event, Record, Sink
 T = TypeVar("T")
 
 
-def _are_there(_: Any) -> bool:
+def _are_available(_: Any) -> bool:
     if find_spec("sklearn.callback") is None:
         raise AttributeError("callbacks need scikit-learn 1.9 or newer")
     return True
@@ -30,7 +30,7 @@ def _support() -> Any:
 class CallbackSupport:
     """scikit-learn's `CallbackSupportMixin`, which is imported when one of its methods is called."""
 
-    @available_if(_are_there)
+    @available_if(_are_available)
     def set_callbacks(self, *callbacks: Any) -> Self:
         """Sets callbacks that hear of each step of `fit`: `sklearn.callback.ProgressBar` and others.
 
@@ -39,30 +39,30 @@ class CallbackSupport:
         _support().set_callbacks(self, *callbacks)
         return self
 
-    @available_if(_are_there)
+    @available_if(_are_available)
     def _init_callback_context(self, *args: Any, **options: Any) -> Any:
         return _support()._init_callback_context(self, *args, **options)
 
 
-def watched(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
-    """What a fit returns, to which the estimator's callbacks, if it has any, are sinks."""
+def with_callback_sinks(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
+    """Runs a fit with the estimator's callbacks, if it has any, as sinks of its events; its result."""
     if not (hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")):
         return fit([])
     from sklearn.callback import with_callbacks
 
-    found: T = with_callbacks(_as_tasks)(estimator, fit)
-    return found
+    result: T = with_callbacks(_fit_as_tasks)(estimator, fit)
+    return result
 
 
-def _as_tasks(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
+def _fit_as_tasks(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
     context = estimator._init_callback_context(max_subtasks=None)
     context.call_on_fit_task_begin(estimator=estimator)
-    found = fit([partial(_task, estimator, context)])
+    result = fit([partial(_step_as_task, estimator, context)])
     context.call_on_fit_task_end(estimator=estimator)
-    return found
+    return result
 
 
-def _task(estimator: Any, context: Any, record: Record[Event]) -> None:
+def _step_as_task(estimator: Any, context: Any, record: Record[Event]) -> None:
     """A step that was made, as a task that begins and ends."""
     if isinstance(record.event, STEPS):
         task = context.subcontext(task_name=record.event.kind)

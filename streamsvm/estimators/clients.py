@@ -14,23 +14,23 @@ from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
 from streamsvm.parallel.open import on_client
 
-MOST_SHARE = 0.3  # of a worker's memory, for rows that come from this process
+MAX_SHARE = 0.3  # of a worker's memory, for rows that come from this process
 
 
 @contextmanager
-def joined(given: Any, store: Store, events: Events) -> Iterator[None]:
-    """A fit inside computes on the cluster of the client `given`; None: of the active one; False: on threads.
+def on_cluster(parameter: Any, store: Store, events: Events) -> Iterator[None]:
+    """A fit inside computes on the cluster of `parameter`, a client; None: of the active one; False: on threads.
 
     The client is used to find the cluster, and left as it is. If workers cannot have what a fit needs, threads
-    compute, with a warning; or, with a client that was given, ConfigError is raised.
+    compute, with a warning; or, with a client as the parameter, ConfigError is raised.
     """
-    client = _active() if given is None else _required(given)
-    why = client and _obstacle(client, store)
-    if why and given is not None:
-        raise ConfigError(f"client: {why}; give client=False to fit on the threads of this process")
-    if why:
-        events(Warned(f"fitted on threads, not on the cluster of the active dask client: {why}"))
-    with on_client(None if why else client):
+    client = _active() if parameter is None else _required(parameter)
+    obstacle = client and _obstacle(client, store)
+    if obstacle and parameter is not None:
+        raise ConfigError(f"client: {obstacle}; give client=False to fit on the threads of this process")
+    if obstacle:
+        events(Warned(f"fitted on threads, not on the cluster of the active dask client: {obstacle}"))
+    with on_client(None if obstacle else client):
         yield
 
 
@@ -49,38 +49,38 @@ def _active() -> Any:
     return None
 
 
-def _required(given: Any) -> Any:
+def _required(parameter: Any) -> Any:
     """The client; None for False. Raises ConfigError."""
-    if given is False:
+    if parameter is False:
         return None
     is_client = False
     if "distributed" in sys.modules:
         from distributed import Client
 
-        is_client = isinstance(given, Client)
+        is_client = isinstance(parameter, Client)
     if not is_client:
-        raise ConfigError(f"client: found {given!r}, expected a distributed.Client, False or None")
-    if given.asynchronous:
+        raise ConfigError(f"client: found {parameter!r}, expected a distributed.Client, False or None")
+    if parameter.asynchronous:
         raise ConfigError("client: found an asynchronous one, expected distributed.Client(...)")
-    if given.status != "running":
-        raise ConfigError(f"client: found one that is {given.status}, expected one that is connected")
-    return given
+    if parameter.status != "running":
+        raise ConfigError(f"client: found one that is {parameter.status}, expected one that is connected")
+    return parameter
 
 
 def _obstacle(client: Any, store: Store) -> str | None:
-    """What keeps the workers that there are from computing a fit."""
+    """Why the workers cannot compute a fit of this store; None if they can."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
-    most = MOST_SHARE * min(filter(None, limits), default=float("inf"))
-    if store.url is None and _is_larger(store, most):
+    max_bytes = MAX_SHARE * min(filter(None, limits), default=float("inf"))
+    if store.url is None and _is_larger(store, max_bytes):
         return (
-            f"the data comes from this process and takes more than {MOST_SHARE:.0%} of a worker's memory; "
+            f"the data comes from this process and takes more than {MAX_SHARE:.0%} of a worker's memory; "
             "write it to a store that the workers see"
         )
-    blind = _blind(client)
-    return blind and f"the worker at {blind} does not see this machine's {tempfile.gettempdir()}"
+    worker = _without_files(client)
+    return worker and f"the worker at {worker} does not see this machine's {tempfile.gettempdir()}"
 
 
-def _blind(client: Any) -> str | None:
+def _without_files(client: Any) -> str | None:
     """A worker that shares no files with this process."""
     from streamsvm.parallel.contact import REACH_S
     from streamsvm.private.distributed import run
@@ -94,12 +94,12 @@ def _blind(client: Any) -> str | None:
     return None
 
 
-def _is_larger(store: Store, most: float) -> bool:
+def _is_larger(store: Store, max_bytes: float) -> bool:
     """Whether the store as it travels has more bytes: of a dask array, what its graph holds."""
     import cloudpickle
 
     try:
-        cloudpickle.Pickler(_BoundedFile(most), protocol=5).dump(store)
+        cloudpickle.Pickler(_BoundedFile(max_bytes), protocol=5).dump(store)
     except _FileFull:
         return True
     return False
@@ -112,8 +112,8 @@ class _FileFull(Exception):
 class _BoundedFile:
     """A file that keeps nothing, and is full after so many bytes."""
 
-    def __init__(self, most: float) -> None:
-        self._left = most
+    def __init__(self, max_bytes: float) -> None:
+        self._left = max_bytes
 
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes

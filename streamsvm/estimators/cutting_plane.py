@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of
+from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of, set_parameters
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.types import (
     ClassWeight,
@@ -30,7 +31,7 @@ from streamsvm.tasks.queries import ranking
 
 
 class LinearEstimator(StoreEstimator):
-    """What all of these share: parameters of the solver, and what it found.
+    """What classification, regression, ranking and outlier detection by cutting planes share.
 
     Parameters
     ----------
@@ -65,7 +66,10 @@ class LinearEstimator(StoreEstimator):
         Weights of the features; without landmarks only.
     """
 
-    tol: float
+    _fixed = {"solver": "cutting-plane"}
+    _fields: tuple[str, ...] = ("tol",)
+    _solver_options: tuple[str, ...] = ("method", "landmarks")
+
     method: str
     landmarks: int | None
     max_passes: int
@@ -76,16 +80,15 @@ class LinearEstimator(StoreEstimator):
             raise AttributeError("coef_ is there without landmarks only; model_.coef holds theirs")
         return super().coef_
 
-    def _found(self, report: dict[str, Any]) -> None:
+    def _set_attributes(self, store: Store, config: FitConfig, report: dict[str, Any]) -> None:
         self.n_iter_, self.n_passes_ = report["steps"], report["passes"]
 
-    def _values(self) -> dict[str, Any]:
-        options = {"method": self.method, "landmarks": self.landmarks, "passes": self.max_passes}
-        return {"solver": "cutting-plane", "tol": self.tol, "cutting_plane": options}
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"passes": self.max_passes}
 
 
 class WithIntercept(LinearEstimator):
-    """Of losses of single rows, weighed by C, with a constant.
+    """Losses of single rows, weighed by C, and an intercept.
 
     Parameters
     ----------
@@ -96,6 +99,10 @@ class WithIntercept(LinearEstimator):
         Learn an intercept: the weight of a constant feature, regularised like the others.
     intercept_scaling : float
         Value of that constant feature, above 0. Larger: the intercept is regularised less.
+    metric : {"none", "diagonal", "full", "search"}
+        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose C and
+        gamma with them if these are left at their defaults. It is kept only if it decides held-out rows better.
+        "search": like "diagonal", but chosen with other values of "search" only.
 
     Attributes
     ----------
@@ -103,7 +110,8 @@ class WithIntercept(LinearEstimator):
         Intercepts.
     """
 
-    C: float | str
+    _fields: tuple[str, ...] = ("C", "tol")
+
     fit_intercept: bool
     intercept_scaling: float
 
@@ -111,10 +119,8 @@ class WithIntercept(LinearEstimator):
     def intercept_(self) -> np.ndarray:
         return self._intercept(self.model_.intercept)
 
-    def _values(self) -> dict[str, Any]:
-        values = super()._values() | {"C": self.C}
-        values["cutting_plane"]["bias"] = self.intercept_scaling if self.fit_intercept else 0.0
-        return values
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"bias": self.intercept_scaling if self.fit_intercept else 0.0}
 
 
 class CuttingPlaneSVC(WithIntercept, SetClassifier):
@@ -126,10 +132,6 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
 
     Parameters
     ----------
-    metric : {"none", "diagonal", "full", "search"}
-        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose C and
-        gamma with them if these are left at their defaults. It is kept only if it decides held-out rows better.
-        "search": like "diagonal", but chosen with other values of "search" only.
 
     Attributes
     ----------
@@ -168,6 +170,10 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
     0.89
     """
 
+    _fixed = WithIntercept._fixed | {"task": "classify"}
+    _solver_options = (*WithIntercept._solver_options, "loss")
+    _probable_with = "probability=True or loss='logistic'"
+
     def __init__(
         self,
         *,
@@ -202,51 +208,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.loss = loss
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.landmarks = landmarks
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.method = method
-        self.class_weight = class_weight
-        self.probability = probability
-        self.threshold = threshold
-        self.costs = costs
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.max_passes = max_passes
-        self.random_state = random_state
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on all rows.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        self._found(self._train(X, y, sample_weight, groups=groups))
-        return self
-
-    _probable_with = "probability=True or loss='logistic'"
-
-    def _values(self) -> dict[str, Any]:
-        values = super()._values() | {"task": "classify"}
-        values["cutting_plane"]["loss"] = self.loss
-        return values
+        set_parameters(self, locals())
 
 
 class CuttingPlaneRanker(LinearEstimator):
@@ -307,6 +269,9 @@ class CuttingPlaneRanker(LinearEstimator):
     0.76
     """
 
+    _fixed = LinearEstimator._fixed | {"task": "ordinal"}
+    _fields = ("C", "tol")
+
     def __init__(
         self,
         *,
@@ -330,25 +295,7 @@ class CuttingPlaneRanker(LinearEstimator):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.landmarks = landmarks
-        self.tol = tol
-        self.method = method
-        self.max_passes = max_passes
-        self.random_state = random_state
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
+        set_parameters(self, locals())
 
     def fit(self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None) -> Self:
         """Trains on all rows. The order of the labels counts.
@@ -359,19 +306,19 @@ class CuttingPlaneRanker(LinearEstimator):
         store, y = self._training_store(X, y, sample_weight, qid)
         classes = classes_of(y, store.sample_weight)
         task = "rank" if store.has_qid else "ordinal"
-        self._found(self._learn(store, config.model_copy(update={"task": task})))
+        self._learn(store, config.model_copy(update={"task": task}))
         self.classes_ = classes
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n,) scores. Larger: later in the order of the labels."""
-        return self._answers(X, decisions_of)
+        return self._by_blocks(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels if `fit` had no queries, else scores."""
         check_is_fitted(self)
         has_labels = task_of(self.model_.task).has_labels
-        return self._answers(X, partial(labels_of, self.classes_) if has_labels else decisions_of)
+        return self._by_blocks(X, partial(labels_of, self.classes_) if has_labels else decisions_of)
 
     def score(self, X: Any, y: Any = None, qid: Any = None) -> float:
         """Share of the pairs in the right order, ties count half. Raises ValueError if there are no pairs."""
@@ -382,9 +329,6 @@ class CuttingPlaneRanker(LinearEstimator):
         if swapped is None:
             raise DataError("no query has rows of two labels; there are no pairs to score")
         return 1.0 - swapped
-
-    def _values(self) -> dict[str, Any]:
-        return super()._values() | {"task": "ordinal", "C": self.C}
 
     @property
     def thresholds_(self) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
+from streamsvm.estimators.base import set_parameters
 from streamsvm.estimators.cutting_plane import LinearEstimator
 from streamsvm.estimators.outliers import OutlierDetector
 from streamsvm.estimators.types import Gamma
@@ -72,6 +73,9 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
     0.1
     """
 
+    _fixed = LinearEstimator._fixed | {"task": "oneclass"}
+    _fields = ("nu", "tol")
+
     def __init__(
         self,
         *,
@@ -95,35 +99,4 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.nu = nu
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.landmarks = landmarks
-        self.tol = tol
-        self.method = method
-        self.max_passes = max_passes
-        self.random_state = random_state
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Trains on all rows. y, and labels of a Store, are ignored.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        config = self._config()
-        self._found(self._learn(self._rows(X, sample_weight), config))
-        self.offset_ = -float(self.model_.intercept[0])
-        return self
-
-    def _values(self) -> dict[str, Any]:
-        return super()._values() | {"task": "oneclass", "nu": self.nu}
+        set_parameters(self, locals())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from streamsvm.estimators.base import StoreRegressor
+from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
 from streamsvm.estimators.cutting_plane import WithIntercept
 from streamsvm.estimators.types import Searched, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.kernels.table import DefiniteKernel
@@ -22,10 +22,6 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
 
     Parameters
     ----------
-    metric : {"none", "diagonal", "full", "search"}
-        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose C and
-        gamma with them if these are left at their defaults. It is kept only if it decides held-out rows better.
-        "search": like "diagonal", but chosen with other values of "search" only.
 
     Attributes
     ----------
@@ -69,6 +65,9 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
     0.5
     """
 
+    _fixed = WithIntercept._fixed | {"task": "regress"}
+    _fields = (*REGRESSION_FIELDS, "C", "tol")
+
     def __init__(
         self,
         *,
@@ -101,49 +100,8 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.scale_targets = scale_targets
-        self.interval = interval
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.landmarks = landmarks
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.method = method
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.max_passes = max_passes
-        self.random_state = random_state
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on all rows.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        config = self._config()
-        store, _ = self._training_store(X, y, sample_weight, groups=groups)
-        self._found(self._learn(store, config))
-        return self
+        set_parameters(self, locals())
 
     @property
     def coef_(self) -> np.ndarray:
         return super().coef_[0]
-
-    def _values(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("epsilon", "scale_targets", "interval")}
-        return super()._values() | {"task": "regress"} | own

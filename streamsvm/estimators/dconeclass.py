@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
-from streamsvm.estimators.dcsvm import DCSVM_OPTIONS
+from streamsvm.estimators.base import set_parameters
+from streamsvm.estimators.dcsvm import DCSVMEstimator
 from streamsvm.estimators.outliers import OutlierDetector
 from streamsvm.estimators.support_vectors import RegressionVectors
 from streamsvm.estimators.types import Gamma
 from streamsvm.kernels.table import DefiniteKernel
-from streamsvm.models import ExpansionModel
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Clustering
 
-OPTIONS = tuple(name for name in DCSVM_OPTIONS if name not in ("combine", "part_metric"))
 
-
-class DCOneClassSVM(RegressionVectors, OutlierDetector):
+class DCOneClassSVM(DCSVMEstimator, RegressionVectors, OutlierDetector):
     r"""Outlier detection by divide and conquer: the support of a distribution, exact or with early prediction.
 
     The decision function is below 0 for outliers, which are at most a share `nu` of the training rows, up to `tol`.
@@ -31,8 +29,6 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
     gamma : float, "scale" or "auto"
     tol : float
         Stopping tolerance, above 0: LIBSVM's m - M divided by rho. Larger: a shorter, less exact fit.
-    random_state : int, RandomState or None
-        Seed of the clustering. An exact model depends on it within `tol` only.
     early : bool
     scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile"}
 
@@ -43,13 +39,10 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
     objective_, dual_gap_
     offset_ : float
         rho: `decision_function` is `score_samples` minus this. 0 for an early model, whose partitions have their own.
-    support_, support_vectors_
-    dual_coef_ : ndarray of shape (1, n_SV)
-        Coefficients of the support vectors.
+    support_, support_vectors_, dual_coef_
     intercept_ : ndarray of shape (1,)
         Minus rho.
-    n_support_ : ndarray of shape (1,)
-        Number of support vectors.
+    n_support_
 
     See Also
     --------
@@ -83,6 +76,9 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
     0.1
     """
 
+    _fixed = {"task": "oneclass"}
+    _fields = ("nu", "tol")
+
     def __init__(
         self,
         *,
@@ -114,50 +110,4 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.nu = nu
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tol = tol
-        self.random_state = random_state
-        self.early = early
-        self.children = children
-        self.levels = levels
-        self.early_level = early_level
-        self.sample = sample
-        self.clustering = clustering
-        self.part_rows = part_rows
-        self.adaptive = adaptive
-        self.refine = refine
-        self.neighbours = neighbours
-        self.cache_size = cache_size
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Trains on all rows. y, and labels of a Store, are ignored.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        config = self._config()
-        self._learn(self._rows(X, sample_weight), config)
-        model = self.model_
-        self.offset_ = -float(model.intercept[0]) if isinstance(model, ExpansionModel) else 0.0
-        return self
-
-    def _values(self) -> dict[str, Any]:
-        return {
-            "task": "oneclass",
-            "nu": self.nu,
-            "tol": self.tol,
-            "dcsvm": {name: getattr(self, name) for name in OPTIONS},
-            "cache_size": f"{self.cache_size}MiB",
-        }
+        set_parameters(self, locals())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
+from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
+from streamsvm.estimators.base import StoreEstimator, set_parameters
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.estimators.types import (
@@ -18,7 +21,7 @@ from streamsvm.estimators.types import (
     SearchedMetric,
     SearchedScale,
 )
-from streamsvm.events import Event, Phase, Record, Round
+from streamsvm.events import Event, Phase, Record, Round, Sink
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Clustering, Combine
 
@@ -32,13 +35,38 @@ DCSVM_OPTIONS = (
     "part_rows",
     "adaptive",
     "refine",
-    "combine",
     "neighbours",
-    "part_metric",
 )
 
 
-class DCSVC(SupportVectors, SetClassifier):
+class DCSVMEstimator(StoreEstimator):
+    """What classification, regression and outlier detection by divide and conquer share.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Seed of the clustering. An exact model depends on it within `tol` only.
+    """
+
+    _solver_options: tuple[str, ...] = DCSVM_OPTIONS
+
+    early: bool | str
+    children: int
+    levels: int | None
+    early_level: int | None
+    sample: int
+    clustering: Clustering
+    part_rows: int | None
+    adaptive: bool
+    refine: bool
+    neighbours: int
+    cache_size: float
+
+    def _values(self) -> dict[str, Any]:
+        return super()._values() | {"cache_size": f"{self.cache_size}MiB"}
+
+
+class DCSVC(DCSVMEstimator, SupportVectors, SetClassifier):
     r"""Support vector classification by divide and conquer, exact or with early prediction.
 
     Clusters the rows, trains each partition, and uses the result as a start for the next, larger partitions, up to all
@@ -52,8 +80,6 @@ class DCSVC(SupportVectors, SetClassifier):
     fit_intercept : bool or None
         Learn an intercept, a constant that is added to the decision function. None: if the kernel is 0 at the origin,
         as "linear" is, and "poly" with `coef0` 0. "rbf" hardly needs one.
-    random_state : int, RandomState or None
-        Seed of the clustering. An exact model depends on it within `tol` only.
     combine : {"nearest", "naive", "committee"}
         How the partitions of an early model predict together: the nearest decides, the sum of all, or a mean of all,
         weighted by certainty.
@@ -102,6 +128,12 @@ class DCSVC(SupportVectors, SetClassifier):
     0.96
     """
 
+    _fields = ("C", "nu", "tol")
+    _solver_options = (*DCSVM_OPTIONS, "combine", "part_metric")
+
+    fit_intercept: bool | None
+    multi_class: str
+
     def __init__(
         self,
         *,
@@ -147,85 +179,37 @@ class DCSVC(SupportVectors, SetClassifier):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.fit_intercept = fit_intercept
-        self.loss = loss
-        self.multi_class = multi_class
-        self.nu = nu
-        self.tol = tol
-        self.class_weight = class_weight
-        self.probability = probability
-        self.threshold = threshold
-        self.costs = costs
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.random_state = random_state
-        self.early = early
-        self.children = children
-        self.levels = levels
-        self.early_level = early_level
-        self.sample = sample
-        self.clustering = clustering
-        self.part_rows = part_rows
-        self.adaptive = adaptive
-        self.refine = refine
-        self.combine = combine
-        self.neighbours = neighbours
-        self.part_metric = part_metric
-        self.cache_size = cache_size
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
+        set_parameters(self, locals())
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on all rows.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
+    def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         rounds = _RoundCounter()
-        self._train(X, y, sample_weight, rounds, groups=groups)
+        report = super()._learn(store, config, *sinks, rounds)
         self.n_iter_ = rounds.n
-        return self
+        return report
 
     def _values(self) -> dict[str, Any]:
-        return {
-            "C": self.C,
-            "nu": self.nu,
-            "tol": self.tol,
-            "dcsvm": {name: getattr(self, name) for name in DCSVM_OPTIONS}
-            | {"bias": self.fit_intercept, "loss": loss_of(self.loss, "hinge", "squared_hinge")},
-            "multiclass": multiclass_of(self.multi_class),
-            "cache_size": f"{self.cache_size}MiB",
-        }
+        return super()._values() | {"multiclass": multiclass_of(self.multi_class)}
+
+    def _options(self) -> dict[str, Any]:
+        loss = loss_of(self.loss, "hinge", "squared_hinge")
+        return super()._options() | {"bias": self.fit_intercept, "loss": loss}
 
 
-def loss_of(found: str, linear: str, squared: str) -> str:
-    """The option that this parameter is. Raises ConfigError unless it is one of the names."""
-    return one_of("loss", found, {linear: "linear", squared: "squared"})
+def loss_of(loss: str, linear: str, squared: str) -> str:
+    """The option of the parameter `loss`, whose values are called linear and squared. Raises ConfigError."""
+    return _one_of("loss", loss, {linear: "linear", squared: "squared"})
 
 
-def multiclass_of(found: str) -> str:
-    """The option that multi_class is. Raises ConfigError unless it is one of its names."""
-    return one_of("multi_class", found, {"ovo": "pairs", "ovr": "rest"})
+def multiclass_of(multi_class: str) -> str:
+    """The option of the parameter `multi_class`. Raises ConfigError."""
+    return _one_of("multi_class", multi_class, {"ovo": "pairs", "ovr": "rest"})
 
 
-def one_of(parameter: str, found: Any, names: dict[str, str]) -> str:
-    """The value of an option by that of a parameter. Raises ConfigError for one without."""
-    if not isinstance(found, str) or found not in names:
-        raise ConfigError(f"{parameter}: found {found!r}, expected {' or '.join(map(repr, names))}")
-    return names[found]
+def _one_of(parameter: str, value: object, options: dict[str, str]) -> str:
+    """The option that a value of a parameter stands for. Raises ConfigError for an unknown value."""
+    if not isinstance(value, str) or value not in options:
+        raise ConfigError(f"{parameter}: found {value!r}, expected {' or '.join(map(repr, options))}")
+    return options[value]
 
 
 class _RoundCounter:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from streamsvm.estimators.base import StoreRegressor
-from streamsvm.estimators.dcsvm import DCSVM_OPTIONS, loss_of
+from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
+from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
+from streamsvm.estimators.dcsvm import DCSVM_OPTIONS, DCSVMEstimator, loss_of
 from streamsvm.estimators.support_vectors import RegressionVectors
 from streamsvm.estimators.types import (
     Search,
@@ -18,12 +20,8 @@ from streamsvm.estimators.types import (
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Clustering
 
-OPTIONS = tuple(
-    name for name in DCSVM_OPTIONS if name != "combine"
-)  # of parts that have constants of their own
 
-
-class DCSVR(RegressionVectors, StoreRegressor):
+class DCSVR(DCSVMEstimator, RegressionVectors, StoreRegressor):
     r"""Epsilon support vector regression by divide and conquer, exact or with early prediction.
 
     Partitions are those of `DCSVC`. By default it learns the standardised target t, and answers in units of y.
@@ -39,8 +37,6 @@ class DCSVR(RegressionVectors, StoreRegressor):
     tol : float
         Stopping tolerance, above 0: LIBSVM's m - M, in the units of t. Larger: a shorter, less exact fit. Kernel values
         are float32, so values far below 1e-5 cannot be reached.
-    random_state : int, RandomState or None
-        Seed of the clustering. An exact model depends on it within `tol` only.
 
     Attributes
     ----------
@@ -49,14 +45,7 @@ class DCSVR(RegressionVectors, StoreRegressor):
     chosen_, expected_, metric_, objective_, dual_gap_
     epsilon_ : float
         Half-width of the tube that `nu` led to; exact models only.
-    support_
-    support_vectors_
-    dual_coef_ : ndarray of shape (1, n_SV)
-        Coefficients of the support vectors.
-    intercept_ : ndarray of shape (1,)
-        Intercept, b.
-    n_support_ : ndarray of shape (1,)
-        Number of support vectors.
+    support_, support_vectors_, dual_coef_, intercept_, n_support_
 
     See Also
     --------
@@ -90,6 +79,12 @@ class DCSVR(RegressionVectors, StoreRegressor):
     >>> round(svm.score(X[350:], y[350:]), 2)
     0.54
     """
+
+    _fixed = {"task": "regress"}
+    _fields = (*REGRESSION_FIELDS, "C", "nu", "tol")
+    _solver_options = (*DCSVM_OPTIONS, "part_metric")
+
+    loss: str
 
     def __init__(
         self,
@@ -132,66 +127,12 @@ class DCSVR(RegressionVectors, StoreRegressor):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.scale_targets = scale_targets
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.loss = loss
-        self.nu = nu
-        self.interval = interval
-        self.tol = tol
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.random_state = random_state
-        self.early = early
-        self.children = children
-        self.levels = levels
-        self.early_level = early_level
-        self.sample = sample
-        self.clustering = clustering
-        self.part_rows = part_rows
-        self.adaptive = adaptive
-        self.refine = refine
-        self.neighbours = neighbours
-        self.part_metric = part_metric
-        self.cache_size = cache_size
-        self.scale = scale
-        self.gaps = gaps
-        self.mark_gaps = mark_gaps
-        self.category = category
-        self.target_encode = target_encode
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
+        set_parameters(self, locals())
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on all rows.
-
-        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
-        """
-        config = self._config()
-        store, _ = self._training_store(X, y, sample_weight, groups=groups)
-        report = self._learn(store, config)
+    def _set_attributes(self, store: Store, config: FitConfig, report: dict[str, Any]) -> None:
         if "epsilon" in report:
             self.epsilon_ = report["epsilon"]
-        return self
 
-    def _values(self) -> dict[str, Any]:
-        return {
-            "task": "regress",
-            "C": self.C,
-            "epsilon": self.epsilon,
-            "scale_targets": self.scale_targets,
-            "nu": self.nu,
-            "interval": self.interval,
-            "tol": self.tol,
-            "dcsvm": {name: getattr(self, name) for name in OPTIONS}
-            | {"loss": loss_of(self.loss, "epsilon_insensitive", "squared_epsilon_insensitive")},
-            "cache_size": f"{self.cache_size}MiB",
-        }
+    def _options(self) -> dict[str, Any]:
+        loss = loss_of(self.loss, "epsilon_insensitive", "squared_epsilon_insensitive")
+        return super()._options() | {"loss": loss}

@@ -25,9 +25,9 @@ from streamsvm.tables.target_encoding import coded
 
 
 class StoreInputs(BaseEstimator):
-    """An estimator's way from what it is given to a store. `model_` is what it learned."""
+    """An estimator that turns arrays, frames and stores into stores. `model_` is what it learned."""
 
-    gaps: str | None = None  # of estimators from outside, which need not know of it
+    gaps: str | None = None  # defaults of estimators without these parameters
     mark_gaps = False
     category: Any = None
     target_encode: Any = None
@@ -43,7 +43,7 @@ class StoreInputs(BaseEstimator):
     ) -> tuple[Store, np.ndarray]:
         """(store with labels, y as the caller names them)."""
         if isinstance(X, Store):
-            if any(given is not None for given in (y, sample_weight, qid, groups)):
+            if any(values is not None for values in (y, sample_weight, qid, groups)):
                 raise ValueError(
                     "X is a Store, which brings its own y, sample_weight, qid and group; found them given as well"
                 )
@@ -56,9 +56,9 @@ class StoreInputs(BaseEstimator):
             sample_weight = check_sample_weight(in_memory(sample_weight), y)
         if groups is not None:
             groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
-        facts = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
-        own: dict[str, Any] = {"feature_names": self._names(), "like": self._smooths()}
-        return self._new_store(X, y, **facts, **own, category=self._categories()), y
+        facts: dict[str, Any] = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
+        columns = {"feature_names": self._names(), "like": self._smooths(), "category": self._categories()}
+        return self._new_store(X, y, **facts, **columns), y
 
     def _new_store(self, X: Any, y: Any = None, **facts: Any) -> Store:
         """A store of checked rows to fit, which knows whether rows in memory have gaps, as one of a table does."""
@@ -73,8 +73,8 @@ class StoreInputs(BaseEstimator):
             return {}
         from streamsvm.ingest.options import IngestOptions
 
-        given = {"target_encode": self.target_encode}
-        return dict(validated(IngestOptions, (type(self).__name__, given)).target_encode)
+        options = {"target_encode": self.target_encode}
+        return dict(validated(IngestOptions, (type(self).__name__, options)).target_encode)
 
     def _categories(self) -> tuple[str, ...]:
         """The columns of number codes. Raises ConfigError."""
@@ -82,8 +82,8 @@ class StoreInputs(BaseEstimator):
             return ()
         from streamsvm.ingest.options import IngestOptions
 
-        given = {"category": self.category}
-        return validated(IngestOptions, (type(self).__name__, given)).category
+        options = {"category": self.category}
+        return validated(IngestOptions, (type(self).__name__, options)).category
 
     def _store(self, X: Any, *, reset: bool) -> Store:
         """X as a store, its columns checked."""
@@ -125,11 +125,12 @@ class StoreInputs(BaseEstimator):
             ensure_all_finite="allow-nan",
             ensure_min_samples=1 if reset else 0,
         )
-        found = checked if isinstance(checked, tuple) else (checked, y)
-        if not (self._takes_gaps if model is None else model.takes_gaps):
-            learned = None if model is None else "the model learned from rows without missing values"
-            _require_no_gaps(found[0], learned or f"gaps is {self.gaps!r}")
-        return found
+        X, y = checked if isinstance(checked, tuple) else (checked, y)
+        if model is None and not self._takes_gaps:
+            _require_no_gaps(X, f"gaps is {self.gaps!r}")
+        elif model is not None and not model.takes_gaps:
+            _require_no_gaps(X, "the model learned from rows without missing values")
+        return X, y
 
     def _check_columns(self, d: int, names: Names | None, y: Any = "no_validation", *, reset: bool) -> None:
         """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""

@@ -13,7 +13,6 @@ from typing import Any
 import mlflow
 from mlflow.exceptions import MlflowException
 
-from streamsvm.estimators.auto import AutoSVC
 from streamsvm.estimators.base import StoreEstimator, threads
 from streamsvm.estimators.recording import Recording, is_recording, recording
 from streamsvm.parallel.engine import Engine
@@ -24,7 +23,8 @@ from streamsvm.runs.directory import EVENTS
 from streamsvm.solvers.catalogue import estimators
 
 Fit = Callable[..., Any]
-_fits: dict[type, Fit] = {}  # of each class as they are without logging
+AUTO = "streamsvm.estimators.auto"  # which no solver's row names
+_fits: dict[type, Fit] = {}  # each class's own `fit`, which does not log
 
 
 def autolog(*, log_models: bool = True, log_scores: bool = True, disable: bool = False) -> None:
@@ -54,12 +54,12 @@ def autolog(*, log_models: bool = True, log_scores: bool = True, disable: bool =
 
 def _kinds() -> Iterator[type]:
     """Every class of estimators there is."""
-    found: list[type] = [AutoSVC, StoreEstimator]
-    for module in set(estimators().values()):
+    for module in {*estimators().values(), AUTO}:
         import_module(module)
-    while found:
-        kind = found.pop()
-        found += kind.__subclasses__()
+    kinds: list[type] = [StoreEstimator]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
         yield kind
 
 
@@ -71,12 +71,12 @@ def _logged(fit: Fit, log_models: bool, log_scores: bool) -> Fit:
         with tempfile.TemporaryDirectory() as folder, recording(Path(folder) / type(self).__name__) as record:
             log = _Log(self, record, log_models=log_models, log_scores=log_scores)
             try:
-                found = fit(self, *args, **options)
+                fitted = fit(self, *args, **options)
             except BaseException:
                 log.failed()
                 raise
             log.fitted()
-            return found
+            return fitted
 
     return logged
 
@@ -88,7 +88,7 @@ class _Log:
         self._svm, self._record = svm, record
         self._log_models, self._log_scores = log_models, log_scores
         self._run_id: str | None = None
-        self._try(self._begin)
+        self._try(self._start)
 
     def failed(self) -> None:
         self._end(lambda: None, "FAILED")
@@ -96,10 +96,10 @@ class _Log:
     def fitted(self) -> None:
         self._end(self._log_fitted, "FINISHED")
 
-    def _end(self, more: Callable[[], None], status: str) -> None:
+    def _end(self, log: Callable[[], None], status: str) -> None:
         if self._run_id is not None:
             self._try(self._log_record)
-            self._try(more)
+            self._try(log)
             self._try(lambda: mlflow.end_run(status))
             if (run := self._run) is not None:
                 self._try(lambda: ended(str(self._run_id), run))
@@ -110,10 +110,10 @@ class _Log:
         except (MlflowException, OSError) as error:
             warnings.warn(f"MLflow: the fit is not logged in full ({error})", stacklevel=5)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         kind = type(self._svm)
-        found = mlflow.start_run(run_name=kind.__name__, nested=mlflow.active_run() is not None)
-        self._run_id = found.info.run_id
+        run = mlflow.start_run(run_name=kind.__name__, nested=mlflow.active_run() is not None)
+        self._run_id = run.info.run_id
         names = {"estimator_name": kind.__name__, "estimator_class": f"{kind.__module__}.{kind.__name__}"}
         mlflow.set_tags(names)
 
@@ -123,9 +123,9 @@ class _Log:
         return read_run(self._record.folder) if (self._record.folder / EVENTS).exists() else None
 
     def _log_record(self) -> None:
-        own = {name: value for name, value in self._svm.get_params().items() if value is not None}
+        parameters = {name: value for name, value in self._svm.get_params().items() if value is not None}
         run = self._run
-        log_params(str(self._run_id), run, own)
+        log_params(str(self._run_id), run, parameters)
         if run is not None:
             log_contents(str(self._run_id), run)
 
@@ -134,5 +134,5 @@ class _Log:
         if self._log_models:
             log_model(self._svm)
         if self._log_scores and store is not None and store.has_y:
-            found = evaluate(self._svm.model_, store, engine=Engine(threads(self._svm.n_jobs)))
-            log_metrics(str(self._run_id), {"training": found})
+            scores = evaluate(self._svm.model_, store, engine=Engine(threads(self._svm.n_jobs)))
+            log_metrics(str(self._run_id), {"training": scores})

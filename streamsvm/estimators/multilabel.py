@@ -16,20 +16,19 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask
 from streamsvm.estimators.base import StoreClassifier, classes_of
 from streamsvm.estimators.searched import SEARCH
-from streamsvm.events import Sink
 
 
 class SetClassifier(StoreClassifier):
     """A classifier of one label a row, or, where y is an indicator (n, k), of any number of k labels."""
 
-    _like: np.ndarray | None = None  # no rows of the indicator of `fit`
+    _like: np.ndarray | None = None  # (0, k) of the type of y, where `fit` was given indicators (n, k)
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any = None) -> dict[str, Any]:
+    def _train(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> None:
         y = computed(y) if is_dask(y) else y
         if sparse.issparse(y) or not is_multilabel(y):
-            report = super()._train(X, y, sample_weight, *sinks, groups=groups)
+            super()._train(X, y, sample_weight, groups)
             self._like = None
-            return report
+            return
         weight = None if self.class_weight == SEARCH else self.class_weight
         y, config = np.asarray(y), self._config(task="multilabel", class_weight=weight)
         if not np.isin(y, (0, 1)).all():
@@ -38,15 +37,14 @@ class SetClassifier(StoreClassifier):
         sets = set_texts(y.astype(bool), labels.astype(str))
         store, texts = self._training_store(X, sets, sample_weight, groups=groups)
         classes_of(texts, store.sample_weight)
-        report = self._learn(store, config, *sinks)
+        self._learn(store, config)
         self.classes_, self._like = labels, y[:0]
-        return report
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n,) for two classes, positive for classes_[1], else (n, n_classes). (n, k) for k labels a row."""
         if self._like is None:
             return super().decision_function(X)
-        return self._answers(X, partial(_of_columns, self._like.shape[1]))
+        return self._by_blocks(X, partial(_decisions, self._like.shape[1]))
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels, or (n, k) of 0 and 1 if `fit` had such.
@@ -55,11 +53,13 @@ class SetClassifier(StoreClassifier):
         with the smallest expected cost, else those of the largest decision value or vote.
         """
         check_is_fitted(self)
-        return super().predict(X) if self._like is None else self._answers(X, partial(_told, self._like))
+        return (
+            super().predict(X) if self._like is None else self._by_blocks(X, partial(_indicators, self._like))
+        )
 
     def _probable(self) -> Callable[[Any, Rows], np.ndarray]:
         """(n, k) of k labels, each by itself."""
-        return super()._probable() if self._like is None else partial(_chances, self._like.shape[1])
+        return super()._probable() if self._like is None else partial(_probabilities, self._like.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -67,21 +67,23 @@ class SetClassifier(StoreClassifier):
         return tags
 
 
-def _of_columns(k: int, model: Any, rows: Rows) -> np.ndarray:
+def _decisions(k: int, model: Any, rows: Rows) -> np.ndarray:
     """(m, k) decision values, -1 of columns that were 0 in all rows: labels that the model does not know."""
     return _spread(k, model, model.decision_function(rows).reshape(len(rows), -1), -1.0)
 
 
-def _told(like: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
-    return _spread(like.shape[1], model, model.codes_of(*model.answers(rows)), False).astype(like.dtype)
+def _indicators(no_indicators: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
+    """(m, k) of 0 and 1, in the type of the training labels."""
+    k, codes = no_indicators.shape[1], model.codes_of(*model.answers(rows))
+    return _spread(k, model, codes, False).astype(no_indicators.dtype)
 
 
-def _chances(k: int, model: Any, rows: Rows) -> np.ndarray:
+def _probabilities(k: int, model: Any, rows: Rows) -> np.ndarray:
     return _spread(k, model, model.answers(rows)[1], 0.0)
 
 
-def _spread(k: int, model: Any, known: np.ndarray, unknown: float) -> np.ndarray:
-    """(m, k) of all columns, from those of the labels that the model knows."""
-    found = np.full((len(known), k), unknown)
-    found[:, model.classes.astype(np.intp)] = known
-    return found
+def _spread(k: int, model: Any, values: np.ndarray, unknown: float) -> np.ndarray:
+    """(m, k) values of all columns, from those of the labels that the model knows."""
+    out = np.full((len(values), k), unknown)
+    out[:, model.classes.astype(np.intp)] = values
+    return out

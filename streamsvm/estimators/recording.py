@@ -60,27 +60,27 @@ def recording(folder: str | Place) -> Iterator[Recording]:
     >>> sorted(path.name for path in folder.glob("*.json*"))
     ['events.jsonl', 'result.json']
     """
-    found = Recording(place_of(folder))
-    token = _current.set(found)
+    record = Recording(place_of(folder))
+    token = _current.set(record)
     try:
-        yield found
+        yield record
     finally:
         _current.reset(token)
 
 
 @contextmanager
-def noted(events: Events, store: Store, config: FitConfig) -> Iterator[Events]:
+def record_events(events: Events, store: Store, config: FitConfig) -> Iterator[Events]:
     """Events of a fit, which also go into the folder of `recording`, if there is one."""
-    found = _current.get()
-    if found is None:
+    record = _current.get()
+    if record is None:
         yield events
         return
-    found.store = store
-    with recorded(found.folder, events, False, **run_facts(store, config)) as events:
+    record.store = store
+    with recorded(record.folder, events, False, **run_facts(store, config)) as events:
         yield events
 
 
-def end_with(report: Mapping[str, Any]) -> None:
+def record_report(report: Mapping[str, Any]) -> None:
     """Writes the report of a fit to the folder of `recording`, if there is one."""
-    if (found := _current.get()) is not None:
-        write_result(found.folder, RESULT, report)
+    if (record := _current.get()) is not None:
+        write_result(record.folder, RESULT, report)

@@ -14,12 +14,16 @@ from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of, solver_row
 from streamsvm.tasks import is_searched
 
 SEARCH = "search"
-KIND = "diagonal"  # of a metric that is searched
-ALONG = ("kernel", "C", "gamma")  # chosen with a metric that is learned, where they are at their defaults
-HOMES = {"kernel": ("kernel", "name"), "gamma": ("kernel", "gamma"), "metric": ("metric", "kind")}
+SEARCHED_KIND = "diagonal"  # of a metric that is "search"
+WITH_METRIC = (
+    "kernel",
+    "C",
+    "gamma",
+)  # chosen with a metric that is learned, where they are at their defaults
+OPTIONS = {"kernel": ("kernel", "name"), "gamma": ("kernel", "gamma"), "metric": ("metric", "kind")}
 
 
-def asked(estimator: Any) -> tuple[str, ...]:
+def searched_parameters(estimator: Any) -> tuple[str, ...]:
     """The parameters that are "search"."""
     parameters = estimator.get_params(deep=False).items()
     return tuple(name for name, value in parameters if isinstance(value, str) and value == SEARCH)
@@ -30,36 +34,38 @@ def with_search(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError where it cannot be chosen.
     """
-    names, solver = asked(estimator), _solver(values)
+    names, solver = searched_parameters(estimator), _solver(values)
     for name in names:
         _require(estimator, name, values)
-    kind = KIND if "metric" in names else estimator.metric
+    kind = SEARCHED_KIND if "metric" in names else estimator.metric
     metric = {"kind": kind} | (estimator.metric_params or {})
     if kind != "none" and "metric" not in names and metric.get("factor") is None:
-        names += tuple(_along(estimator, solver))
-    given = reduce(_without, (_home(name, solver) for name in names if name != "metric"), dict(values))
+        names += tuple(_left_with_metric(estimator, solver))
+    fixed = reduce(_without, (_option(name, solver) for name in names if name != "metric"), dict(values))
     search = {"options": names} | (estimator.search_params or {})
-    return given | {"metric": metric, "search": search}
+    return fixed | {"metric": metric, "search": search}
 
 
-def chosen(model: Any) -> dict[str, Any]:
+def chosen_parameters(model: Any) -> dict[str, Any]:
     """What a search chose for a model, under the names of parameters; of a kernel also its `kernel_params`."""
     config, kernel = model.header.config, as_arguments(model.header.kernel)
     options = config["search"]["options"]
     # of a solver that was chosen, too, the options are those of the solver that began
     solver = DEFAULT_SOLVER if "solver" in options else config["solver"]
-    found = {name: _at(config, _home(name, solver)) for name in options}
-    found |= {name: value for name, value in kernel.items() if name in found}
-    further = kernel["kernel_params"] if "kernel" in found else None
-    return found | ({"kernel_params": further} if further else {})
+    values = {name: _value_at(config, _option(name, solver)) for name in options}
+    values |= {name: value for name, value in kernel.items() if name in values}
+    kernel_params = kernel["kernel_params"] if "kernel" in values else None
+    return values | ({"kernel_params": kernel_params} if kernel_params else {})
 
 
-def _along(estimator: Any, solver: str) -> list[str]:
-    """Parameters at their defaults. A gamma that is given is one of the kernel, which stays."""
+def _left_with_metric(estimator: Any, solver: str) -> list[str]:
+    """Parameters at their defaults. With a gamma that is a number, which is of one kernel, the kernel stays."""
     defaults, names = type(estimator)().get_params(deep=False), solver_row(solver).searches
-    found = [name for name in ALONG if name in names and _is_same(getattr(estimator, name), defaults[name])]
-    has_own_gamma = isinstance(estimator.gamma, float | int)
-    return [name for name in found if not (name == "kernel" and has_own_gamma)]
+    left = [
+        name for name in WITH_METRIC if name in names and _is_same(getattr(estimator, name), defaults[name])
+    ]
+    has_number_gamma = isinstance(estimator.gamma, float | int)
+    return [name for name in left if not (name == "kernel" and has_number_gamma)]
 
 
 def _is_same(value: Any, default: Any) -> bool:
@@ -68,19 +74,19 @@ def _is_same(value: Any, default: Any) -> bool:
 
 def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
     """Raises ConfigError where this parameter cannot be chosen."""
-    found, task = f"{type(estimator).__name__}: {name} is {SEARCH!r}", values.get("task", "classify")
+    fault, task = f"{type(estimator).__name__}: {name} is {SEARCH!r}", values.get("task", "classify")
     solver, kernel = _solver(values), values["kernel"]["name"]
     if not is_searched(task):
-        raise ConfigError(f"{found}, but nothing is chosen for task {task}; give a value")
-    known = [name for name in solver_row(solver).searches if name in estimator.get_params(deep=False)]
-    if name not in known:
-        names = ", ".join(known)
-        raise ConfigError(f"{found}, but solver {solver} has only these chosen: {names}; give a value")
+        raise ConfigError(f"{fault}, but nothing is chosen for task {task}; give a value")
+    searchable = [name for name in solver_row(solver).searches if name in estimator.get_params(deep=False)]
+    if name not in searchable:
+        names = ", ".join(searchable)
+        raise ConfigError(f"{fault}, but solver {solver} has only these chosen: {names}; give a value")
     if kernel != SEARCH and kernel_row(kernel).whole:
-        raise ConfigError(f"{found}, which needs rows of features; found kernel {kernel}, give a value")
+        raise ConfigError(f"{fault}, which needs rows of features; found kernel {kernel}, give a value")
     if name == "kernel" and isinstance(estimator.gamma, float | int):
         raise ConfigError(
-            f"{found}, and gamma {estimator.gamma}, which is of one kernel; expected gamma 'search', 'scale' or 'auto'"
+            f"{fault}, and gamma {estimator.gamma}, which is of one kernel; expected gamma 'search', 'scale' or 'auto'"
         )
 
 
@@ -88,18 +94,18 @@ def _solver(values: Mapping[str, Any]) -> str:
     return str(values.get("solver", DEFAULT_SOLVER))
 
 
-def _home(name: str, solver: str) -> tuple[str, ...]:
-    """The place in a configuration of what a parameter says."""
-    own = (name,) if name in FitConfig.model_fields else (section_of(solver), name)
-    return HOMES.get(name, own)
+def _option(name: str, solver: str) -> tuple[str, ...]:
+    """The option of a parameter: its path in a configuration."""
+    default = (name,) if name in FitConfig.model_fields else (section_of(solver), name)
+    return OPTIONS.get(name, default)
 
 
-def _at(values: Any, home: tuple[str, ...]) -> Any:
-    return reduce(lambda here, name: here[name], home, values)
+def _value_at(values: Any, path: tuple[str, ...]) -> Any:
+    return reduce(lambda section, name: section[name], path, values)
 
 
-def _without(values: dict[str, Any], home: tuple[str, ...]) -> dict[str, Any]:
-    first, *rest = home
+def _without(values: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    first, *rest = path
     if not rest:
         return {name: value for name, value in values.items() if name != first}
     return values | {first: _without(values[first], tuple(rest))}

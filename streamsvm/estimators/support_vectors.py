@@ -16,7 +16,7 @@ BY_PART = "an early model has support vectors by part, in model_.part(p); fit wi
 
 
 def given_rows(rows: Rows, header: Header) -> np.ndarray | sparse.csr_array:
-    """Support vectors as they were given: a shift to the origin is the fit's own, no option of the caller's.
+    """Support vectors as rows of X: without the shift to the origin that a fit makes of itself.
 
     Of a precomputed kernel there are none, (0, 0).
     """
@@ -81,7 +81,17 @@ class SupportVectors:
 
 class RegressionVectors:
     """Attributes of an estimator whose `model_` is an ExpansionModel of one column, as `SVR` has them. Raises
-    AttributeError for any other."""
+    AttributeError for any other.
+
+    Attributes
+    ----------
+    dual_coef_ : ndarray of shape (1, n_SV)
+        Coefficients of the support vectors.
+    intercept_ : ndarray of shape (1,)
+        Intercept, b.
+    n_support_ : ndarray of shape (1,)
+        Number of support vectors.
+    """
 
     model_: Any
     _intercept: Callable[[np.ndarray], np.ndarray]

@@ -48,7 +48,7 @@ def evaluate_sliced(
     """
     slices = [Slices(model, store, cut(store, column, files, engine, events)) for column in columns]
     blocks: Answers = predict_blocks(
-        model, store, engine=engine, ask=answers_of, phase="evaluate", events=events
+        model, store, engine=engine, decide=answers_of, phase="evaluate", events=events
     )
     for own in slices:
         blocks = own.watched(blocks)

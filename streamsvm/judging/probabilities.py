@@ -163,7 +163,7 @@ def by_parts(
     calibration, rows = decided.calibration, decided.rows
     if calibration is None or rows is None or calibration.method != "sigmoid" or model.n_parts == 1:
         return decided
-    blocks = predict_blocks(model, store, engine=engine, ask=_parts_of, phase="calibrate")
+    blocks = predict_blocks(model, store, engine=engine, decide=_parts_of, phase="calibrate")
     parts = np.concatenate([block_parts for _, _, block_parts in blocks])
     if is_decided is not None:
         parts = parts[is_decided]
@@ -277,7 +277,7 @@ def _decisions(
     k, pairwise = len(model.classes), model.is_pairwise
     pairwise = pairwise and not (whole and k < MANY)
     blocks = predict_blocks(
-        model, store, engine=engine, ask=_binary_decisions, phase="calibrate", events=events
+        model, store, engine=engine, decide=_binary_decisions, phase="calibrate", events=events
     )
     return np.concatenate(
         [own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks]
