@@ -49,7 +49,7 @@ def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, clas
     found = prepared(store, class_weight=class_weight, positive=positive, holdout=30)
     held = prepared(in_memory(store), class_weight=class_weight, positive=positive, holdout=30)
     assert isinstance(found.target_source, TargetsInStore)
-    assert isinstance(held.answers, TargetsInMemory)
+    assert isinstance(held.target_source, TargetsInMemory)
 
     classes, codes = np.unique(np.isin(Y, positive).astype(int) if positive else Y, return_inverse=True)
     by_class = np.arange(2, 2 + len(classes)) / 3
@@ -102,7 +102,7 @@ def test_a_fit_on_a_budget_holds_no_labels(monkeypatch, tmp_path, search, partit
 
 
 def test_what_tasks_are_sent_does_not_grow_with_the_rows(tmp_path):
-    answers = prepared(stored(tmp_path / "s", WEIGHT)).answers
+    answers = prepared(stored(tmp_path / "s", WEIGHT)).target_source
     sent = pickle.dumps(answers)
     assert len(sent) < 2000
     np.testing.assert_array_equal(pickle.loads(sent).read(3, 9).upper, answers.read(3, 9).upper)
