@@ -7,28 +7,16 @@ import json
 
 import numpy as np
 import pytest
-from making import ROUNDED
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import HSSSVC, Store
 from streamsvm.config import ADMMHSSConfig, build_config
 from streamsvm.events import Events, Warned
 from streamsvm.train import plan, train, train_in_memory
 
-APPROXIMATE = {
-    f"check_sample_weight_equivalence_on_{layout}_data": "samples of columns and a fixed number of steps"
-    for layout in ("dense", "sparse")
-}
 FINE = {"rtol": 1e-6, "atol": 0.0, "max_rank": 1000, "iterations": 1000, "beta": 1.0}
-
-
-@pytest.mark.slow  # a matrix is compressed for each of many fits
-@parametrize_with_checks([HSSSVC(leaf=32)], expected_failed_checks=lambda _: APPROXIMATE | ROUNDED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_defaults_are_those_of_the_configuration():

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from making import ROUNDED, write
+from making import write
 from private_sklearn import svc_tests
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import minmax_scale
 from sklearn.svm import SVC, SVR
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import ALFPGMSVC, ALFPGMSVR, Store, load_model
 from streamsvm.cli.app import app, exit_status
@@ -24,16 +23,6 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, MemoryLimitError
 from streamsvm.events import Events, Round
 from streamsvm.train import plan, train
-
-APART = {
-    f"check_sample_weight_equivalence_on_{layout}_data": "equal within tol" for layout in ("dense", "sparse")
-}
-
-
-@parametrize_with_checks([ALFPGMSVC(), ALFPGMSVR()], expected_failed_checks=lambda _: APART | ROUNDED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
 
 LIBSVMS_OWN = [
     "test_libsvm_iris",

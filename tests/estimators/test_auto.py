@@ -7,31 +7,15 @@ import pickle
 import dask.array as da
 import numpy as np
 import pytest
-from making import ROUNDED
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import DCSVC, AutoSVC, Store, load_model
 from streamsvm.config import FitConfig
 from streamsvm.search.options import completed
-
-# a row of weight 2 and two rows fall into folds in other ways, so that something else is chosen
-AS_CHOSEN = {
-    f"check_sample_weight_equivalence_on_{layout}_data": "what is chosen depends on the folds of the rows"
-    for layout in ("dense", "sparse")
-}
-
-
-@pytest.mark.slow  # a search in most of them
-@parametrize_with_checks(
-    [AutoSVC(search_params={"trials": 2})], expected_failed_checks=lambda _: AS_CHOSEN | ROUNDED
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def data(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

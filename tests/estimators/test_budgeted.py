@@ -9,9 +9,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from making import ROUNDED, write
+from making import write
 from scipy import sparse
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import BudgetedSVC, Store, load_model
 from streamsvm.config import build_config
@@ -20,25 +19,6 @@ from streamsvm.errors import ConfigError, MemoryLimitError
 from streamsvm.events import Epoch, Event, Events, Progress, Record
 from streamsvm.fits import bsgd as recipe
 from streamsvm.train import plan, train, train_in_memory
-
-INEXACT = {
-    f"check_sample_weight_equivalence_on_{layout}_data": "a row of weight 2 is one step, two rows are two steps"
-    for layout in ("dense", "sparse")
-}
-
-
-@parametrize_with_checks([BudgetedSVC()], expected_failed_checks=lambda _: INEXACT | ROUNDED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@parametrize_with_checks(
-    [BudgetedSVC(budget=10, strategy="project", fit_intercept=True)],
-    expected_failed_checks=lambda _: INEXACT | ROUNDED,
-)
-def test_scikit_learn_checks_of_variants(estimator, check):
-    check(estimator)
 
 
 def data(k: int = 2, n: int = 400) -> tuple[np.ndarray, np.ndarray]:

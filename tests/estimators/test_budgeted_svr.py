@@ -6,9 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from making import ROUNDED, write
+from making import write
 from sklearn.svm import SVR
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from stepwise import train_by_single_steps
 
 from streamsvm import BudgetedSVR, Store, load_model
@@ -18,17 +17,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.online import BSGDRegressor
 from streamsvm.train import train_in_memory
 
-APART = {
-    f"check_sample_weight_equivalence_on_{layout}_data": "a row learnt twice is not one of twice the weight"
-    for layout in ("dense", "sparse")
-}
 SAME = {"gamma": 0.5, "C": 3.0, "epsilon": 0.05}
 MANY = {"epochs": 15, "average": True, "budget": 3000, "random_state": 0}
-
-
-@parametrize_with_checks([BudgetedSVR(epochs=5)], expected_failed_checks=lambda _: APART | ROUNDED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def curve(n: int = 800) -> tuple[np.ndarray, np.ndarray]:

@@ -8,35 +8,16 @@ import numpy as np
 import pytest
 import reference
 from exchange import libsvm_twin
-from making import ROUNDED, write
+from making import write
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import OneClassSVM
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import CuttingPlaneOneClassSVM, Store, load_model
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.distance import RBF
 
-APART = {  # OneClassSVM fails the same
-    f"check_sample_weight_equivalence_on_{layout}_data": "equal within tol" for layout in ("dense", "sparse")
-}
 FEATURES = {"kernel": "rbf", "gamma": 0.5, "random_state": 0}
-
-
-@pytest.mark.filterwarnings("ignore:rows lie .* times their spread")  # rows of some checks do
-@pytest.mark.filterwarnings("ignore:not converged. the rows lie all around 0")
-@parametrize_with_checks([CuttingPlaneOneClassSVM()], expected_failed_checks=lambda _: APART)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow  # all checks once more
-@parametrize_with_checks(
-    [CuttingPlaneOneClassSVM(kernel="rbf", landmarks=20)], expected_failed_checks=lambda _: APART | ROUNDED
-)
-def test_scikit_learn_checks_by_features(estimator, check):
-    check(estimator)
 
 
 def away(n: int = 600) -> np.ndarray:

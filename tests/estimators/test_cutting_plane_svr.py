@@ -11,7 +11,6 @@ import pytest
 import reference
 from making import refuse_whole_columns, write
 from sklearn.svm import LinearSVR
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from stepwise import train_by_single_steps
 
 from streamsvm import CuttingPlaneSVR, Store, load_model
@@ -26,16 +25,6 @@ from streamsvm.ingest.options import IngestOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.train import plan, train, train_in_memory
-
-APART = {  # LinearSVR fails the same
-    f"check_sample_weight_equivalence_on_{layout}_data": "equal within tol" for layout in ("dense", "sparse")
-}
-
-
-@pytest.mark.filterwarnings("ignore:rows lie .* times their spread")  # rows of some checks do
-@parametrize_with_checks([CuttingPlaneSVR()], expected_failed_checks=lambda _: APART)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def data(n: int = 600) -> tuple[np.ndarray, np.ndarray]:

@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 import reference
-from making import ROUNDED, write
+from making import write
 from sklearn.svm import OneClassSVM
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import DCOneClassSVM, Store, load_model
 from streamsvm.cli.app import app, exit_status
@@ -18,17 +17,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.distance import RBF
 from streamsvm.train import train_in_memory
 
-APART = {  # OneClassSVM fails the same two, for the same reasons
-    f"check_sample_weight_equivalence_on_{layout}_data": "equal within tol" for layout in ("dense", "sparse")
-}
 SAME = {"gamma": 0.5, "nu": 0.1, "tol": 1e-5}
 DIVIDED = {"levels": 1, "children": 3, "part_rows": 300, "random_state": 0}
 ONE_CLASS = {"task": "oneclass", "nu": 0.1, "kernel": {"gamma": 0.5}, "threads": 2}
-
-
-@parametrize_with_checks([DCOneClassSVM()], expected_failed_checks=lambda _: APART | ROUNDED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def run(*words: object) -> int:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import warnings
 
 import dask.array as da
 import numpy as np
 import pytest
 from cases import labelled
-from making import ROUNDED
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
@@ -24,43 +21,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.models.local import LocalModel
 from streamsvm.progress.approach import Rounds
 
-# SVC fails the same two, for the same reasons: models agree within tol, the check asks for 1e-9
-AS_SVC = {
-    f"check_sample_weight_equivalence_on_{layout}_data": "equal within tol" for layout in ("dense", "sparse")
-}
 DIVIDED = {"levels": 1, "part_rows": 64}
-
-
-@parametrize_with_checks([DCSVC()], expected_failed_checks=lambda _: AS_SVC | ROUNDED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@parametrize_with_checks(
-    [
-        DCSVC(early=True, **DIVIDED),
-        DCSVC(**DIVIDED, clustering="kernel"),
-        DCSVC(probability=True),
-        DCSVC(loss="squared_hinge"),
-        DCSVC(multi_class="ovr"),
-    ],
-    expected_failed_checks=lambda _: AS_SVC | ROUNDED,
-)
-def test_scikit_learn_checks_of_variants(estimator, check):
-    check(estimator)
-
-
-def test_no_check_is_missing_that_svc_runs():
-    def names(estimator) -> list[str]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return [
-                getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(estimator)
-            ]
-
-    filled = {"check_estimators_nan_inf"}  # left out of estimators with the tag allow_nan, as NaN is filled
-    assert set(names(SVC())) - set(names(DCSVC())) == filled
 
 
 def data(k: int = 2, n: int = 300) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from exchange.made import (
     pooled_model,
     raw_rows,
 )
+from pairwise import pairwise
 
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
@@ -32,6 +33,7 @@ from streamsvm.online import BSGDClassifier
 from streamsvm.solvers.additive import TRACKS
 
 SCALES = ("none", "minmax", "maxabs")
+PLANES = ("linear", "ordinal", "rank")  # decide by weights of columns, without a kernel
 
 
 def run(proto, X):
@@ -59,10 +61,13 @@ def assert_same(model, rows):
         assert answers["label"].dtype.kind in (labels.dtype.kind, "O")
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("kernel", GRAPHS)
-@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize(
+    ("kind", "kernel", "k", "scale"),
+    [
+        *pairwise([kind for kind in SUMS if kind not in PLANES], GRAPHS, (2, 3), SCALES),
+        *pairwise(PLANES, ["linear"], (2, 3), SCALES),
+    ],
+)
 def test_sums(kind, kernel, k, scale):
     assert_same(model_of(kind, kernel, k, scale, seed=k), raw_rows())
 
@@ -100,10 +105,9 @@ def test_labels_of_any_kind(labels):
     assert_same(model_of("kernel", k=4, labels=labels), raw_rows())
 
 
-@pytest.mark.parametrize("clustering", ["linear", "rbf"])
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("kernel", GRAPHS)
+@pytest.mark.parametrize(
+    ("kernel", "k", "scale", "clustering"), pairwise(GRAPHS, (2, 3), SCALES, ("linear", "rbf"))
+)
 def test_routes(kernel, k, scale, clustering):
     model, rows = local_model(kernel, k, scale, clustering=clustering), raw_rows(200)
     parts = np.unique(model.partition.assign(model.header.scaling.apply(rows)))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import doctest
 import math
 import pickle
-from collections import defaultdict
-from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
@@ -16,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from online.rivers import checks_of, failures
 from river import (
     compose,
     datasets,
@@ -27,7 +26,6 @@ from river import (
     preprocessing,
     stream,
 )
-from river.checks import yield_checks
 from sklearn.datasets import load_digits
 
 from streamsvm import BudgetedSVC, load_model
@@ -58,28 +56,24 @@ def events(n: int, labels: list, seed: int = 0) -> list[tuple[dict, object]]:
     return [(dict(zip(names, map(float, x), strict=True)), labels[c]) for x, c in zip(X, codes, strict=True)]
 
 
-def checks(name: str) -> dict[str, Callable[[BSGDClassifier], None]]:
-    """river's checks of a model, by what to call them: on all of river's data sets for the default one, each on one of
-    them for the others, as options and data do not interact."""
-    found = defaultdict(list)
-    for number, check in enumerate(yield_checks(MODELS[name])):
-        found[check.__name__].append((f"{check.__name__}-{number}", check))
-    place = [*MODELS].index(name)
-    return dict(
-        own for sets in found.values() for own in (sets if name == "default" else [sets[place % len(sets)]])
-    )
-
-
 @pytest.mark.parametrize(
-    ("name", "check"),
+    ("name", "place"),
     [
-        pytest.param(name, check, id=f"{name}-{title}", marks=[pytest.mark.slow] * (name != "default"))
-        for name in MODELS
-        for title, check in checks(name).items()
+        ("default", 0),
+        ("plain", 1),
+        *(
+            pytest.param(name, place, marks=pytest.mark.slow)
+            for place, name in enumerate(MODELS)
+            if place > 1
+        ),
+        pytest.param("default", None, marks=pytest.mark.slow),
     ],
 )
-def test_rivers_own_checks(name, check):
-    check(MODELS[name].clone())
+def test_rivers_own_checks(name, place):
+    """Each on one of river's data sets, as options and data do not interact; of the default model, each on all."""
+    checks = checks_of(MODELS[name], place)
+    assert len(checks) > 15
+    assert failures(MODELS[name], checks) == []
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
