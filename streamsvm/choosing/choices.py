@@ -23,7 +23,7 @@ from streamsvm.choosing.metric_search import (
     factor_width,
     facts,
 )
-from streamsvm.choosing.samples import LEAST_ROWS, MOST_HELD, class_weights, drawn, regions
+from streamsvm.choosing.samples import LEAST_ROWS, MOST_HELD, class_weights, draw_samples, region_samples
 from streamsvm.choosing.time_budget import (
     Deadline,
     as_before,
@@ -87,7 +87,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
         )
     prepared = _holding_out(prepared)
     base, starts = starts_of(prepared, context.engine)
-    sample = drawn(prepared, base, context.engine)
+    sample = draw_samples(prepared, base, context.engine)
     if isinstance(sample, str):
         return _unchosen(prepared, sample, context)
     samples, held_out = sample
@@ -118,7 +118,9 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     prepared = _under(prepared, best, base, starts, learner, report)
     prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
     expected = _expected(prepared, state, chosen(state), trials)
-    return _expecting(prepared, SearchExpectation(held_out, [sample.of_held for sample in samples], expected))
+    return _expecting(
+        prepared, SearchExpectation(held_out, [sample.held_out_data for sample in samples], expected)
+    )
 
 
 def _expecting(prepared: TrainingData, expectation: SearchExpectation) -> TrainingData:
@@ -183,7 +185,7 @@ def _search(
 ) -> MetricSearch:
     """Trials on samples: with a metric, if one is requested and rows are not too wide."""
     along, count, first = config.search.chosen, len(samples), samples[0]
-    learns = config.metric.is_learned and first.rows.d * first.asked.shape[1] <= MOST_GRADIENTS
+    learns = config.metric.is_learned and first.rows.d * first.dual_data.shape[1] <= MOST_GRADIENTS
     sq_norm = float(first.rows.take(slice(TYPICAL_ROWS)).sq_norms.mean())
     usual = [start for start in starts.values() if start.scaling is base] or [starts["given"]]
     tracks = []
@@ -206,7 +208,7 @@ def _in_regions(
     """The search, continued in some regions if rows are as dense as in the partitions that are to decide; None if
     each of these is of one group."""
     engine, along = context.engine, prepared.config.search.chosen
-    dense = regions(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
+    dense = region_samples(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
     if not dense:
         return None
     iterations = prepared.config.metric.iterations
@@ -246,14 +248,14 @@ def _searched(
         if has_ended or search.is_solved(state):
             return True
         is_late = clock.is_late(state, search.next_cost(state))
-        return is_late or len(state.told) >= (trials or math.inf)
+        return is_late or len(state.records) >= (trials or math.inf)
 
     def on_step(now: MetricState) -> None:
         nonlocal state
         state = now
         clock.stepped()
-        scores = {"score": round(facts(state)[-1]["score"], 5)} if state.told else {}
-        context.events.progress(name, min(len(state.told), total - 1), total, **scores)
+        scores = {"score": round(facts(state)[-1]["score"], 5)} if state.records else {}
+        context.events.progress(name, min(len(state.records), total - 1), total, **scores)
         states.offer(state.to_arrays, last=search.is_solved(state))
 
     try:

@@ -1,7 +1,5 @@
-"""The sample of a store for choosing options.
-
-Regions of a store: the rows nearest to some centres, as dense as all rows are; found in one pass.
-"""
+"""The samples of a store on which options are chosen: random rows (`draw_samples`), or the rows nearest to some
+centres, which are as dense as the whole store there (`region_samples`). Either is found in one pass over the store."""
 
 from __future__ import annotations
 
@@ -27,56 +25,61 @@ from streamsvm.problems.subproblems import DualData
 from streamsvm.tasks.weights import balancing
 
 LEAST_ROWS = 30
-FOLDED_ROWS, FOLDS = 5000, 5  # of a store up to which each row is held out once
+FOLDED_ROWS, FOLDS = 5000, 5  # up to so many rows, each row is held out once, in folds
 MOST_HELD = 10_000
-MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
+MOST_SHARE = 0.25  # of the memory left, for the sample and its copies
 
 
-def drawn(prepared: TrainingData, base: Scaling, engine: Engine) -> tuple[tuple[Sample, ...], Rows] | str:
-    """Random rows of a store, a fifth of them held out, and more if there are others, and the held-out rows as stored,
-    sample by sample; or why there is no sample.
+def draw_samples(
+    prepared: TrainingData, base: Scaling, engine: Engine
+) -> tuple[tuple[Sample, ...], Rows] | str:
+    """Samples of random rows of a store, and their held-out rows as stored, sample by sample; or the reason why there
+    is none.
 
-    With few rows, there are as many samples as folds, so that each row is held out once. No sample learns from rows of
-    a group that also has held-out rows in it. Raises DataError.
+    A fifth of the rows is held out, and more if the store has more. With few rows, there are as many samples as folds,
+    so that each row is held out once. No sample learns from rows of a group that also has held-out rows in it. Raises
+    DataError.
     """
     store, config = prepared.store, prepared.config
-    free, most = prepared.n_free, _most_rows(prepared, engine)
-    n = min(free, config.search.sample, most)
+    n_free, most_rows = prepared.n_free, _most_rows(prepared, engine)
+    n = min(n_free, config.search.sample, most_rows)
     if n < LEAST_ROWS:
         return f"{n} rows are too few to choose by, expected at least {LEAST_ROWS}"
     rng = np.random.default_rng([config.seed, 22])
-    held = min(free - n + n // HELD, max(n // HELD, MOST_HELD), most)  # more where there are others
-    n += held - n // HELD
+    n_held_out = min(
+        n_free - n + n // HELD, max(n // HELD, MOST_HELD), most_rows
+    )  # more where there are others
+    n += n_held_out - n // HELD
     ids = prepared.drawn(n, rng)
-    raw = gather(store, ids, engine)
-    require_finite(store, raw, ids, gaps=base.fill is not None)
-    rows = base.apply(raw)
-    asked = weighed(prepared, ids)
+    stored = gather(store, ids, engine)
+    require_finite(store, stored, ids, gaps=base.fill is not None)
+    rows = base.apply(stored)
+    dual_data = weighed(prepared, ids)
     groups = together(store)
     groups = None if groups is None else groups[ids]
     order = shuffled(n, groups, rng)
-    turns = [order]
+    orders = [order]
     if folds_of(n) > 1 and config.metric.kind != "full":
-        held, turns = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
-    turns = [apart(turn, held, groups, rng) for turn in turns]
-    if groups is not None and min(map(len, turns)) == held:  # of few groups one alone can be held out
-        held = min(held, int(np.count_nonzero(groups == groups[order[0]])))
-        turns = [apart(order, held, groups, rng)]
-    if min(map(len, turns)) == held:
+        n_held_out, orders = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
+    orders = [apart(order, n_held_out, groups, rng) for order in orders]
+    if groups is not None and min(map(len, orders)) == n_held_out:  # of few groups one alone can be held out
+        n_held_out = min(n_held_out, int(np.count_nonzero(groups == groups[order[0]])))
+        orders = [apart(order, n_held_out, groups, rng)]
+    if min(map(len, orders)) == n_held_out:
         return "the rows of the sample are of one group"
     by_class = class_weights(prepared)
-    samples = tuple(Sample.parted(rows, asked, turn, held, by_class) for turn in turns)
-    if not all(any(True for _ in asked.task.subproblems(one.asked.targets)) for one in samples):
+    samples = tuple(Sample.split(rows, dual_data, order, n_held_out, by_class) for order in orders)
+    if not all(any(True for _ in dual_data.task.subproblems(one.dual_data.targets)) for one in samples):
         return "the sample has rows of one class alone"
-    if not all(one.of_held.upper.any() for one in samples):
+    if not all(one.held_out_data.upper.any() for one in samples):
         return "held-out rows of the sample have no weight"
-    return samples, raw.take(np.concatenate([turn[:held] for turn in turns]))
+    return samples, stored.take(np.concatenate([order[:n_held_out] for order in orders]))
 
 
 def weighed(prepared: TrainingData, ids: np.ndarray) -> DualData:
     """The targets of these rows, with weights instead of upper bounds."""
-    asked = prepared.target_source.take(ids)
-    return replace(asked, upper=asked.upper / prepared.config.C)
+    dual_data = prepared.target_source.take(ids)
+    return replace(dual_data, upper=dual_data.upper / prepared.config.C)
 
 
 def class_weights(prepared: TrainingData) -> ClassWeights:
@@ -89,52 +92,54 @@ def class_weights(prepared: TrainingData) -> ClassWeights:
 
 
 def folds_of(n: int) -> int:
-    """Samples of n rows."""
+    """The number of samples of n rows."""
     return FOLDS if n <= FOLDED_ROWS else 1
 
 
 def _most_rows(prepared: TrainingData, engine: Engine) -> int:
-    """Rows that memory allows: the sample, and each thread's copy of it under a metric."""
+    """The number of rows that memory allows, with each thread's copy under a metric."""
     samples = prepared.samples
     row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
     left = (prepared.config.memory_limit or free_bytes()) - process_bytes()
     return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))
 
 
-Nearest = tuple[np.ndarray, np.ndarray]  # (centres, m) squared distances, and numbers of rows
+Nearest = tuple[np.ndarray, np.ndarray]  # (centres, m) squared distances, and ids of rows
 
 
-def regions(
+def region_samples(
     prepared: TrainingData, centres: Rows, metric: Metric, rows: int, engine: Engine, events: Events
 ) -> tuple[Sample, ...]:
-    """For each centre, a scaled row, a sample of so many rows that are nearest to it under a metric, if they are not of
-    one group."""
+    """For each centre, a scaled row, a sample of the rows that are nearest to it under a metric, unless they are of one
+    group."""
     samples = prepared.samples
     work = partial(_nearest, rows, metric)
     shared = engine.share(samples), engine.share(metric.of_rows(centres))
     _, (_, ids) = engine.map_reduce(
         work, partial(_merged, rows), samples.blocks(), shared=shared, phase="regions", events=events
     )
-    wanted = np.unique(ids)
-    found = gather(samples, wanted, engine).astype(np.float32)
-    asked = weighed(prepared, wanted)
+    all_ids = np.unique(ids)
+    scaled_rows = gather(samples, all_ids, engine).astype(np.float32)
+    dual_data = weighed(prepared, all_ids)
     by_class, rng = class_weights(prepared), np.random.default_rng([prepared.config.seed, 23])
     groups = together(prepared.store)
 
-    def sample(own: np.ndarray) -> Sample:
-        of_own = None if groups is None else groups[own]
-        held = len(own) // HELD
-        order = apart(shuffled(len(own), of_own, rng), held, of_own, rng)
-        return Sample.parted(found, asked, np.searchsorted(wanted, own)[order], held, by_class)
+    def sample(region_ids: np.ndarray) -> Sample:
+        region_groups = None if groups is None else groups[region_ids]
+        n_held_out = len(region_ids) // HELD
+        order = apart(shuffled(len(region_ids), region_groups, rng), n_held_out, region_groups, rng)
+        return Sample.split(
+            scaled_rows, dual_data, np.searchsorted(all_ids, region_ids)[order], n_held_out, by_class
+        )
 
-    found_there = map(sample, np.sort(ids, axis=1))
-    return tuple(one for one in found_there if len(one.rows))
+    by_region = map(sample, np.sort(ids, axis=1))
+    return tuple(one for one in by_region if len(one.rows))
 
 
 def _nearest(
     count: int, metric: Metric, samples: SamplesInStore, centres: Rows, block: Block
 ) -> tuple[None, Nearest]:
-    """Of a block's rows."""
+    """The rows of a block that are nearest to each centre."""
     rows = metric.of_rows(samples.read(*block).astype(np.float32))
     distances = rows.sq_norms.astype(np.float32) - 2.0 * inner_products(centres, rows, np.float32)
     return None, _least(count, distances, np.broadcast_to(np.arange(*block), distances.shape))
@@ -147,5 +152,5 @@ def _merged(count: int, a: Nearest, b: Nearest) -> Nearest:
 def _least(count: int, distances: np.ndarray, ids: np.ndarray) -> Nearest:
     if distances.shape[1] <= count:
         return distances, ids
-    at = np.argpartition(distances, count - 1, axis=1)[:, :count]
-    return np.take_along_axis(distances, at, axis=1), np.take_along_axis(ids, at, axis=1)
+    nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
+    return np.take_along_axis(distances, nearest, axis=1), np.take_along_axis(ids, nearest, axis=1)

@@ -54,19 +54,19 @@ class SearchExpectation(SizedInBytes):
         )
 
 
-def losses_of(predicted: np.ndarray, of_held: DualData) -> np.ndarray:
+def losses_of(predicted: np.ndarray, held_out_data: DualData) -> np.ndarray:
     """(h,) losses of held-out rows by their predicted codes or scaled numbers: 0 or 1 for classes, the mean over
     several labels of a row, squared errors over the variance of numbers.
 
     They are weighted as rows are; 1 less their mean is the accuracy, or R2.
     """
-    task = of_held.task
+    task = held_out_data.task
     if task.has_classes:
-        wrong = predicted != task.truth(of_held.targets)
-        cost = of_held.upper[:, None] * of_held.targets.weights
+        wrong = predicted != task.truth(held_out_data.targets)
+        cost = held_out_data.upper[:, None] * held_out_data.targets.weights
         losses = cost * wrong.reshape(len(wrong), -1)
         return np.asarray(losses.mean(axis=1) / cost.mean())
-    t, weights = _numbers(of_held), of_held.upper / of_held.upper.mean()
+    t, weights = _numbers(held_out_data), held_out_data.upper / held_out_data.upper.mean()
     mean = float(np.average(t, weights=weights))
     spread = float(np.average((t - mean) ** 2, weights=weights))
     return np.asarray(weights * (t - predicted) ** 2 / max(spread, np.finfo(np.float64).tiny))

@@ -16,7 +16,7 @@ from scipy import sparse
 from streamsvm import ALFPGMSVR, DCSVC, BudgetedSVC
 from streamsvm.choosing import trials
 from streamsvm.choosing.metric_search import Trial
-from streamsvm.choosing.samples import regions
+from streamsvm.choosing.samples import region_samples
 from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings, losses, solution
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric
@@ -317,7 +317,7 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     store = Store.from_arrays(X[:120], y[:120], sample_weight=np.linspace(0.5, 2, 120))
     data = prepare(store, build_config(("t", {"C": 3.0, "kernel": {"gamma": 0.2}})), Engine(1))
     asked = DualData(task_of("classify"), data.targets, data.upper, np.zeros(120, np.int8))
-    of_held = DualData(
+    held_out_data = DualData(
         asked.task, type(data.targets)(data.targets.classes, y[120:]), np.linspace(1, 2, 40), np.zeros(40)
     )
     rows, held, kernel = Rows(X[:120]), Rows(X[120:]), data.kernel
@@ -338,11 +338,11 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
             slope = sum(c * K[row, s] * -0.4 * (X[row].astype(float) - X[s]) for s, c in enumerate(coef))
             squares += asked.upper[row] * slope**2
         number += 1
-    wrong = losses(kernel, rows, asked, found, held, of_held) > 0
+    wrong = losses(kernel, rows, asked, found, held, held_out_data) > 0
     clear = np.sort(votes, axis=1)[:, -1] - np.sort(votes, axis=1)[:, -2] > 0.5
     np.testing.assert_array_equal(wrong[clear], (votes.argmax(axis=1) != y[120:])[clear])
     learner = TrialSettings(KernelConfig(gamma=0.2), None, rows)
-    trials = SampleTrials((Sample(rows, asked, held, of_held, np.ones(2)),), learner, Engine(1))
+    trials = SampleTrials((Sample(rows, asked, held, held_out_data, np.ones(2)),), learner, Engine(1))
     [factor] = trials.refitted(120, np.ones((1, D)), Trial("rbf", math.nan, 3.0), found[0])
     np.testing.assert_allclose(factor**2 / np.sum(factor**2), squares / squares.sum(), rtol=1e-3)
     assert number == k * (k - 1) // 2
@@ -392,16 +392,16 @@ def test_regions_are_the_rows_nearest_to_their_centres(tmp_path, layout):
     )
     data = prepare(there, build_config(("t", {"C": 2.0})), Engine(2))
     metric, centres = Metric(np.linspace(0, 2, D)), Rows(X[:3])
-    found = regions(data, centres, metric, 150, Engine(2), ignore)
+    found = region_samples(data, centres, metric, 150, Engine(2), ignore)
     distances = (((X[:, None] - X[:3]) * metric.factor).astype(float) ** 2).sum(axis=2)
     for sample, own in zip(found, np.argsort(distances, axis=0).T[:, :150], strict=True):
-        rows = np.concatenate([sample.rows.dense(), sample.held.dense()])
-        assert len(sample.held) == 30
+        rows = np.concatenate([sample.rows.dense(), sample.held_out.dense()])
+        assert len(sample.held_out) == 30
         np.testing.assert_array_equal(np.unique(rows, axis=0), np.unique(X[own], axis=0))
         place = {row.tobytes(): i for i, row in enumerate(X)}
         codes = [y[place[row.tobytes()]] for row in sample.rows.dense()]
-        np.testing.assert_array_equal(sample.asked.targets.codes, codes)
-        np.testing.assert_array_equal(sample.asked.upper, np.ones(120))
+        np.testing.assert_array_equal(sample.dual_data.targets.codes, codes)
+        np.testing.assert_array_equal(sample.dual_data.upper, np.ones(120))
 
 
 @pytest.mark.slow  # searches

@@ -74,7 +74,7 @@ def test_the_search_finds_what_is_best_and_tries_few_on_all_rows():
     assert best.score == max(row["score"] for row in facts(state) if row["rows"] == oracle.n)
     rows = [rows for rows, _ in oracle.asked]
     assert rows.count(oracle.n) < len(rows) / 2
-    assert len(state.told) <= search().total(oracle.n)
+    assert len(state.records) <= search().total(oracle.n)
 
 
 @pytest.mark.parametrize("name", ["gamma", "C"])
@@ -100,14 +100,12 @@ def test_without_a_gain_of_more_than_chance_nothing_is_changed():
 @pytest.mark.parametrize("n", [80, 1500, 8000])
 def test_a_track_learns_as_many_metrics_as_are_asked_for(iterations, n):
     solver = search(iterations)
-    assert sum(phase.steps for phase in solver.stretches(n)) == iterations + 1
-    assert [phase.rows for phase in solver.stretches(n)] == sorted(
-        phase.rows for phase in solver.stretches(n)
-    )
-    assert solver.stretches(n)[-1].rows == n
+    assert sum(phase.steps for phase in solver.schedule(n)) == iterations + 1
+    assert [phase.rows for phase in solver.schedule(n)] == sorted(phase.rows for phase in solver.schedule(n))
+    assert solver.schedule(n)[-1].rows == n
     state = found(solver, Known(n))
     assert state.best is not None
-    assert len(state.told) <= solver.total(n)
+    assert len(state.records) <= solver.total(n)
 
 
 def test_from_any_state_it_goes_on_as_if_nothing_had_happened():
@@ -116,7 +114,7 @@ def test_from_any_state_it_goes_on_as_if_nothing_had_happened():
     state = solver.init(oracle)
     while not solver.is_solved(state):
         state = MetricState.from_arrays(solver.step(oracle, state).to_arrays())
-    assert state.told == whole.told
+    assert state.records == whole.records
     for one, other in zip((state.best, *state.plain), (whole.best, *whole.plain), strict=True):
         np.testing.assert_array_equal(one.losses, other.losses)
         np.testing.assert_array_equal(one.factor, other.factor)

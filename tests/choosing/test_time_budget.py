@@ -13,7 +13,7 @@ import pytest
 from streamsvm import Store, load_model
 from streamsvm import train as recipe
 from streamsvm.choosing import time_budget
-from streamsvm.choosing.metric_search import TOLD
+from streamsvm.choosing.metric_search import RECORD_FIELDS
 from streamsvm.choosing.time_budget import (
     END_S,
     FEWEST,
@@ -77,7 +77,7 @@ def test_without_a_time_counts_tell_how_many_rows_a_search_has():
     def rows(share: float, seconds: float) -> int:
         step = {"rows": 2000, "trials": 30, "support": int(2000 * share), "seconds": seconds}
         row = ({"kernel": "rbf", "score": 0.8} | step).get
-        state: Any = SimpleNamespace(n=16_000, told=[[row(name) for name in TOLD]])
+        state: Any = SimpleNamespace(n=16_000, records=[[row(name) for name in RECORD_FIELDS]])
         return rows_in_time(data, state, ahead)
 
     assert rows(0.1, 1.0) == 16_000

@@ -7,7 +7,7 @@ import pytest
 from cases import config
 
 from streamsvm.choosing import samples as choosing_samples
-from streamsvm.choosing.samples import regions
+from streamsvm.choosing.samples import region_samples
 from streamsvm.config import validated
 from streamsvm.data.metric import Metric
 from streamsvm.data.store import Store
@@ -73,11 +73,11 @@ def test_samples_that_options_are_chosen_by(n, monkeypatch):
     monkeypatch.setattr(choosing_samples, "FOLDED_ROWS", choosing_samples.FOLDED_ROWS if n == N else 1)
     store = grouped()
     prepared = prepare(store, config("dcsvm", search={"options": ("C",)}), Engine(1))
-    samples, _ = choosing_samples.drawn(prepared, prepared.scaling, Engine(1))
+    samples, _ = choosing_samples.draw_samples(prepared, prepared.scaling, Engine(1))
     assert len(samples) == (choosing_samples.FOLDS if n == N else 1)
     for sample in samples:
-        assert not set(sample.rows.X[:, 0]) & set(sample.held.X[:, 0])
-        assert len(sample.held) == N // 5
+        assert not set(sample.rows.X[:, 0]) & set(sample.held_out.X[:, 0])
+        assert len(sample.held_out) == N // 5
         assert len(sample.rows) > N // 2
 
 
@@ -85,12 +85,12 @@ def test_samples_of_regions():
     store = grouped((30,))
     prepared = prepare(store, config("dcsvm", search={"options": ("C",)}), Engine(1))
     centres, metric = prepared.scaling.apply(store.read(0, 3)), Metric(np.array([1.0, 0.0]))
-    found = regions(prepared, centres, metric, 200, Engine(1), ignore)
+    found = region_samples(prepared, centres, metric, 200, Engine(1), ignore)
     assert len(found) == 3
     for sample in found:
-        assert not set(sample.rows.X[:, 0]) & set(sample.held.X[:, 0])
-        assert (len(sample.held), len(sample.rows) > 100) == (40, True)
-    assert not regions(prepared, centres, metric, 5, Engine(1), ignore)  # all of one group
+        assert not set(sample.rows.X[:, 0]) & set(sample.held_out.X[:, 0])
+        assert (len(sample.held_out), len(sample.rows) > 100) == (40, True)
+    assert not region_samples(prepared, centres, metric, 5, Engine(1), ignore)  # all of one group
 
 
 def test_a_sample_of_one_group_chooses_nothing():
@@ -98,7 +98,7 @@ def test_a_sample_of_one_group_chooses_nothing():
     store = Store.from_arrays(X, np.arange(100) % 2, group=np.zeros(100))
     prepared = prepare(store, config("dcsvm", search={"options": ("C",)}), Engine(1))
     assert (
-        choosing_samples.drawn(prepared, prepared.scaling, Engine(1))
+        choosing_samples.draw_samples(prepared, prepared.scaling, Engine(1))
         == "the rows of the sample are of one group"
     )
 

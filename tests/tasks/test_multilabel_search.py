@@ -14,7 +14,7 @@ from sklearn import metrics as twin
 
 from streamsvm import DCSVC, AutoSVC, Store, load_model
 from streamsvm.choosing.metric_search import Trial
-from streamsvm.choosing.samples import drawn
+from streamsvm.choosing.samples import draw_samples
 from streamsvm.choosing.trials import SampleTrials, TrialSettings
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
@@ -49,11 +49,11 @@ def test_the_losses_of_a_trial_are_the_mean_of_those_of_each_label_alone(weight,
 
     def tried(y: np.ndarray, fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         data = prepare(Store.from_arrays(X, y, sample_weight=np.linspace(0.5, 2, len(X))), fit, Engine(1))
-        samples = drawn(data, data.scaling, Engine(1))[0][:1]
+        samples = draw_samples(data, data.scaling, Engine(1))[0][:1]
         trials = SampleTrials(samples, TrialSettings(fit.kernel, None, samples[0].rows), Engine(1))
         trial, factor = Trial("rbf", math.nan, 2.0), np.ones((1, X.shape[1]))
         [found] = trials.tried(trials.n, factor, [trial], None)
-        held = samples[0].of_held
+        held = samples[0].held_out_data
         cost = held.upper[:, None] * held.targets.weights
         learned = trials.refitted(trials.n, factor, trial, found.alpha)[0]
         return found.losses * cost.mean(), cost.mean(), learned
