@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from streamsvm.data.columns import ColumnWriter
-from streamsvm.data.finite import first_nonfinite, require_finite
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import label_texts
 from streamsvm.data.layout import Layout
@@ -114,7 +113,7 @@ def _decide_block(
     block: tuple[int, int],
 ) -> Any:
     rows = store.read(*block)
-    require_finite(store, rows, block[0], gaps=model.takes_gaps)
+    store.require_finite(rows, block[0], gaps=model.takes_gaps)
     return decide(model, rows.arranged(columns, model.d))
 
 
@@ -144,7 +143,7 @@ def answers_as_read(
     take."""
     done = 0
     for rows in pieces:
-        bad = None if model.takes_gaps else first_nonfinite(rows, done)
+        bad = None if model.takes_gaps else rows.first_nonfinite(done)
         if bad is not None:
             names = model.feature_names
             column = bad[1] if names is None else repr(names[bad[1]])

@@ -10,7 +10,6 @@ import pytest
 
 from streamsvm import Store, audit, load_model
 from streamsvm.cli.app import app, exit_status
-from streamsvm.data.finite import require_finite
 
 ARCHIVES = sorted((Path(__file__).parent / "kept").glob("*.tar.xz"))
 
@@ -39,7 +38,7 @@ def test_stores_hold_what_they_held(folder, answers):
     for name, names in (("dense", ("height", "width", "colour=red", "colour=blue")), ("sparse", None)):
         store = Store.open(str(folder / name))
         rows = store.read(0, len(answers[f"{name}.X"]))
-        require_finite(store, rows, 0)
+        store.require_finite(rows, 0)
         np.testing.assert_array_equal(rows.dense(), answers[f"{name}.X"])
         np.testing.assert_array_equal(store.y, answers[f"{name}.y"])
         assert names is None or sorted(store.feature_names or ()) == sorted(names)

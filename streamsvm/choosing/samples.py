@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 
 from streamsvm.choosing.trials import HELD, ClassWeights, Sample
-from streamsvm.data.finite import require_finite
-from streamsvm.data.folds import apart, shuffled, together
+from streamsvm.data.folds import apart, shuffled
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, SamplesInStore, gather
@@ -52,10 +51,10 @@ def draw_samples(
     n += n_held_out - n // HELD
     ids = prepared.drawn(n, rng)
     stored = gather(store, ids, engine)
-    require_finite(store, stored, ids, gaps=base.fill is not None)
+    store.require_finite(stored, ids, gaps=base.fill is not None)
     rows = base.apply(stored)
     dual_data = weighed(prepared, ids)
-    groups = together(store)
+    groups = store.connected_groups
     groups = None if groups is None else groups[ids]
     order = shuffled(n, groups, rng)
     orders = [order]
@@ -122,7 +121,7 @@ def region_samples(
     scaled_rows = gather(samples, all_ids, engine).astype(np.float32)
     dual_data = weighed(prepared, all_ids)
     by_class, rng = class_weights(prepared), np.random.default_rng([prepared.config.seed, 23])
-    groups = together(prepared.store)
+    groups = prepared.store.connected_groups
 
     def sample(region_ids: np.ndarray) -> Sample:
         region_groups = None if groups is None else groups[region_ids]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import sparse
 
 from streamsvm.data.labels import label_texts, members
 from streamsvm.data.store import Store
@@ -42,21 +41,9 @@ def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.permutation(chosen)[:count])
 
 
-def together(store: Store) -> np.ndarray | None:
-    """(n,) numbers from 0: rows with the same number share a query or a group, directly or through other rows. None
-    if the store has neither."""
-    columns = [np.unique(v, return_inverse=True)[1] for v in (store.qid, store.group) if v is not None]
-    if len(columns) < 2:
-        return columns[0] if columns else None
-    query, group = columns
-    n_queries, n = int(query.max()) + 1, int(query.max() + group.max()) + 2
-    edges = sparse.coo_array((np.ones(store.n, bool), (query, n_queries + group)), shape=(n, n))
-    return sparse.csgraph.connected_components(edges, directed=False)[1][query]
-
-
 def usual_folds(store: Store, count: int) -> int:
     """The default number of folds: `count`, or fewer if the store has fewer groups or queries."""
-    groups = together(store)
+    groups = store.connected_groups
     return count if groups is None else min(count, max(2, int(groups.max()) + 1))
 
 
@@ -99,7 +86,7 @@ def make_folds(
     """Folds as `fold_of` assigns rows. With a growing share of the rows, they grow in turn. Raises like it."""
     of = fold_of(store, count, stratified, seed, positive=positive)
     rng = np.random.default_rng([seed, JOINS_STREAM])
-    groups = together(store)
+    groups = store.connected_groups
     if groups is None:
         return Folds(of, _joins(_strata(store, stratified), of, count, rng), count)
     first = np.unique(groups, return_index=True)[1]
@@ -116,7 +103,7 @@ def fold_of(
     in_sets: bool = False,
     option: str = "tune.folds",
 ) -> np.ndarray:
-    """(n,) the random fold of each row. Rows that are `together` share one. stratified: labels, and rows without
+    """(n,) the random fold of each row. Rows of a connected group share one. stratified: labels, and rows without
     weight, are spread evenly, and each label (positive: each of these, if given) is both trained on and tested.
     in_sets: labels are sets; their members are spread, by the rarest one of each row (the first step of Sechidis,
     Tsoumakas and Vlahavas 2011).
@@ -124,7 +111,7 @@ def fold_of(
     Raises ConfigError if there are too few rows, queries or groups (option: the one that sets the number of folds),
     DataError for a label that only one fold has.
     """
-    groups, unit_names = together(store), _units(store)
+    groups, unit_names = store.connected_groups, _units(store)
     units = store.n if groups is None else int(groups.max()) + 1
     if units < count:
         raise ConfigError(f"{option} is {count}, more than the store's {units} {unit_names}")

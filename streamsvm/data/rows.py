@@ -50,6 +50,28 @@ class Rows(SizedInBytes):
     def take(self, ids: np.ndarray | slice) -> Rows:
         return Rows(self.X[ids])
 
+    def first_nonfinite(self, start: int = 0, *, gaps: bool = False) -> tuple[int, int, float] | None:
+        """(row, column, value) of the first NaN or infinity, the first row being row `start`; None if there is none.
+
+        gaps: NaN is allowed.
+        """
+        if self.X.dtype.kind != "f":
+            return None
+        entries = self.X if isinstance(self.X, np.ndarray) else self.X.data
+        # A sum is finite unless an entry is not, or it overflows, so one fast pass nearly always suffices.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(np.add.reduce(entries, axis=None)):
+                return None
+        bad = np.flatnonzero(np.isinf(entries) if gaps else ~np.isfinite(entries))
+        if not len(bad):
+            return None
+        entry = int(bad[0])
+        if isinstance(self.X, np.ndarray):
+            row, column = divmod(entry, self.d)
+            return start + row, column, float(self.X[row, column])
+        row = int(np.searchsorted(self.X.indptr, entry, side="right")) - 1
+        return start + row, int(self.X.indices[entry]), float(self.X.data[entry])
+
     def arranged(self, columns: np.ndarray | None, d: int) -> Rows:
         """The columns with these numbers in order, -1 for zeros, then zeros up to d columns. None: all in order."""
         if columns is None:

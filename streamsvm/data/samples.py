@@ -11,7 +11,6 @@ from typing import Protocol
 
 import numpy as np
 
-from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat, take_in_parts
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
@@ -69,7 +68,7 @@ class SamplesInStore(SizedInBytes):
 
     def read(self, start: int, stop: int) -> Rows:
         rows = self.store.read(start, stop)
-        require_finite(self.store, rows, start, gaps=self.scaling.fill is not None)
+        self.store.require_finite(rows, start, gaps=self.scaling.fill is not None)
         return self._scaled(rows)
 
     def take(self, ids: np.ndarray) -> Rows:

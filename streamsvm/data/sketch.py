@@ -10,7 +10,6 @@ from typing import TypeVar
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.finite import require_finite, require_squares
 from streamsvm.data.labels import Classes, count_labels
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
@@ -82,7 +81,7 @@ class Sketch(Store):
         """The first rows. If they cannot be read, the lowest, highest and mean values of the columns."""
         try:
             rows = self.read(0, min(self.n, FIRST_ROWS))
-            require_finite(self, rows, 0, gaps=True)
+            self.require_finite(rows, 0, gaps=True)
             return rows
         except CorruptDataError as error:
             self.guessed.append(f"the first rows are not known: {_brief(error)}")
@@ -102,10 +101,10 @@ class Sketch(Store):
 
     def _moments(self, block: tuple[int, int]) -> Moments:
         rows = self.read(*block)
-        require_finite(self, rows, block[0], gaps=True)
+        self.require_finite(rows, block[0], gaps=True)
         with np.errstate(over="ignore"):
             moments = moments_of(rows)
-        require_squares(self, moments.low, moments.high)
+        self.require_squares(moments.low, moments.high)
         return moments
 
 

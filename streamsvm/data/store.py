@@ -56,6 +56,7 @@ from streamsvm.texts.parameters import STORE_METHODS
 
 TABLE_ENCODER = "streamsvm.tables.frames:encoded"  # makes rows of data frames; loaded with the first one
 WHOLE = "2-"  # begins fingerprints that know all of the data
+LARGEST = 1e150  # of rows that are scaled: their squares fit float64
 READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
 MANY_BLOCKS, LARGE_BYTES = (
     256,
@@ -347,6 +348,18 @@ class Store(FactsRepr, SizedInBytes):
         """(n,) numbers or text, or None. Rows with the same value are never in two folds, and are held out together."""
         return values_of(self._columns["group"]) if "group" in self._columns else None
 
+    @property
+    def connected_groups(self) -> np.ndarray | None:
+        """(n,) numbers from 0: rows with the same number share a query or a group, directly or through other rows. None
+        if there is neither."""
+        columns = [np.unique(v, return_inverse=True)[1] for v in (self.qid, self.group) if v is not None]
+        if len(columns) < 2:
+            return columns[0] if columns else None
+        query, group = columns
+        n_queries, n = int(query.max()) + 1, int(query.max() + group.max()) + 2
+        edges = sparse.coo_array((np.ones(self.n, bool), (query, n_queries + group)), shape=(n, n))
+        return sparse.csgraph.connected_components(edges, directed=False)[1][query]
+
     @cached_property
     def _weights(self) -> ColumnValues | None:
         column = self._columns.get("sample_weight")
@@ -418,6 +431,51 @@ class Store(FactsRepr, SizedInBytes):
             "feature_names": names,
         }
         return Store(view, self._columns, **facts)
+
+    def gaps_option(self, value: str = "") -> str:
+        """The option that fills missing values: of a store on the command line, of data in memory in Python."""
+        if self.url is None:
+            return f'gaps="{value}"' if value else "gaps"
+        return f"--gaps {value}".rstrip()
+
+    def require_finite(self, rows: Rows, first_row: int | np.ndarray, *, gaps: bool = False) -> None:
+        """Raises DataError naming chunk, row and column if rows of this store hold infinity, or NaN without `gaps`.
+
+        Parameters
+        ----------
+        rows : Rows
+            A block of this store.
+        first_row : int or ndarray of shape (m,)
+            The number of its first row, or the numbers of all its rows.
+        gaps : bool
+            Whether NaN is allowed.
+        """
+        bad = rows.first_nonfinite(gaps=gaps)
+        if bad is None:
+            return
+        block_row, column, value = bad
+        number = first_row[block_row] if isinstance(first_row, np.ndarray) else first_row + block_row
+        store, row = self.origin(int(number))
+        advice = "correct the source and ingest it again"
+        if np.isnan(value):
+            advice = f"fill it in, or fit with {store.gaps_option('mean')} (or median, most_frequent)"
+        raise DataError(
+            f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
+            f"expected finite numbers: {advice}"
+        )
+
+    def require_squares(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Raises DataError naming a column whose values, from low to high (d,), are too large for variances."""
+        largest = np.maximum(-low, high)
+        largest[~np.isfinite(largest)] = 0.0  # without values
+        column = int(np.argmax(largest))
+        if largest[column] > LARGEST:
+            names = self.feature_names
+            name = column if names is None else repr(names[column])
+            raise DataError(
+                f"{self.url or 'X'}: column {name} has values up to {largest[column]:.3g}, expected at most "
+                f"{LARGEST:.0e}: give them in other units"
+            )
 
     def fingerprint(self) -> str:
         """The identity of all that a fit may read: rows, columns, labels, weights, groups and queries.

@@ -23,7 +23,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import FitConfig, build_config
-from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import is_dask
@@ -452,5 +451,5 @@ def _of_block(block: Any, decide: Decide, of_none: np.ndarray, model: Any) -> np
 
 def _of_rows(store: Store, start: int, stop: int, decide: Decide, model: Any) -> np.ndarray:
     rows = store.read(start, stop)
-    require_finite(store, rows, start, gaps=model.takes_gaps)
+    store.require_finite(rows, start, gaps=model.takes_gaps)
     return decide(model, rows)

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamsvm.config import FitConfig
-from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
@@ -221,7 +220,7 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
         for start, stop in store.blocks():
             rows = store.read(start, stop)
             try:
-                require_finite(store, rows, start, gaps=self.model_.takes_gaps)
+                store.require_finite(rows, start, gaps=self.model_.takes_gaps)
             except DataError:
                 del self._learner  # which may have learned rows before these; the model has not
                 raise

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_X_y, column_or_1d, validate_data
 
 from streamsvm.config import validated
-from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.labels import CUT, is_cut
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, is_frame, names_of
@@ -181,7 +180,7 @@ def _has_gaps(X: Any) -> bool:
 
 def _require_no_gaps(X: Any, why: str) -> None:
     """Raises DataError that names the first NaN of rows in memory."""
-    if _has_gaps(X) and (bad := first_nonfinite(Rows(X))) is not None:
+    if _has_gaps(X) and (bad := Rows(X).first_nonfinite()) is not None:
         raise DataError(
             f"Input X contains NaN, first in row {bad[0]}, column {bad[1]}, and {why}; fill it in, or fit with "
             "gaps='mean' (or median, most_frequent)"

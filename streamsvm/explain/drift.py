@@ -8,7 +8,6 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.config import build_config
-from streamsvm.data.finite import require_finite
 from streamsvm.data.folds import drawn
 from streamsvm.data.names import first_difference
 from streamsvm.data.rows import Rows, concat
@@ -82,7 +81,7 @@ def _require_alike(store: Store, other: Store) -> None:
 def _sampled(store: Store, n: int, engine: Engine) -> Rows:
     ids = drawn(store.n, n, np.random.default_rng(0))
     rows = gather(store, ids, engine)
-    require_finite(store, rows, ids, gaps=True)
+    store.require_finite(rows, ids, gaps=True)
     return rows.astype(np.float32)
 
 

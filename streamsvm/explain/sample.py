@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
@@ -28,7 +27,7 @@ def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
     store = as_learned(store, model.layout)
     columns, _ = model.columns_in(store)
     rows = store.take(ids)
-    require_finite(store, rows, ids, gaps=model.takes_gaps)
+    store.require_finite(rows, ids, gaps=model.takes_gaps)
     rows, scaling = rows.arranged(columns, model.d), model.header.scaling
     return scaling.filled(rows) if scaling.marks is None else rows  # a mark is of a gap
 

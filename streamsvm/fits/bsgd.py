@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.finite import require_finite
 from streamsvm.data.regroup import PartitionsOnDisk, Spool
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import gather
@@ -357,7 +356,7 @@ class _WindowReader(SizedInBytes):
     def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
         """Scaled rows in a random order, the target of each, and their weights."""
         rows = self.store.read(*window)
-        require_finite(self.store, rows, window[0], gaps=self.scaling.fill is not None)
+        self.store.require_finite(rows, window[0], gaps=self.scaling.fill is not None)
         shuffled = np.random.default_rng(seed).permutation(len(rows))
         rows = rows.take(shuffled)  # as stored, which often is narrower
         rows = rows if self.scaling.is_none else self.scaling.apply(rows)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.finite import option
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
@@ -69,5 +68,5 @@ def _told(shares: np.ndarray, store: Store) -> str:
     columns = f"{count} columns have" if count > 1 else "a column has"
     return (
         f"{store.url or 'X'}: {columns} missing values, {'most ' if count > 1 else ''}{name} in {shares[worst]:.1%} of "
-        f"the rows; the mean of the column replaces them: {option(store)} chooses median, most_frequent or refuse"
+        f"the rows; the mean of the column replaces them: {store.gaps_option()} chooses median, most_frequent or refuse"
     )

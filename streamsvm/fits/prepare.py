@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.finite import require_finite, require_squares
 from streamsvm.data.labels import Classes, like_ids
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
@@ -320,7 +319,7 @@ def _looked_at(
     asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
     if not (asks or are_filled(store, config)):
         first = first_rows(store)
-        require_finite(store, first, 0)
+        store.require_finite(first, 0)
         return first, None
     if store.is_sparse:
         require_zeros_kept(config.scale)
@@ -337,12 +336,12 @@ def _looked_at(
 def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
     """Of a block; and its rows that are among the first ones, copied, as a slice would keep the whole block."""
     rows = store.read(*block)
-    require_finite(store, rows, block[0], gaps=gaps)
+    store.require_finite(rows, block[0], gaps=gaps)
     first = min(len(rows), FIRST_ROWS - block[0])
     with np.errstate(over="ignore"):
         moments = moments_of(rows, store.weights(*block))
     if moments.n > 0:  # else no row of this block counts
-        require_squares(store, moments.low, moments.high)
+        store.require_squares(moments.low, moments.high)
     return (rows.take(np.arange(first)) if first > 0 else None), moments
 
 

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
@@ -86,7 +85,7 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
     allowed."""
     with np.errstate(over="ignore", invalid="ignore"):
         out = X.astype(dtype, copy=False)
-    bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row, gaps=gaps)
+    bad = Rows(np.atleast_2d(out)).first_nonfinite(first_row, gaps=gaps)
     if bad is not None:
         row, column, _ = bad
         found = X[row - first_row, column]

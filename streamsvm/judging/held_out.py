@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.finite import require_finite
-from streamsvm.data.folds import drawn_together, together
+from streamsvm.data.folds import drawn_together
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -40,7 +39,7 @@ def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
     Skips groups that could make it more than half of the rows. Raises ConfigError if rows are too many.
     """
     require_holdout(store, rows)
-    groups, rng = together(store), np.random.default_rng([seed, 26])
+    groups, rng = store.connected_groups, np.random.default_rng([seed, 26])
     if groups is None:
         return np.sort(rng.choice(store.n, rows, replace=False))
     ids, most = _small_groups(groups, rows)
@@ -54,7 +53,7 @@ def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
 
 def can_hold_out(store: Store, rows: int) -> bool:
     """Whether so many rows, in whole groups, leave half of all to learn from."""
-    groups = together(store)
+    groups = store.connected_groups
     return rows <= (store.n // 2 if groups is None else len(_small_groups(groups, rows)[0]))
 
 
@@ -68,7 +67,7 @@ def _small_groups(groups: np.ndarray, rows: int) -> tuple[np.ndarray, int]:
 def held_out_rows(store: Store, ids: np.ndarray, codes: np.ndarray) -> HeldOutRows:
     """The rows (h,) with these ids and codes. Raises DataError for entries that are not finite."""
     rows = store.take(ids)
-    require_finite(store, rows, ids, gaps=True)  # gaps are allowed: filled as those of the training rows
+    store.require_finite(rows, ids, gaps=True)  # gaps are allowed: filled as those of the training rows
     return HeldOutRows(ids, rows, codes, store.labels_at(ids))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig, ProbabilityConfig
-from streamsvm.data.folds import fold_of, together, usual_folds
+from streamsvm.data.folds import fold_of, usual_folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -79,7 +79,7 @@ def held_out(
         return replace(model, header=with_costs(model.header, requested.costs, model.learned)), 0
     codes = codes_of_labels(model, store)
     is_known = np.all((codes >= 0).reshape(store.n, -1), axis=1)
-    groups = together(store)
+    groups = store.connected_groups
     rows = DecidedRows(
         _decisions(model, store, codes, engine, events)[is_known],
         codes[is_known],
@@ -204,7 +204,7 @@ def cross_validated(
         _weights(store),
         k=codes.shape[1] if codes.ndim == 2 else int(codes.max()) + 1,
         pairwise=bool(state["pairwise"]),
-        groups=together(store),
+        groups=store.connected_groups,
         by_decisions=config.class_weight is not None,
     )
     return [

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from streamsvm.data.finite import require_finite
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
@@ -271,7 +270,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
         store = as_learned(store, self.layout)
         columns, _ = self.columns_in(store)
         rows = store.read(0, store.n)
-        require_finite(store, rows, 0, gaps=self.takes_gaps)
+        store.require_finite(rows, 0, gaps=self.takes_gaps)
         return rows.arranged(columns, self.d)
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import SUBSET_STREAM, drawn, drawn_together, make_folds, together, usual_folds
+from streamsvm.data.folds import SUBSET_STREAM, drawn, drawn_together, make_folds, usual_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard
@@ -110,7 +110,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
     if store.n <= most:
         return store
     rng = np.random.default_rng([seed, SUBSET_STREAM])
-    groups = together(store)
+    groups = store.connected_groups
     ids = drawn(store.n, most, rng) if groups is None else drawn_together(groups, most, rng)
     if options.rows is None:
         events(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
@@ -113,7 +112,7 @@ class InputColumns:
         rows = (
             self._sparse(found) if self._is_sparse else Rows(np.array(found, np.float64).astype(self._dtype))
         )
-        if infinite := first_nonfinite(rows, gaps=True):
+        if infinite := rows.first_nonfinite(gaps=True):
             raise DataError(f"event {infinite[0]}: found a number beyond {self._dtype}, expected finite ones")
         return rows
 

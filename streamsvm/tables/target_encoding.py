@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.folds import FOLDS_STREAM, together
+from streamsvm.data.folds import FOLDS_STREAM
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import splitmix64
@@ -37,7 +37,7 @@ class FoldAssignment(SizedInBytes):
     @classmethod
     def of_store(cls, store: Store, seed: int, held: np.ndarray) -> FoldAssignment:
         """Raises DataError if all rows to learn from are of one group."""
-        groups = together(store)
+        groups = store.connected_groups
         if groups is None:
             return cls(seed, None, held)
         order = np.random.default_rng([seed, FOLDS_STREAM]).permutation(int(groups.max()) + 1)

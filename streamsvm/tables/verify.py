@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError
@@ -63,7 +62,7 @@ def _check_block(
 ) -> tuple[tuple[bool, Rows], ColumnSummary]:
     """Whether the rows' indices are sorted, the rows `ids` of the block, and what is seen. Raises as `check`."""
     rows = store.read(*block)
-    require_finite(store, rows, block[0], gaps=store.has_gaps)
+    store.require_finite(rows, block[0], gaps=store.has_gaps)
     return (store.is_canonical(*block), rows.take(ids - block[0])), ColumnSummary.of(rows, block[0])
 
 

@@ -12,7 +12,6 @@ import zarr
 from making import samples, write
 from scipy import sparse
 
-from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError
@@ -310,15 +309,15 @@ def test_check_names_what_is_not_finite(tmp_path, is_sparse, value):
     X = samples(N, 3).X
     X[33, 1] = value
     rows = Rows(sparse.csr_array(X)) if is_sparse else Rows(X)
-    assert first_nonfinite(rows, 100)[:2] == (133, 1)
+    assert rows.first_nonfinite(100)[:2] == (133, 1)
     store = write(tmp_path / "s", rows, Y, chunk_rows=None if is_sparse else 10)
     with pytest.raises(DataError, match=f"row 33, column 1 .chunk {0 if is_sparse else 3}. is {value}"):
         check(store)
 
 
 def test_finite_rows_whose_sum_overflows():
-    assert first_nonfinite(Rows(np.full((4, 2), 3e38, np.float32)), 0) is None
-    assert first_nonfinite(Rows(np.ones((4, 2), np.uint8)), 0) is None
+    assert Rows(np.full((4, 2), 3e38, np.float32)).first_nonfinite(0) is None
+    assert Rows(np.ones((4, 2), np.uint8)).first_nonfinite(0) is None
 
 
 def test_check_and_describe(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
 from streamsvm import Store
-from streamsvm.data.folds import drawn_together, fold_of, make_folds, together
+from streamsvm.data.folds import drawn_together, fold_of, make_folds
 from streamsvm.errors import ConfigError, DataError
 
 
@@ -154,7 +154,7 @@ def test_groups_stay_whole_whatever_they_are_called(stratified):
 def test_rows_are_together_by_way_of_queries_and_groups():
     """Queries 0 and 1 share group a, 1 and 2 group b."""
     store = Store.from_arrays(np.zeros((6, 1)), qid=[0, 1, 1, 2, 3, 4], group=["a", "a", "b", "b", "c", "c"])
-    found = together(store)
+    found = store.connected_groups
     assert len(set(found[:4])) == len(set(found[4:])) == 1
     assert found[0] != found[4]
 

@@ -17,7 +17,6 @@ from scipy import sparse
 
 from streamsvm.data import sources
 from streamsvm.data import store as stores
-from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
@@ -87,7 +86,7 @@ def test_nonfinite_row_of_a_subset_is_named_as_in_its_store(tmp_path):
     store = write(tmp_path / "s", Rows(X), np.arange(40), chunk_rows=7)
     subset = store.subset(np.arange(1, 40, 2))
     with pytest.raises(DataError, match=r"s: row 31, column 1 \(chunk 4\) is nan"):
-        require_finite(subset, subset.read(0, 20), 0)
+        subset.require_finite(subset.read(0, 20), 0)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
