@@ -22,7 +22,7 @@ class NeedsFloat64(Exception):
     """Rows have to be read again, as float64. The message says why."""
 
 
-def lost(columns: np.ndarray, values: np.ndarray) -> RoundedValue | None:
+def first_rounded(columns: np.ndarray, values: np.ndarray) -> RoundedValue | None:
     """The first column that float32 rounds to steps of more than SHARE of the distance between its quartiles, if there
     is one. values (m,): of these columns (m,), some NaN."""
     order = np.lexsort((values, columns))
@@ -47,7 +47,7 @@ def lost(columns: np.ndarray, values: np.ndarray) -> RoundedValue | None:
     return RoundedValue(int(columns[entry]), float(values[entry]), float(rounded[entry]))
 
 
-def lost_in(X: np.ndarray) -> RoundedValue | None:
-    """`lost` of some rows of X (m, d)."""
+def first_rounded_in(X: np.ndarray) -> RoundedValue | None:
+    """`first_rounded` of some rows of X (m, d)."""
     sample = X[:: -(-len(X) // SAMPLE)].astype(np.float64)
-    return lost(np.tile(np.arange(X.shape[1]), len(sample)), sample.ravel())
+    return first_rounded(np.tile(np.arange(X.shape[1]), len(sample)), sample.ravel())

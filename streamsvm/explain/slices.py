@@ -179,21 +179,21 @@ def _by_text(column: str, own: ReadColumn, missing: str) -> Grouping:
             f"--slice {column}: has {len(own.texts):,} values, expected at most {MOST_VALUES}: a column of categories"
         )
     texts = [*own.texts, missing]
-    places = np.where(own.found < 0, len(own.texts), own.found)
+    places = np.where(own.values < 0, len(own.texts), own.values)
     order = np.argsort(-np.bincount(places, minlength=len(texts)), kind="stable")
     return Grouping(column, [texts[i] for i in order], np.argsort(order)[places])
 
 
 def _by_number(column: str, own: ReadColumn) -> Grouping:
     """By value where there are few, else in quarters, which end at the quartiles; what is missing last."""
-    is_there = ~np.isnan(own.found)
-    known = own.found[is_there]
+    is_there = ~np.isnan(own.values)
+    known = own.values[is_there]
     values = np.unique(known)
     if len(values) > MOST_NUMBERS:
         ends = np.unique(np.quantile(known, [0.25, 0.5, 0.75, 1.0], method="inverted_cdf"))
     else:
         ends = values
-    places = np.full(len(own.found), len(ends))
+    places = np.full(len(own.values), len(ends))
     places[is_there] = np.searchsorted(ends, known)
     starts = values[np.append(0, np.searchsorted(values, ends, side="right"))[: len(ends)]]
     told = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Protocol
 
 import numpy as np
 
 from streamsvm.data.labels import plain_labels, written_as
 from streamsvm.data.layout import Layout
-from streamsvm.data.precision import NeedsFloat64, lost_in
+from streamsvm.data.precision import NeedsFloat64, first_rounded_in
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 from streamsvm.ingest.block import Block, OpenStream, cast
@@ -20,6 +20,12 @@ from streamsvm.ingest.streams import Stream, detect_format, open_raw
 
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _X_NAMES, _Y_NAMES = ("X", "x", "data", "features"), ("y", "Y", "labels", "target")
+
+
+class ByteSource(Protocol):
+    """A stream that returns as many bytes as are asked for, fewer only at its end."""
+
+    def read_exactly(self, size: int) -> bytes: ...
 
 
 class ArrayReader:
@@ -65,7 +71,12 @@ class ArrayReader:
             yield from self._rows(path, _Member(path, file), *read_npy_header(path, file), labels)
 
     def _rows(
-        self, path: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None
+        self,
+        path: str,
+        stream: ByteSource,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        labels: np.ndarray | None,
     ) -> Iterator[Block]:
         n, d = self._check(path, shape, dtype, labels)
         row_bytes = d * dtype.itemsize
@@ -74,16 +85,16 @@ class ArrayReader:
             rows = min(step, n - start)
             raw = stream.read_exactly(rows * row_bytes)
             if len(raw) < rows * row_bytes:
-                found = start + len(raw) // row_bytes
-                raise DataError(f"{path} is cut off: expected {n} rows, found {found}")
-            self._require_kept(path, np.frombuffer(raw, dtype).reshape(rows, d))
+                n_read = start + len(raw) // row_bytes
+                raise DataError(f"{path} is cut off: expected {n} rows, found {n_read}")
+            self._require_float32(path, np.frombuffer(raw, dtype).reshape(rows, d))
             X = cast(np.frombuffer(raw, dtype).reshape(rows, d), self._feature_dtype(dtype), path, start)
             yield Block(Rows(X), self._labels_for(rows) if labels is None else labels[start : start + rows])
 
-    def _require_kept(self, path: str, X: np.ndarray) -> None:
-        """Raises TooNarrow if float32 loses what a column says."""
+    def _require_float32(self, path: str, X: np.ndarray) -> None:
+        """Raises NeedsFloat64 if float32 loses what a column says."""
         if self._options.dtype is None and X.dtype.itemsize > 2 and X.dtype != np.float32:
-            if (loss := lost_in(X)) is not None:
+            if (loss := first_rounded_in(X)) is not None:
                 raise NeedsFloat64(
                     f"float32 rounds numbers of column {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: "
                     "the rows are float64"
@@ -121,7 +132,7 @@ class ArrayReader:
             path = self._options.labels
             raise DataError(f"{path} has {len(self._labels)} labels for {self._n} rows; expected as many")
 
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         return True
 
     def width(self) -> int:
@@ -134,20 +145,20 @@ class ArrayReader:
     def encode(self, rows: Rows) -> Rows:
         return rows
 
-    def guess(self) -> bool:
+    def assume_complete(self) -> bool:
         return False
 
     def remarks(self) -> list[str]:
         return []
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {}
 
 
 class _Member:
     """An array inside an npz file as a stream."""
 
-    def __init__(self, path: str, file: Any) -> None:
+    def __init__(self, path: str, file: IO[bytes]) -> None:
         self._path, self._file = path, file
 
     def read_exactly(self, size: int) -> bytes:
@@ -157,7 +168,7 @@ class _Member:
             raise DataError(f"{self._path} is damaged: {error}") from error
 
 
-def _open_zip(path: str, raw: Any) -> zipfile.ZipFile:
+def _open_zip(path: str, raw: IO[bytes]) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(raw)
     except zipfile.BadZipFile as error:
@@ -169,7 +180,7 @@ def _member(archive: zipfile.ZipFile, path: str, name: str) -> np.ndarray:
         return _as_labels(_read_npy(path, _Member(path, file), file), path)
 
 
-def read_npy_header(path: str, file: Any) -> tuple[tuple[int, ...], np.dtype]:
+def read_npy_header(path: str, file: IO[bytes] | Stream) -> tuple[tuple[int, ...], np.dtype]:
     """(shape, dtype) of the npy stream; the rows follow. Raises DataError."""
     try:
         version = np.lib.format.read_magic(file)
@@ -219,11 +230,11 @@ def read_labels(path: str) -> np.ndarray:
     return _as_labels(values, path)
 
 
-def _read_npy(path: str, stream: Any, file: Any) -> np.ndarray:
+def _read_npy(path: str, stream: ByteSource, file: IO[bytes] | Stream) -> np.ndarray:
     return _flat(path, stream, *read_npy_header(path, file))
 
 
-def _flat(path: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _flat(path: str, stream: ByteSource, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     n = math.prod(shape)
     raw = stream.read_exactly(n * dtype.itemsize)
     if len(raw) < n * dtype.itemsize:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from streamsvm.ingest.streams import Stream
 
 @dataclass(frozen=True)
 class Block:
-    """m samples as a reader found them; y (m,) int64, float64 or text, qid (m,) int64.
+    """m samples as read from a source; y (m,) int64, float64 or text, qid (m,) int64.
 
     group (m,) int64: rows with the same number stay together. key (m,): a number or time to split rows by, which is not
     stored.
@@ -29,17 +29,17 @@ class Block:
     key: np.ndarray | None = None
 
     @property
-    def beside(self) -> tuple[np.ndarray | None, ...]:
+    def all_columns(self) -> tuple[np.ndarray | None, ...]:
         """The columns next to the rows, in the order of the fields."""
         return self.y, self.qid, self.group, self.key
 
     def take(self, ids: np.ndarray | slice) -> Block:
-        return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in self.beside))
+        return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in self.all_columns))
 
-    def columns(self) -> dict[str, np.ndarray]:
+    def stored_columns(self) -> dict[str, np.ndarray]:
         """The columns that a store keeps."""
-        given = {"y": self.y, "qid": self.qid, "group": self.group}
-        return {name: values for name, values in given.items() if values is not None}
+        columns = {"y": self.y, "qid": self.qid, "group": self.group}
+        return {name: values for name, values in columns.items() if values is not None}
 
 
 OpenStream = Callable[[str], Stream]
@@ -57,12 +57,12 @@ class Reader(Protocol):
     def finish(self) -> None:
         """Called after the last source. Raises DataError if the sources do not fit together."""
 
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether `width`, `encode` and `attrs` are final after the first block."""
 
-    def guess(self) -> bool:
+    def assume_complete(self) -> bool:
         """Assumes that later blocks have nothing new, so that `width` and the rest are final. Returns whether it can.
-        From then on, a block with something new raises Unsettled."""
+        From then on, a block with something new raises UnknownText."""
 
     def width(self) -> int:
         """The number of features in a row of the store."""
@@ -76,7 +76,7 @@ class Reader(Protocol):
     def remarks(self) -> list[str]:
         """Warnings about the data that was read."""
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         """Attributes that the store keeps, so that later data can be read in the same way."""
 
 
@@ -88,11 +88,10 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
     bad = Rows(np.atleast_2d(out)).first_nonfinite(first_row, gaps=gaps)
     if bad is not None:
         row, column, _ = bad
-        found = X[row - first_row, column]
-        expected = (
-            f"{dtype} holds up to {np.finfo(dtype).max:.2g}" if np.isfinite(found) else "expected finite"
-        )
-        raise DataError(f"{where}: row {row + 1}, column {column + 1} is {found}; {expected}")
+        value = X[row - first_row, column]
+        limit = f"{dtype} holds up to {np.finfo(dtype).max:.2g}"
+        expected = limit if np.isfinite(value) else "expected finite"
+        raise DataError(f"{where}: row {row + 1}, column {column + 1} is {value}; {expected}")
     if dtype == np.uint8 and not np.array_equal(out, X):
         row, column = np.argwhere(out != X)[0]
         raise DataError(

@@ -22,11 +22,11 @@ from streamsvm.tables.arrow import as_written, days, numbers, texts
 
 @dataclass(frozen=True)
 class ReadColumn:
-    """The values of a column of a kind (see `schema.KINDS`). found (n,): numbers, NaN if missing; for text, each row's
+    """The values of a column of a kind (see `schema.KINDS`). values (n,): numbers, NaN if missing; for text, each row's
     index in `texts`, -1 if missing."""
 
     kind: str
-    found: np.ndarray
+    values: np.ndarray
     texts: tuple[str, ...] = ()
 
 
@@ -70,11 +70,13 @@ class OtherColumns:
 def values_of(sources: Sequence[str], name: str, options: IngestOptions) -> ReadColumn:
     """A column of tables, whether or not it is a feature. It is text if the tables differ in its kind. Raises
     ConfigError, DataError."""
-    tables, places = _Tables(sources, options, "to slice by"), {"": -1}
+    tables, codes = _Tables(sources, options, "to slice by"), {"": -1}
     kinds = {_kind_in(tables, file, name) for file in tables.files}
     kind = kinds.pop() if len(kinds) == 1 else "text"
-    found = [own for file in tables.files for own in _values_in(tables, file, name, kind, places)]
-    return ReadColumn(kind, np.concatenate(found), tuple(places)[1:])
+    values = [
+        batch_values for file in tables.files for batch_values in _values_in(tables, file, name, kind, codes)
+    ]
+    return ReadColumn(kind, np.concatenate(values), tuple(codes)[1:])
 
 
 def _kind_in(tables: _Tables, file: DataFile, name: str) -> str:
@@ -88,16 +90,16 @@ def _kind_in(tables: _Tables, file: DataFile, name: str) -> str:
 
 
 def _values_in(
-    tables: _Tables, file: DataFile, name: str, kind: str, places: dict[str, int]
+    tables: _Tables, file: DataFile, name: str, kind: str, codes: dict[str, int]
 ) -> Iterator[np.ndarray]:
-    """`ReadColumn.found` batch by batch. places: index by text, to which new texts are added."""
+    """`ReadColumn.values` batch by batch. codes: index by text, to which new texts are added."""
     with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
         line = table.first_line
         for batch in table.batches({name: READ_AS[kind]}):
             column = batch.column(name)
             if kind == "text":
-                own, ids = texts(column)
-                yield np.array([places.setdefault(text, len(places) - 1) for text in own])[ids]
+                batch_texts, ids = texts(column)
+                yield np.array([codes.setdefault(text, len(codes) - 1) for text in batch_texts])[ids]
             else:
                 plain = days(column) if kind == "time" else column
                 yield numbers(plain, file.path, name, line, gaps=True)

@@ -1,6 +1,7 @@
 """CSV and TSV files, plain or compressed, read through Arrow.
 
-The kinds of the columns of a CSV file, and the marks of their numbers.
+`Csv` reads a file. `columns_of` decides the kind of each of its columns and the marks of its numbers, from the first
+rows or from all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from streamsvm.ingest.dialect import (
 )
 from streamsvm.ingest.foreign import binary_of
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.ingest.table import NOTHING_KNOWN, Batches, KnownColumns, require_different, unlike
+from streamsvm.ingest.streams import Stream
+from streamsvm.ingest.table import NO_HINTS, Batches, ColumnHints, require_different, unlike
 from streamsvm.tables.arrow import MISSING, kind_of, of_texts, times
 from streamsvm.tables.schema import KINDS
 
@@ -42,11 +44,21 @@ _CONVERSION = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\S+): invalid value '(.*)'", re.DOTALL
 )
 _EXPECTED = {"double": "a number", "int64": "a whole number", "bool": "true or false"}
+_HEX = r"^\s*[-+]?0[xX]"  # Arrow infers integers, and cannot read them as float64
+
+Texts = Callable[[str], Iterable[pa.Array]]
+
+
+class Column(NamedTuple):
+    """A column. kind: see `schema.KINDS`. marks: of its numbers; None: they are whole, and read with any marks."""
+
+    kind: str
+    marks: NumberMarks | None = None
 
 
 class Csv:
     """A CSV or TSV file, plain or compressed. Its dialect and the kinds of its columns follow from its first MiB; the
-    kinds of the columns `known.whole`, from all rows."""
+    kinds of the columns `hints.whole`, from all rows."""
 
     def __init__(
         self,
@@ -54,16 +66,16 @@ class Csv:
         options: IngestOptions,
         delimiter: str,
         open_stream: OpenStream,
-        known: KnownColumns = NOTHING_KNOWN,
+        hints: ColumnHints = NO_HINTS,
     ) -> None:
         """delimiter: the usual one of files with this name."""
-        self._path, self._options, self._open, self._known = path, options, open_stream, known
-        self._streams: list[Any] = []
+        self._path, self._options, self._open, self._hints = path, options, open_stream, hints
+        self._streams: list[EditedStream | Stream] = []
         self._edits: list[Callable[[bytes], bytes]] = []
         with open_stream(path) as stream:
             head = stream.head()
-        if (told := binary_of(path, head)) is not None:
-            raise DataError(f"{path}: {told}")
+        if (problem := binary_of(path, head)) is not None:
+            raise DataError(f"{path}: {problem}")
         if options.comment is not None:
             self._edits.append(partial(without_comments, mark=options.comment.encode()))
             head = self._edits[0](head)
@@ -105,17 +117,17 @@ class Csv:
             decimal_point=self._point,
             null_values=[*MISSING, *self._options.missing],
         )
-        stream: Any = self._open(self._path)
+        stream = self._open(self._path)
         self._streams.append(EditedStream(stream, self._edits) if self._edits else stream)
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
     def _found_columns(self, first: int) -> dict[str, Column]:
         """All named columns. Sets the decimal mark with which Arrow reads most of them."""
-        options, known = self._options, self._known
+        options, hints = self._options, self._hints
         types = {f.name: f.type for f in self._schema if f.name}
         forced = {*options.text, *options.category}.intersection(types)
         judged = {name: type_ for name, type_ in types.items() if name not in forced}
-        whole = known.whole.keys() & judged
+        whole = hints.whole.keys() & judged
         head = next(iter(self._reader(first, dict.fromkeys(judged, pa.string()))), None) if judged else None
 
         def texts(name: str) -> Iterator[pa.Array]:
@@ -127,11 +139,11 @@ class Csv:
 
         given = marks_given(options)
         columns, self.has_commas = columns_of(
-            judged, texts, whole=whole, given=given, commas=known.has_commas
+            judged, texts, whole=whole, given=given, commas=hints.has_commas
         )
         if given is None:
             self.remarks += filter(None, [remark_of_commas(columns, texts)])
-        marks = {own.marks for own in columns.values()}
+        marks = {column.marks for column in columns.values()}
         self._point = "," if COMMAS in marks and POINTS not in marks else "."
         return {name: columns.get(name, Column("text")) for name in types}
 
@@ -140,8 +152,8 @@ class Csv:
         return texts.filter(pc.invert(self._are_missing(texts, (*MISSING, *self._options.missing))))
 
     def _are_missing(self, texts: pa.Array, markers: tuple[str, ...]) -> pa.Array:
-        known = of_texts(markers).cast(pa.string())
-        return pc.is_in(pc.utf8_trim_whitespace(texts), known, skip_nulls=False)
+        marker_texts = of_texts(markers).cast(pa.string())
+        return pc.is_in(pc.utf8_trim_whitespace(texts), marker_texts, skip_nulls=False)
 
     def kinds(self) -> dict[str, str]:
         return {name: column.kind for name, column in self._columns.items()}
@@ -151,7 +163,7 @@ class Csv:
 
     def written(self) -> dict[str, pa.DataType]:
         types = {None: pa.int64(), POINTS: pa.float64()}
-        columns = {name: own.marks for name, own in self._columns.items() if own.kind == "number"}
+        columns = {name: column.marks for name, column in self._columns.items() if column.kind == "number"}
         return {name: types[marks] for name, marks in columns.items() if marks in types}
 
     def _require_names(self) -> None:
@@ -186,7 +198,7 @@ class Csv:
                 raise
             expected = _EXPECTED.get(m[3], m[3])
             raise unlike(
-                self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._known
+                self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._hints
             ) from error
 
     def _is_text(self, name: str) -> bool:
@@ -239,7 +251,7 @@ class Csv:
         fit = pc.match_substring_regex(column, marks.pattern)
         if pc.all(fit).as_py() is False:
             wrong = fit.to_pylist().index(False)
-            raise unlike(self._path, line + wrong, name, column[wrong].as_py(), "a number", self._known)
+            raise unlike(self._path, line + wrong, name, column[wrong].as_py(), "a number", self._hints)
         return marks.numbers(column)
 
     def _moments(self, name: str, column: pa.Array, type_: pa.DataType, line: int) -> pa.Array:
@@ -248,24 +260,12 @@ class Csv:
         except pa.ArrowInvalid:
             wrong = next(at for at in range(len(column)) if not are_times(column[at : at + 1]))
             raise unlike(
-                self._path, line + wrong, name, column[wrong].as_py(), "a time", self._known
+                self._path, line + wrong, name, column[wrong].as_py(), "a time", self._hints
             ) from None
 
     def close(self) -> None:
         for stream in self._streams:
             stream.close()
-
-
-_HEX = r"^\s*[-+]?0[xX]"  # Arrow infers integers, and cannot read them as float64
-
-Texts = Callable[[str], Iterable[pa.Array]]
-
-
-class Column(NamedTuple):
-    """kind: see `schema.KINDS`. marks: of its numbers. None: they are whole, and those of the file will do."""
-
-    kind: str
-    marks: NumberMarks | None = None
 
 
 def columns_of(
@@ -294,8 +294,10 @@ def columns_of(
         floats = [name for name, t in types.items() if pa.types.is_floating(t) and name not in fits]
         fits |= {name: survivors(texts(name), (POINTS, *GROUPED_COMMAS)) or (POINTS,) for name in floats}
     marks = {
-        name: next(iter(own), None) if given is not None else marks_of(own, commas=has_commas)
-        for name, own in fits.items()
+        name: next(iter(column_marks), None)
+        if given is not None
+        else marks_of(column_marks, commas=has_commas)
+        for name, column_marks in fits.items()
     }
     columns = {}
     for name, t in types.items():
@@ -304,8 +306,8 @@ def columns_of(
             columns[name] = Column(
                 "text" if is_hex else _kind(t), POINTS if pa.types.is_floating(t) else None
             )
-        elif (own := marks[name]) is not None:
-            columns[name] = Column("number", own)
+        elif (column_marks := marks[name]) is not None:
+            columns[name] = Column("number", column_marks)
         else:
             pieces = [are_times(piece) for piece in texts(name) if len(piece)]
             columns[name] = Column("time" if pieces and all(pieces) else "text")
@@ -315,12 +317,14 @@ def columns_of(
 def remark_of_commas(columns: Mapping[str, Column], texts: Texts) -> str | None:
     """What was chosen where numbers of one file have different marks, with an example."""
     grouped = {
-        name: own.marks.thousands for name, own in columns.items() if own.marks and own.marks.thousands
+        name: column.marks.thousands
+        for name, column in columns.items()
+        if column.marks and column.marks.thousands
     }
     if not grouped:
         return None
     name, mark = next(iter(grouped.items()))
-    example = next((found for piece in texts(name) if (found := _with(piece, mark))), mark)
+    example = next((matching for piece in texts(name) if (matching := _with(piece, mark))), mark)
     return (
         f"column {name!r} has {mark!r} between thousands, as in {example!r}, because other numbers of the file have "
         "decimal commas; if it is the decimal mark, add --decimal ."
@@ -328,8 +332,8 @@ def remark_of_commas(columns: Mapping[str, Column], texts: Texts) -> str | None:
 
 
 def _with(texts: pa.Array, mark: str) -> str | None:
-    found = texts.filter(pc.match_substring(texts, mark))
-    return found[0].as_py() if len(found) else None
+    matching = texts.filter(pc.match_substring(texts, mark))
+    return matching[0].as_py() if len(matching) else None
 
 
 def _kind(t: pa.DataType) -> str:

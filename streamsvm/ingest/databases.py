@@ -1,8 +1,7 @@
-"""SQLite and DuckDB databases: a table or the result of a query, read batch by batch and never written.
+"""SQLite, DuckDB and PostgreSQL databases: a table or the result of a query, read batch by batch and never written.
 
-PostgreSQL databases: a table or the result of a query, streamed through ADBC in a transaction that cannot write.
-
-What databases are asked for: the rows of a table, or those of a query.
+Each is a `Database` that opens a connection and runs the query of `table_or_query`. SQLite and DuckDB are local files.
+PostgreSQL sends its rows through ADBC, in a transaction that cannot write.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,24 +24,40 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.servers import with_password
 from streamsvm.ingest.streams import open_raw
-from streamsvm.ingest.table import ARROW_ERRORS, ArrowTable, Batches, require_different, rows_at_once, told
+from streamsvm.ingest.table import (
+    ARROW_ERRORS,
+    ArrowTable,
+    Batches,
+    library_errors,
+    require_different,
+    rows_at_once,
+)
 from streamsvm.storage.paths import local_path
 from streamsvm.tables.arrow import MISSING, of_integers, of_numbers, of_texts, times
 
+SqlValue: TypeAlias = int | float | str | bytes | None
 WHOLE = "; expected a whole database that no other program is writing to"
+SELECT = "; expected a table's name, or one SELECT, as --query"
 FIRST_ROWS = 1000  # give the kind of a column if its declaration does not
 EXACT = 2**53  # float64 holds whole numbers up to here
 PATIENCE_S = 2.0  # to wait for a program that is writing
+SETTINGS = (  # of PostgreSQL; the last two: rows of a table come in the same order in every pass
+    "transaction_read_only = on",
+    "synchronize_seqscans = off",
+    "max_parallel_workers_per_gather = 0",
+)
+TYPE = b"ADBC:postgresql:typname"  # of a column that Arrow has no type for, which comes as text
 _TEXT, _NUMBER = re.compile("CHAR|CLOB|TEXT"), re.compile("INT|REAL|FLOA|DOUB|NUM|DEC")
+_SELECTS = re.compile(r"[\s(]*(select|with|values|from)\b", re.IGNORECASE)
 
 
 class Database(ABC):
-    """A connection that can only read, closed if it cannot be asked for the rows."""
+    """A connection that can only read, and is closed if the query fails."""
 
     FIND: ClassVar[str]  # the names of each `table` or `view`, which takes the place of {0}
     HINT: ClassVar[str] = ""  # to add to errors of FIND
     _connection: Any
-    _told: Any  # turns its errors into a DataError
+    _errors: Any  # turns its errors into a DataError
 
     def __init__(self, path: str, options: IngestOptions) -> None:
         self._path, self._options = path, options
@@ -64,7 +79,7 @@ class Database(ABC):
 
     def _query(self) -> tuple[str, bool]:
         """The query, and whether it selects a whole table. Raises DataError."""
-        with self._told(hint=self.HINT):
+        with self._errors(hint=self.HINT):
             tables, views = (self._names(self.FIND.format(kind)) for kind in ("table", "view"))
         return table_or_query(self._path, self._options.query, tables, views)
 
@@ -84,8 +99,8 @@ class Sqlite(Database):
     def _connect(self) -> None:
         uri = _local(self._path).absolute().as_uri()
         errors, hint = (sqlite3.Error, sqlite3.Warning), _hint(self._options)
-        self._told = partial(told, f"{self._path}: SQLite says", *errors, hint=hint)
-        with self._told(hint=WHOLE):
+        self._errors = partial(library_errors, f"{self._path}: SQLite says", *errors, hint=hint)
+        with self._errors(hint=WHOLE):
             self._connection = sqlite3.connect(
                 f"{uri}?mode=ro", uri=True, timeout=PATIENCE_S, check_same_thread=False
             )
@@ -106,7 +121,7 @@ class Sqlite(Database):
         return in_order
 
     def _kinds_of_rows(self) -> dict[str, str]:
-        with self._told():
+        with self._errors():
             # a view accepts only a single SELECT, and knows the declarations of its columns
             self._run(f"CREATE TEMP VIEW streamsvm_rows AS {self._sql}")
             declared = [row[2] for row in self._run("PRAGMA table_info(streamsvm_rows)")]
@@ -137,7 +152,7 @@ class Sqlite(Database):
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         size, row = rows_at_once(self._options, len(self._kinds)), 1
-        with self._told():
+        with self._errors():
             cursor = self._run(self._sql)
             while rows := cursor.fetchmany(size):
                 columns = dict(zip(self._kinds, zip(*rows, strict=True), strict=True))
@@ -145,7 +160,7 @@ class Sqlite(Database):
                 yield pa.RecordBatch.from_arrays(arrays, [*types])
                 row += len(rows)
 
-    def _array(self, name: str, values: Sequence[Any], type_: pa.DataType, row: int) -> pa.Array:
+    def _array(self, name: str, values: Sequence[SqlValue], type_: pa.DataType, row: int) -> pa.Array:
         """A column as this type. Raises DataError naming the first row with another type."""
         kind = self._kinds[name]
         try:
@@ -168,21 +183,23 @@ class DuckDb(Database, ArrowTable):
     def _connect(self) -> None:
         duckdb = driver(self._path, "DuckDB databases", "duckdb", "duckdb")
         local, hint = _local(self._path), _hint(self._options)
-        self._told = partial(told, f"{self._path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=hint)
+        self._errors = partial(
+            library_errors, f"{self._path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=hint
+        )
         memory = f"{self._options.memory_limit // 4}B"
         config: dict[str, Any] = {"threads": 1, "memory_limit": memory, "python_enable_replacements": False}
-        with self._told(hint=WHOLE):
+        with self._errors(hint=WHOLE):
             self._connection = duckdb.connect(str(local), read_only=True, config=config)
 
     def _ask(self) -> None:
         query, _ = self._query()
-        with self._told():
-            found = self._connection.sql(query)
-            self._reader = found.to_arrow_reader(rows_at_once(self._options, len(found.columns)))
+        with self._errors():
+            relation = self._connection.sql(query)
+            self._reader = relation.to_arrow_reader(rows_at_once(self._options, len(relation.columns)))
         self._schema = self._reader.schema
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        with self._told():
+        with self._errors():
             yield from self._reader
 
 
@@ -200,7 +217,7 @@ def _local(path: str) -> Path:
     return local
 
 
-def _kind(declared: str, values: list[Any]) -> str:
+def _kind(declared: str, values: list[SqlValue]) -> str:
     """The kind of a SQLite column, from its declaration and its values in the first rows."""
     declared = declared.upper()
     if "BOOL" in declared and all(value in (0, 1) for value in values):
@@ -217,8 +234,8 @@ def _kind(declared: str, values: list[Any]) -> str:
 def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array:
     """SQLite values as an Arrow array. Raises ValueError, TypeError."""
     if pa.types.is_string(type_):
-        own = {0: "false", 1: "true"} if kind == "bool" else {}
-        return of_texts([None if v is None else own.get(v, str(v)) for v in values])
+        words = {0: "false", 1: "true"} if kind == "bool" else {}
+        return of_texts([None if v is None else words.get(v, str(v)) for v in values])
     if pa.types.is_timestamp(type_):
         return times(of_texts(_with_gaps(values)))
     try:
@@ -233,25 +250,17 @@ def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array
     return of_numbers(numbers)
 
 
-def _with_gaps(values: Sequence[Any]) -> list[Any]:
+def _with_gaps(values: Sequence[SqlValue]) -> list[Any]:
     """Values with None for texts that stand for a missing number or time."""
     return [None if isinstance(v, str) and (not v.strip() or v.strip() in MISSING) else v for v in values]
 
 
-def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:
+def _are_like(values: Sequence[SqlValue], kind: str, type_: pa.DataType) -> bool:
     try:
         _converted(values, kind, type_)
     except (ValueError, TypeError):
         return False
     return True
-
-
-SETTINGS = (  # the last two: rows of a table come in the same order in every pass
-    "transaction_read_only = on",
-    "synchronize_seqscans = off",
-    "max_parallel_workers_per_gather = 0",
-)
-TYPE = b"ADBC:postgresql:typname"  # of a column that Arrow has no type for, which comes as text
 
 
 class PostgreSql(Database, ArrowTable):
@@ -265,8 +274,8 @@ class PostgreSql(Database, ArrowTable):
     def _connect(self) -> None:
         package, module = "adbc-driver-postgresql", "adbc_driver_postgresql.dbapi"
         dbapi = driver(self._path, "PostgreSQL", package, module)
-        self._told = partial(told, f"{self._path}: PostgreSQL says", dbapi.Error, *ARROW_ERRORS)
-        with self._told():
+        self._errors = partial(library_errors, f"{self._path}: PostgreSQL says", dbapi.Error, *ARROW_ERRORS)
+        with self._errors():
             self._connection = dbapi.connect(with_password(self._path))
         self._cursor = self._connection.cursor()
 
@@ -275,11 +284,11 @@ class PostgreSql(Database, ArrowTable):
 
         size = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(self._options.block_bytes)}
         self._cursor.adbc_statement.set_options(**size)
-        with self._told():
+        with self._errors():
             for setting in SETTINGS:
                 self._cursor.execute(f"SET {setting}")
         query, _ = self._query()
-        with self._told(hint=SELECT):
+        with self._errors(hint=SELECT):
             self._cursor.execute(query.rstrip().rstrip(";"))
             self._reader = self._cursor.fetch_record_batch()
         self._schema = pa.schema([_plain_field(field) for field in self._reader.schema])
@@ -289,7 +298,7 @@ class PostgreSql(Database, ArrowTable):
         return [name for (name,) in self._cursor.fetchall()]
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        with self._told():
+        with self._errors():
             for batch in self._reader:
                 columns = map(_plain, batch.columns, self._schema.types)
                 yield pa.RecordBatch.from_arrays([*columns], schema=self._schema)
@@ -301,20 +310,16 @@ class PostgreSql(Database, ArrowTable):
 
 def _plain_field(field: pa.Field) -> pa.Field:
     """A column's name and the type that it is read as."""
-    own = (field.metadata or {}).get(TYPE)
-    if own is None or not pa.types.is_string(getattr(field.type, "storage_type", field.type)):
+    type_name = (field.metadata or {}).get(TYPE)
+    if type_name is None or not pa.types.is_string(getattr(field.type, "storage_type", field.type)):
         return pa.field(field.name, field.type)
-    return pa.field(field.name, pa.float64() if own == b"numeric" else pa.string())
+    return pa.field(field.name, pa.float64() if type_name == b"numeric" else pa.string())
 
 
 def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
     if column.type == type_:
         return column
     return (column.storage if isinstance(column, pa.ExtensionArray) else column).cast(type_)
-
-
-SELECT = "; expected a table's name, or one SELECT, as --query"
-_SELECTS = re.compile(r"[\s(]*(select|with|values|from)\b", re.IGNORECASE)
 
 
 def driver(path: str, what: str, package: str, module: str) -> Any:
@@ -327,17 +332,17 @@ def driver(path: str, what: str, package: str, module: str) -> Any:
         ) from None
 
 
-def table_or_query(path: str, wanted: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:
+def table_or_query(path: str, query: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:
     """The query, and whether it selects a whole table. Raises DataError."""
     names = {name.lower(): name for name in (*tables, *views)}
     has = f"it has {listed([*names.values()])}" if names else "it has none"
-    if wanted is None and len(tables) != 1:
+    if query is None and len(tables) != 1:
         raise DataError(f"{path}: expected one table, {has}; name one, or SELECT rows, by --query")
-    table = tables[0] if wanted is None else names.get(wanted.lower())
+    table = tables[0] if query is None else names.get(query.lower())
     if table is not None:
         quoted = table.replace('"', '""')
         return f'SELECT * FROM "{quoted}"', table in tables
-    assert wanted is not None
-    if not _SELECTS.match(wanted):
-        raise DataError(f"{path} has no table {wanted!r}{SELECT}; {has}")
-    return wanted, False
+    assert query is not None
+    if not _SELECTS.match(query):
+        raise DataError(f"{path} has no table {query!r}{SELECT}; {has}")
+    return query, False

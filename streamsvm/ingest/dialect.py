@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,7 @@ from streamsvm.errors import DataError
 
 if TYPE_CHECKING:
     from streamsvm.ingest.options import IngestOptions
+    from streamsvm.ingest.streams import Stream
 
 DELIMITERS = (",", ";", "\t", "|")
 SPACES = " "  # the delimiter of columns that any number of spaces and tabs separates
@@ -119,14 +120,14 @@ def shape_of(
         return TableShape(delimiter, skip + ends[0], (*names, *[""] * (width - len(names))))
     first = [row[0] for row in body]
     if len(names) == width - 1 and len(names) > 1 and len({*first}) == len(first) > 1:
-        told = (
+        remark = (
             f"line {skip + 1} has {len(names)} names, for {width} columns: the first one is read as row names"
         )
-        return TableShape(delimiter, skip + ends[0], ("", *names), told)
+        return TableShape(delimiter, skip + ends[0], ("", *names), remark)
     titles = next(at for at, row in enumerate(rows) if len(row) == width)
-    found = f"found {len(names)} column{'s' * (len(names) > 1)}, and {width} in the lines below"
+    problem = f"found {len(names)} column{'s' * (len(names) > 1)}, and {width} in the lines below"
     raise DataError(
-        f"{path}:{skip + 1}: {found}; if the table begins further down, add --skip-rows {skip + ends[titles - 1]}"
+        f"{path}:{skip + 1}: {problem}; if the table begins further down, add --skip-rows {skip + ends[titles - 1]}"
     )
 
 
@@ -155,9 +156,9 @@ def _text_of(path: str, head: bytes) -> str:
     try:
         return whole.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, found = whole.count(b"\n", 0, error.start) + 1, whole[error.start : error.start + 1]
+        line, byte = whole.count(b"\n", 0, error.start) + 1, whole[error.start : error.start + 1]
         raise DataError(
-            f"{path}:{line}: found the byte {found!r}, which is not UTF-8; try `iconv -f LATIN1 -t UTF-8`"
+            f"{path}:{line}: found the byte {byte!r}, which is not UTF-8; try `iconv -f LATIN1 -t UTF-8`"
         ) from None
 
 
@@ -227,7 +228,7 @@ def without_comments(text: bytes, mark: bytes) -> bytes:
 class EditedStream(io.RawIOBase):
     """A stream of text whose whole lines are edited as they are read."""
 
-    def __init__(self, stream: Any, edits: Sequence[Callable[[bytes], bytes]]) -> None:
+    def __init__(self, stream: Stream, edits: Sequence[Callable[[bytes], bytes]]) -> None:
         self._stream, self._edits = stream, edits
         self._rest, self._ready, self._is_over = b"", b"", False
 
@@ -246,10 +247,10 @@ class EditedStream(io.RawIOBase):
         self._is_over = not raw
         text = self._rest + raw
         cut = len(text) if self._is_over else text.rfind(b"\n") + 1
-        own, self._rest = text[:cut], text[cut:]
+        lines, self._rest = text[:cut], text[cut:]
         for edit in self._edits:
-            own = edit(own)
-        self._ready += own
+            lines = edit(lines)
+        self._ready += lines
 
     def close(self) -> None:
         self._stream.close()

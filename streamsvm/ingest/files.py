@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -23,7 +22,7 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, ignore
-from streamsvm.ingest.block import Block, Reader
+from streamsvm.ingest.block import Block, OpenStream, Reader
 from streamsvm.ingest.options import DIALECT, IngestOptions
 from streamsvm.ingest.paths import DataFile, files_of
 from streamsvm.ingest.split import Split, split_of
@@ -37,7 +36,7 @@ from streamsvm.tables.schema import KindChanged, UnknownText
 from streamsvm.texts.documented import described
 
 # options
-OF_TABLES = (
+TABLE_OPTIONS = (
     "qid",
     "group",
     "ignore",
@@ -59,8 +58,8 @@ def ingest(
     events: Events = ignore,
     *,
     like: Layout | None = None,
-    attrs: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    attrs: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """Reads data files, one after the other, into a new store (with `split`, two). Returns a summary.
 
     If the first block determines the layout, rows are written as they are read. If it does not, or a later block has
@@ -126,42 +125,40 @@ def _ingested(
     options: IngestOptions,
     events: Events,
     like: Layout | None,
-    attrs: Mapping[str, Any],
+    attrs: Mapping[str, object],
     *,
     guesses: bool,
     whole: Mapping[str, str],
-) -> dict[str, Any]:
-    """Reads and writes all files. guesses: relies on the first block, and raises Unsettled if a later one differs.
-    whole: columns whose type follows from all rows, with the value that showed it. A value unlike its column's type in
-    another raises Retyped."""
+) -> dict[str, object]:
+    """Reads and writes all files. guesses: relies on the first block; raises UnknownText if a later one differs.
+    whole: columns whose type follows from all rows, with the value that showed it. In any other column, a value unlike
+    its type raises KindChanged."""
     paths = [file.path for file in files]
     format_ = format_of(paths, options)
     open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
     reader = _reader(format_, options, like, open_stream, files, whole)
     with ExitStack() as stack:
         if format_ == "svmlight":
-            from streamsvm.parallel.compiling import (
-                compiling_told,
-            )  # imports numba, which other formats do not need
+            from streamsvm.parallel.compiling import compiling_told  # imports numba, only needed here
 
             stack.enter_context(compiling_told(events))
         split = split_of(options)
         blocks = _arrange(reader, paths, options, split, url, stack, guesses=guesses)
         layout = _layout(reader, options, like)
-        cut = {} if split is None else split.settle()
-        about = {**reader.attrs(), "format": format_, **cut, **attrs}
-        writers = _writers(url, options, layout, about, stack)
+        split_facts = {} if split is None else split.settle()
+        store_attrs = {**reader.attrs(), "format": format_, **split_facts, **attrs}
+        writers = _writers(url, options, layout, store_attrs, stack)
         _fill(reader, blocks, split, writers, layout)
         reader.finish()
         for writer in writers:  # target-encoded texts are known now
             writer.attrs = {**writer.attrs, **reader.attrs()}
     for remark in reader.remarks():
         events(Warned(f"{paths[0]}: {remark}"))
-    summary = {"store": url, "rows": writers[0].n, "features": layout["d"]}
+    summary = {"store": url, "rows": writers[0].n, "features": layout.d}
     if options.test_store is not None:
         summary |= {"test_store": options.test_store, "test_rows": writers[1].n}
-    layout_name = "csr" if layout["is_sparse"] else "dense"
-    return summary | cut | {"layout": layout_name, "dtype": str(layout["dtype"]), "format": format_}
+    layout_name = "csr" if layout.is_sparse else "dense"
+    return summary | split_facts | {"layout": layout_name, "dtype": str(layout.dtype), "format": format_}
 
 
 def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptions, Layout | None]:
@@ -183,11 +180,13 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
             f"the sources have different formats ({', '.join(sorted(formats))}); give those of one format at a time"
         )
     format_ = formats.pop()
-    table = format_ in TABLES
-    named = [name for name in OF_TABLES if getattr(options, name)]
-    named += ["label"] if options.label not in (None, "none") else []
-    if not table and named:
-        raise ConfigError(f"--{named[0].replace('_', '-')} names columns of a table; {format_} has none")
+    is_table = format_ in TABLES
+    options_given = [name for name in TABLE_OPTIONS if getattr(options, name)]
+    options_given += ["label"] if options.label not in (None, "none") else []
+    if not is_table and options_given:
+        raise ConfigError(
+            f"--{options_given[0].replace('_', '-')} names columns of a table; {format_} has none"
+        )
     dialect = [name for name in DIALECT if getattr(options, name)]
     if dialect and format_ not in CSV:
         raise ConfigError(
@@ -195,7 +194,7 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
         )
     if options.query is not None and format_ not in DATABASES:
         raise ConfigError(f"--query applies to databases, found {format_}; leave it out")
-    if options.multilabel and not (table or format_ == "svmlight"):
+    if options.multilabel and not (is_table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
         )
@@ -213,7 +212,7 @@ def _reader(
     format_: str,
     options: IngestOptions,
     like: Layout | None,
-    open_stream: Any,
+    open_stream: OpenStream,
     files: list[DataFile],
     whole: Mapping[str, str],
 ) -> Reader:
@@ -247,7 +246,7 @@ def _arrange(
         raise DataError(f"{paths[0]} has no samples; expected at least one")
     blocks = chain([first], on_thread(blocks))
     is_plain = split is None and not options.shuffle
-    if is_plain and (reader.settled() or (guesses and reader.guess())):
+    if is_plain and (reader.is_final() or (guesses and reader.assume_complete())):
         return blocks
     path = local_path(url)
     with storage_errors(url):
@@ -265,19 +264,19 @@ def _arrange(
     return iter(spool)
 
 
-def _layout(reader: Reader, options: IngestOptions, like: Layout | None) -> dict[str, Any]:
-    """d, dtype and is_sparse of the store to write."""
+def _layout(reader: Reader, options: IngestOptions, like: Layout | None) -> Layout:
+    """The layout of the store to write."""
     if options.dense is not None:
         is_sparse = not options.dense
     elif like is not None:
         is_sparse = like.is_sparse
     else:
-        is_sparse = not reader.settled() and reader.density() < reader.dense_below
-    return {"d": reader.width(), "dtype": reader.dtype, "is_sparse": is_sparse}
+        is_sparse = not reader.is_final() and reader.density() < reader.dense_below
+    return Layout(reader.width(), reader.dtype, is_sparse)
 
 
 def _writers(
-    url: str, options: IngestOptions, layout: dict[str, Any], attrs: dict[str, Any], stack: ExitStack
+    url: str, options: IngestOptions, layout: Layout, attrs: dict[str, object], stack: ExitStack
 ) -> list[StoreWriter]:
     """The stores to fill: one, or those of a split."""
     if options.split is not None:
@@ -286,9 +285,15 @@ def _writers(
         attrs = {**attrs, "seed": options.seed}
     attrs["created"] = datetime.now(UTC).isoformat(timespec="seconds")
     writers = []
-    for part in filter(None, (url, options.test_store)):
+    for place in filter(None, (url, options.test_store)):
         writer = StoreWriter(
-            part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, overwrite=options.force
+            place,
+            d=layout.d,
+            dtype=layout.dtype,
+            is_sparse=layout.is_sparse,
+            chunk_rows=options.rows_per_chunk,
+            attrs=attrs,
+            overwrite=options.force,
         )
         writer.integral_labels = True
         writers.append(stack.enter_context(writer))
@@ -300,26 +305,27 @@ def _fill(
     blocks: Iterator[Block],
     split: Split | None,
     writers: list[StoreWriter],
-    layout: dict[str, Any],
+    layout: Layout,
 ) -> None:
     for block in blocks:
-        for writer, own in zip(writers, [block] if split is None else split.parts(block), strict=True):
-            step = _step(own, layout)
-            for start in range(0, len(own.rows), step):
-                piece = own.take(slice(start, start + step))
-                rows = as_layout(reader.encode(piece.rows), layout["is_sparse"])
-                writer.append(rows, **piece.columns())
+        for writer, rows_of_store in zip(
+            writers, [block] if split is None else split.parts(block), strict=True
+        ):
+            step = _step(rows_of_store, layout)
+            for start in range(0, len(rows_of_store.rows), step):
+                piece = rows_of_store.take(slice(start, start + step))
+                rows = as_layout(reader.encode(piece.rows), layout.is_sparse)
+                writer.append(rows, **piece.stored_columns())
                 with np.errstate(over="ignore"):  # squares of huge numbers
-                    found = moments_of(rows)
-                    writer.statistics = (
-                        found if writer.statistics is None else merge(writer.statistics, found)
-                    )
+                    moments = moments_of(rows)
+                    known = writer.statistics
+                    writer.statistics = moments if known is None else merge(known, moments)
 
 
-def _step(block: Block, layout: dict[str, Any]) -> int:
+def _step(block: Block, layout: Layout) -> int:
     """The number of rows to write at a time: 16 MiB of dense rows; sparse rows as they were read."""
-    dense_bytes = layout["d"] * layout["dtype"].itemsize
-    row_bytes = block.rows.nbytes / max(1, len(block.rows)) if layout["is_sparse"] else dense_bytes
+    dense_bytes = layout.d * layout.dtype.itemsize
+    row_bytes = block.rows.nbytes / max(1, len(block.rows)) if layout.is_sparse else dense_bytes
     return max(1, int((16 << 20) / row_bytes))
 
 

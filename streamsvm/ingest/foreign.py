@@ -104,17 +104,17 @@ _SUFFIXES = {
 
 def binary_of(path: str, head: bytes) -> str | None:
     """What a file with these first bytes is if it is of a binary format that is not read, and what to do."""
-    found = next((what for pattern, what in _BINARY if pattern.match(head)), None)
-    if found is ZIP:
-        found = _in_zip(head, _SUFFIXES.get(PurePosixPath(path).suffix.lower(), ZIP))
-    return found and _said(*found)
+    kind = next((what for pattern, what in _BINARY if pattern.match(head)), None)
+    if kind is ZIP:
+        kind = _in_zip(head, _SUFFIXES.get(PurePosixPath(path).suffix.lower(), ZIP))
+    return kind and _message(*kind)
 
 
 def foreign_of(path: str, head: bytes) -> str | None:
     """What a file of unknown format is, by its first bytes or its name, and what to do."""
     by_name = _SUFFIXES.get(PurePosixPath(path).suffix.lower())
     by_text = next((what for pattern, what in _TEXT if pattern.match(head)), by_name)
-    return binary_of(path, head) or (by_text and _said(*by_text))
+    return binary_of(path, head) or (by_text and _message(*by_text))
 
 
 def _in_zip(head: bytes, by_name: tuple[str, str]) -> tuple[str, str]:
@@ -125,5 +125,5 @@ def _in_zip(head: bytes, by_name: tuple[str, str]) -> tuple[str, str]:
     return SHEETS if name == b"mimetype" else by_name
 
 
-def _said(what: str, remedy: str) -> str:
+def _message(what: str, remedy: str) -> str:
     return f"found {what}, which ingest does not read; {remedy}"

@@ -12,11 +12,10 @@ from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
-from streamsvm.data.layout import Layout
+from streamsvm.data.layout import Attrs, Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, StorageError, StreamSVMError
@@ -70,30 +69,30 @@ def store_of(
             ingest(paths, store, options, events)
         return store, False
     url = str(beside(sources[0])) if store is None else store
-    asked = _asked(sources, options)
-    found = found_at(url)
-    if found == "a store":
+    origin = _origin(sources, options)
+    existing = found_at(url)
+    if existing == "a store":
         made_of = Store.open(url).attrs.get(MADE_OF)
-        if made_of == asked:
+        if made_of == origin:
             return url, True
-        if made_of is None or _sources(made_of) != asked["sources"]:
+        if made_of is None or _sources(made_of) != origin["sources"]:
             raise StorageError(
                 f"{url}: found a store that was not made from {sources[0]} by this command; give another path with "
                 "--store, or use that store without files"
             )
         options = options.model_copy(update={"force": True})
-    ingest(sources, url, options, events, attrs={MADE_OF: asked})
+    ingest(sources, url, options, events, attrs={MADE_OF: origin})
     return url, False
 
 
-def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
+def _origin(sources: Sequence[str], options: IngestOptions) -> dict[str, object]:
     """The origin of a store, in the form in which JSON returns it."""
-    given = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
+    changed = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
     files = [_facts(path, root_of(source)) for source, path in paths_of(sources)]
-    return {"sources": [_name(source) for source in sources], "files": files, "options": given}
+    return {"sources": [_name(source) for source in sources], "files": files, "options": changed}
 
 
-def _sources(made_of: Mapping[str, Any]) -> list[str]:
+def _sources(made_of: Attrs) -> list[str]:
     return made_of.get("sources") or [
         name for name, *_ in made_of["files"]
     ]  # older stores list only the files
@@ -104,7 +103,7 @@ def _name(source: str) -> str:
     return source if path is None else path.name
 
 
-def _facts(source: str, root: str) -> list[Any]:
+def _facts(source: str, root: str) -> list[object]:
     """Name below a folder, bytes and time of change, also of a database's log. For an object store, the facts that the
     service gives."""
     path = local_path(source)
@@ -113,13 +112,13 @@ def _facts(source: str, root: str) -> list[Any]:
     if path is None:
         from streamsvm.storage.paths import filesystem
 
-        fs, there = filesystem(source)
-        info = fs.info(there) if fs.exists(there) else {}
+        fs, remote_path = filesystem(source)
+        info = fs.info(remote_path) if fs.exists(remote_path) else {}
         return [source, *(str(info.get(name)) for name in ("size", "ETag", "LastModified"))]
-    facts: list[Any] = [os.path.relpath(path, root or ".")]
-    for own in (path, *(path.with_name(path.name + log) for log in LOGS)):
-        if own.exists() and (found := own.stat()).st_size:  # the reader reports a missing file
-            facts += [found.st_size, found.st_mtime_ns]
+    facts: list[object] = [os.path.relpath(path, root or ".")]
+    for file in (path, *(path.with_name(path.name + log) for log in LOGS)):
+        if file.exists() and (status := file.stat()).st_size:  # the reader reports a missing file
+            facts += [status.st_size, status.st_mtime_ns]
     return facts
 
 
@@ -127,14 +126,14 @@ def _facts(source: str, root: str) -> list[Any]:
 def opened(
     sources: Sequence[str], options: IngestOptions, like: Layout | None, events: Events = ignore
 ) -> Iterator[tuple[Store, list[str]]]:
-    """A temporary store of files, with rows in the given layout, and the paths of the files. Errors of the store name
-    the files.
+    """A temporary store of files, with rows in this layout, and the paths of the files. Errors of the store name the
+    files.
 
-    Without a layout, the existing store of the files, if there is one.
+    like None: the existing store of the files, if there is one.
     """
-    made = _made_of(sources, options) if like is None else None
-    if made is not None:
-        yield made, list(sources)
+    existing = _made_of(sources, options) if like is None else None
+    if existing is not None:
+        yield existing, list(sources)
         return
     with TemporaryDirectory(prefix="streamsvm-") as folder, _in_files(sources, folder) as paths:
         url = os.path.join(folder, "rows.zarr")
@@ -143,7 +142,7 @@ def opened(
             ingest(paths, url, options, events, like=like)
             yield Store.open(url), paths
         except StreamSVMError as error:
-            error.args = tuple(_renamed(str(told), names) for told in error.args)
+            error.args = tuple(_renamed(str(message), names) for message in error.args)
             raise
 
 
@@ -162,7 +161,7 @@ def _made_of(sources: Sequence[str], options: IngestOptions) -> Store | None:
     except ConfigError:  # no path
         return None
     store = Store.open(url) if found_at(url) == "a store" else None
-    return store if store is not None and store.attrs.get(MADE_OF) == _asked(sources, options) else None
+    return store if store is not None and store.attrs.get(MADE_OF) == _origin(sources, options) else None
 
 
 def known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | None) -> IngestOptions | None:
@@ -179,15 +178,15 @@ def rows_as_read(
 ) -> Iterator[Rows]:
     """The rows of tables in this layout, piece by piece, one without rows if they have none. Raises DataError as
     `ingest`."""
-    files, found = files_of(sources), False
+    files, has_rows = files_of(sources), False
     paths = [file.path for file in files]
     options = options.model_copy(update={"dtype": like.dtype.name})
     open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "predict")
     reader = TableReader(options, like, format_of(paths, options), open_stream, dict(files))
     for block in on_thread(chain.from_iterable(map(reader.blocks, paths))):
-        found = True
+        has_rows = True
         yield as_layout(reader.encode(block.rows), like.is_sparse)
-    if not found:
+    if not has_rows:
         yield as_layout(Rows(np.empty((0, like.d), like.dtype)), like.is_sparse)
     for remark in reader.remarks():
         events(Warned(f"{paths[0]}: {remark}"))
@@ -201,8 +200,8 @@ def _in_files(sources: Sequence[str], folder: str | None = None) -> Iterator[lis
         return
     if sources.count(STDIN) > 1:
         raise ConfigError("-: expected stdin once, found it twice")
-    with TemporaryDirectory(prefix="streamsvm-", dir=folder) as own:
-        path = Path(own, "stdin")
+    with TemporaryDirectory(prefix="streamsvm-", dir=folder) as temporary:
+        path = Path(temporary, "stdin")
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import combinations
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -35,7 +35,7 @@ def _enough(value: int) -> int:
     return value
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
@@ -46,11 +46,11 @@ def _mark(value: str | None) -> str | None:
     return value
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     return tuple(names_in(value)) if isinstance(value, str) else value
 
 
-def _widths(value: Any) -> Any:
+def _widths(value: object) -> object:
     """A table parsed from text such as a=16,b=32."""
     if not isinstance(value, str):
         return value
@@ -60,7 +60,7 @@ def _widths(value: Any) -> Any:
     return _once([(name_of(name), int(width)) for name, width in pairs])
 
 
-def smooths(value: Any) -> Any:
+def smooths(value: object) -> object:
     """A table parsed from text such as a,b=20, or from names."""
     if isinstance(value, str):
         pairs = [split(pair, "=") for pair in split(value)]
@@ -79,7 +79,7 @@ def _number(text: str) -> float | str:
         return text
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("expected each column once")
     return dict(pairs)
@@ -241,10 +241,10 @@ class IngestOptions(Options):
     @model_validator(mode="after")
     def _text_fits(self) -> IngestOptions:
         read = {"text": [*self.text], "category": [*self.category]}
-        made = {"hash": [*self.hash], "target_encode": [*self.target_encode]}
-        named = read | made | {"ignore": [*self.ignore]}
+        encoded = {"hash": [*self.hash], "target_encode": [*self.target_encode]}
+        named = read | encoded | {"ignore": [*self.ignore]}
         for one, other in combinations(named, 2):
-            if one in read and other in made:
+            if one in read and other in encoded:
                 continue
             twice = [name for name in named[one] if name in named[other]]
             if twice:

@@ -45,32 +45,30 @@ class DataFile(NamedTuple):
 def files_of(sources: Sequence[str]) -> list[DataFile]:
     """The files of all sources. Those of a pattern or folder are sorted by name. Raises NotFoundError, and ConfigError
     for a file found twice."""
-    found = [(path, {} if path == source else _said_by_folders(path)) for source, path in paths_of(sources)]
-    values = [said for _, own in found for said in own.items()]
-    words = {name for name, text in values if text is not None and not _NUMBER.fullmatch(text)}
-    numbers = {name for name, text in values if text is not None} - words
+    files = [(path, {} if path == source else _folder_values(path)) for source, path in paths_of(sources)]
+    pairs = [pair for _, values in files for pair in values.items()]
+    words = {name for name, text in pairs if text is not None and not _NUMBER.fullmatch(text)}
+    kinds = {name: "text" if name in words else "number" for name, text in pairs if text is not None}
     return [
-        DataFile(
-            path, {n: FolderValue(text, "number" if n in numbers else "text") for n, text in own.items()}
-        )
-        for path, own in found
+        DataFile(path, {name: FolderValue(text, kinds.get(name, "text")) for name, text in values.items()})
+        for path, values in files
     ]
 
 
 def paths_of(sources: Sequence[str]) -> list[tuple[str, str]]:
     """(source, path) of each file of `files_of`."""
-    found: dict[Place, tuple[str, str]] = {}
+    by_place: dict[Place, tuple[str, str]] = {}
     for source in map(without_password, sources):
         for path in _files_below(source) or [source]:
             file = place_of(path).resolve()
-            if file in found:
-                first, before = found[file]
-                name = path if path == before else f"{path}, which is {before},"
+            if file in by_place:
+                first, path_before = by_place[file]
+                name = path if path == path_before else f"{path}, which is {path_before},"
                 raise ConfigError(
                     f"{name} is found twice, by {first!r} and by {source!r}; expected each file once, leave one out"
                 )
-            found[file] = source, path
-    return [*found.values()]
+            by_place[file] = source, path
+    return [*by_place.values()]
 
 
 def root_of(source: str) -> str:
@@ -102,23 +100,23 @@ def _files_below(source: str) -> list[str] | None:
         return None
     if local is None:
         place = URLPath(source.rstrip("/"))
-        found = place.files() if is_one or place.is_dir() else None
+        files = place.files() if is_one or place.is_dir() else None
     elif local.is_dir():
         if (kind := found_at(local)) in ("a store", "a model"):
             raise ConfigError(f"{source}: found {kind}, expected files; give a store with --store")
-        found = [
+        files = [
             os.path.join(folder, name) for folder, _, names in os.walk(local, onerror=_fail) for name in names
         ]
     else:
-        found = [p for p in glob(str(local), recursive=True) if os.path.isfile(p)] if is_one else None
-    if found is None:
+        files = [p for p in glob(str(local), recursive=True) if os.path.isfile(p)] if is_one else None
+    if files is None:
         return None
     if not is_one:
-        found = [path for path in found if is_data_name(path) and not _is_hidden(path, source)]
-    if not found:
-        what = "matches" if is_one else "of a format that ingest reads is in this folder"
-        raise NotFoundError(f"{source}: no file {what}; expected at least one")
-    return sorted(set(found))  # recursive patterns may find a file in two ways
+        files = [path for path in files if is_data_name(path) and not _is_hidden(path, source)]
+    if not files:
+        problem = "matches" if is_one else "of a format that ingest reads is in this folder"
+        raise NotFoundError(f"{source}: no file {problem}; expected at least one")
+    return sorted(set(files))  # recursive patterns may find a file twice
 
 
 def _fail(error: OSError) -> NoReturn:
@@ -130,17 +128,17 @@ def _is_hidden(path: str, folder: str) -> bool:
     return any(name.startswith((".", "_")) for name in PurePath(path[len(folder) :]).parts)
 
 
-def _said_by_folders(path: str) -> dict[str, str | None]:
+def _folder_values(path: str) -> dict[str, str | None]:
     pairs = [name.partition("=") for name in re.split(r"[/\\]", path)[:-1]]
     return {name: None if text == NOTHING else unquote(text) for name, mark, text in pairs if name and mark}
 
 
 class FolderTable:
-    """A table in folders whose names add columns, before its own. A column of the table itself takes precedence."""
+    """A table in folders whose names add columns before those of the table, which take precedence."""
 
     def __init__(self, table: Table, parts: Parts) -> None:
-        own = table.kinds()
-        self._table, self._parts = table, {name: p for name, p in parts.items() if name not in own}
+        table_columns = table.kinds()
+        self._table, self._parts = table, {name: p for name, p in parts.items() if name not in table_columns}
 
     @property
     def first_line(self) -> int:
@@ -161,16 +159,18 @@ class FolderTable:
         return self._table.row_numbers()
 
     def written(self) -> dict[str, pa.DataType]:
-        said = {name: pa.float64() for name, part in self._parts.items() if part.kind == "number"}
-        return said | self._table.written()
+        types = {name: pa.float64() for name, part in self._parts.items() if part.kind == "number"}
+        return types | self._table.written()
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        own = {name: type_ for name, type_ in types.items() if name not in self._parts}
-        some = own or {next(iter(self._table.kinds())): pa.string()}  # at least one, for the number of rows
-        for batch in self._table.batches(some):
+        table_types = {name: type_ for name, type_ in types.items() if name not in self._parts}
+        needed = table_types or {
+            next(iter(self._table.kinds())): pa.string()
+        }  # at least one, for the number of rows
+        for batch in self._table.batches(needed):
             for name in types.keys() & self._parts:
-                said = of_texts([self._parts[name].text] * batch.num_rows)
-                batch = batch.append_column(name, said.cast(types[name]))
+                texts = of_texts([self._parts[name].text] * batch.num_rows)
+                batch = batch.append_column(name, texts.cast(types[name]))
             yield batch
 
     def close(self) -> None:

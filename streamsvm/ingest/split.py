@@ -24,7 +24,7 @@ class Split(ABC):
     def see(self, block: Block) -> None: ...
 
     @abstractmethod
-    def settle(self) -> dict[str, Any]:
+    def settle(self) -> dict[str, object]:
         """Fixes the split. Returns facts to report. Raises DataError if a store stays empty."""
 
     def parts(self, block: Block) -> tuple[Block, Block]:
@@ -57,7 +57,7 @@ class ByChance(Split):
     def see(self, block: Block) -> None:
         self._n += len(block.rows)
 
-    def settle(self) -> dict[str, Any]:
+    def settle(self) -> dict[str, object]:
         self._left = round(self._n * self._fraction)
         if not 0 < self._left < self._n:
             raise self._empty(f"{self._n} rows")
@@ -84,7 +84,7 @@ class ByValue(Split):
         self._dtype = block.key.dtype
         self._raw += block.key.tobytes()
 
-    def settle(self) -> dict[str, Any]:
+    def settle(self) -> dict[str, object]:
         keys = np.frombuffer(self._raw, self._dtype)
         keys.sort()
         n = len(keys)
@@ -116,7 +116,7 @@ class ByGroup(Split):
             self._sizes = np.pad(self._sizes, (0, max(missing, len(self._sizes))))
         np.add.at(self._sizes, block.group, 1)
 
-    def settle(self) -> dict[str, Any]:
+    def settle(self) -> dict[str, object]:
         count = np.count_nonzero(self._sizes)
         if count < 2:
             raise self._empty("rows of one group")

@@ -27,7 +27,7 @@ class Spool:
         self._folder = folder or tempfile.gettempdir()
         with storage_errors(self._folder):
             self._file = tempfile.TemporaryFile(dir=folder)
-        self._kept: list[tuple[RowsPlace, list[_Column]]] = []  # for each block
+        self._places: list[tuple[RowsPlace, list[_Column]]] = []  # for each block
         self.n = 0
 
     @property
@@ -36,15 +36,15 @@ class Spool:
 
     def append(self, block: Block) -> None:
         with storage_errors(self._folder):
-            beside = [None if v is None else put_array(self._file, v) for v in block.beside]
-            self._kept.append((put_rows(self._file, block.rows), beside))
+            columns = [None if v is None else put_array(self._file, v) for v in block.all_columns]
+            self._places.append((put_rows(self._file, block.rows), columns))
             self._file.flush()
         self.n += len(block.rows)
 
     def __iter__(self) -> Iterator[Block]:
-        for rows, beside in self._kept:
-            columns = (None if place is None else place.read(self._file) for place in beside)
-            yield Block(rows.read(self._file), *columns)
+        for rows, columns in self._places:
+            values = (None if place is None else place.read(self._file) for place in columns)
+            yield Block(rows.read(self._file), *values)
 
     def close(self) -> None:
         with suppress(OSError):  # a full disk is reported by append; the file is gone either way
@@ -109,6 +109,6 @@ class Shuffler:
 
 
 def _join(blocks: list[Block]) -> Block:
-    columns = zip(*(b.beside for b in blocks), strict=True)
-    beside = (None if c[0] is None else joined(c) for c in columns)
-    return Block(concat([b.rows for b in blocks]), *beside)
+    by_column = zip(*(b.all_columns for b in blocks), strict=True)
+    columns = (None if c[0] is None else joined(c) for c in by_column)
+    return Block(concat([b.rows for b in blocks]), *columns)

@@ -18,7 +18,11 @@ from streamsvm.ingest.foreign import foreign_of
 from streamsvm.ingest.servers import is_server
 from streamsvm.storage.paths import local_path, nearest
 
-_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
+_OPENERS: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
 _MOST_AT_ONCE = 16 << 20  # a damaged header may claim any size
 _PACKED = {".gz", ".bz2", ".xz"}
 _SUFFIXES = {
@@ -87,8 +91,7 @@ class Stream(io.RawIOBase):
         self._raw = open_raw(path)
         head = self._raw.read(6)
         self._raw.seek(0)
-        opener = next((o for magic, o in _OPENERS.items() if head.startswith(magic)), None)
-        self._file: Any = _unpack(opener, self._raw)
+        self._file = _unpack(head, self._raw)
 
     def readable(self) -> bool:
         return True
@@ -122,7 +125,9 @@ class Stream(io.RawIOBase):
         super().close()
 
 
-def _unpack(opener: Any, raw: IO[bytes]) -> Any:
+def _unpack(head: bytes, raw: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+    """The raw bytes, decompressed if they begin as a format of _OPENERS."""
+    opener = next((opener for magic, opener in _OPENERS.items() if head.startswith(magic)), None)
     if opener is None:
         return raw
     return opener(fileobj=raw) if opener is gzip.GzipFile else opener(raw)
@@ -158,8 +163,8 @@ def detect_format(path: str) -> str:
         head = stream.read_exactly(1 << 16)
     if (format_ := _by_content(head)) is not None:
         return format_
-    if (told := foreign_of(path, head)) is not None:
-        raise DataError(f"{path}: {told}")
+    if (problem := foreign_of(path, head)) is not None:
+        raise DataError(f"{path}: {problem}")
     raise DataError(f"{path}: the format is not clear from its name or first bytes; give --format")
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from streamsvm.data.labels import NAMED, lacks_name, written_as
 from streamsvm.data.layout import Layout
-from streamsvm.data.precision import SAMPLE, NeedsFloat64, lost
+from streamsvm.data.precision import SAMPLE, NeedsFloat64, first_rounded
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
 from streamsvm.errors import DataError
@@ -53,8 +53,8 @@ class SvmlightReader:
     def __init__(self, options: IngestOptions, like: Layout | None, open_stream: OpenStream = Stream) -> None:
         self._options, self._open = options, open_stream
         self.dtype = options.feature_dtype()
-        self._known_d = None if like is None else like.d
-        self._known_first = None if like is None else like.attrs.get("first_index")
+        self._model_d = None if like is None else like.d
+        self._model_first = None if like is None else like.attrs.get("first_index")
         self._lowest, self._highest = _MAX_INDEX, -1
         self._n, self._nnz = 0, 0
         self._has_qid: bool | None = None
@@ -91,36 +91,36 @@ class SvmlightReader:
         )
         error, bad_line, at, n, n_qid = _parse_lines(buffer, parsed)
         if error:
-            found = _token(text, at)
-            hint = "; --multilabel takes several" if error == 1 and "," in found else ""
-            raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {found!r}{hint}")
+            token = _token(text, at)
+            hint = "; --multilabel takes several" if error == 1 and "," in token else ""
+            raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {token!r}{hint}")
         if n:
-            self._require_known(path, text, line, parsed, n)
+            self._require_model_indices(path, text, line, parsed, n)
             if labels is None and np.abs(parsed.y[:n]).max() >= EXACT:
                 words = _labels_apart(path, text, line)[0]
                 labels = written_as([word.removeprefix("+") for word in words.tolist()])
             yield self._block(path, line, parsed, n, n_qid, labels)
 
-    def _require_known(self, path: str, text: bytes, line: int, parsed: Parsed, n: int) -> None:
-        """Raises DataError for an index that the known features do not have. line: the first one of text."""
-        if self._known_d is None:
+    def _require_model_indices(self, path: str, text: bytes, line: int, parsed: Parsed, n: int) -> None:
+        """Raises DataError for an index that the features of the model do not have. line: the first one of text."""
+        if self._model_d is None:
             return
-        least = self._known_first or 0
-        most = self._known_d - (self._known_first == 0)
+        lowest = self._model_first or 0
+        highest = self._model_d - (self._model_first == 0)
         indices = parsed.indices[: parsed.indptr[n]]
-        wrong = np.flatnonzero((indices < least) | (indices > most))
+        wrong = np.flatnonzero((indices < lowest) | (indices > highest))
         if not len(wrong):
             return
         row = int(np.searchsorted(parsed.indptr[1 : n + 1], wrong[0], side="right"))
         rows = [
             at
-            for at, own in enumerate(text.split(b"\n"))
-            if own.strip() and not own.lstrip().startswith(b"#")
+            for at, content in enumerate(text.split(b"\n"))
+            if content.strip() and not content.lstrip().startswith(b"#")
         ]
         raise DataError(
-            f"{path}:{line + rows[row]}: found the index {indices[wrong[0]]}, expected {least} to {most}, because the "
-            f"model, or the store given as --like, has {self._known_d} features; leave out what it was not trained on, "
-            "or train it on rows as wide"
+            f"{path}:{line + rows[row]}: found the index {indices[wrong[0]]}, expected {lowest} to {highest}, because "
+            f"the model, or the store given as --like, has {self._model_d} features; leave out what it was not trained "
+            "on, or train it on rows as wide"
         )
 
     def _block(
@@ -128,7 +128,7 @@ class SvmlightReader:
     ) -> Block:
         indptr, nnz = parsed.indptr[: n + 1], int(parsed.indptr[n])
         if self._options.dtype is None:
-            self._require_kept(parsed, n)
+            self._require_float32(parsed, n)
         indices, data = parsed.indices[:nnz], _narrow(parsed.values[:nnz], self.dtype, path)
         self._has_qid = n_qid > 0 if self._has_qid is None else self._has_qid
         if n_qid != (n if self._has_qid else 0):
@@ -142,10 +142,10 @@ class SvmlightReader:
         y = parsed.y[:n].copy() if labels is None else labels
         return Block(rows, y, parsed.qid[:n].copy() if self._has_qid else None)
 
-    def _require_kept(self, parsed: Parsed, n: int) -> None:
-        """Raises TooNarrow if float32 loses what a column says."""
+    def _require_float32(self, parsed: Parsed, n: int) -> None:
+        """Raises NeedsFloat64 if float32 loses what a column says."""
         end = parsed.indptr[min(n, SAMPLE)]
-        if (loss := lost(parsed.indices[:end], parsed.values[:end])) is not None:
+        if (loss := first_rounded(parsed.indices[:end], parsed.values[:end])) is not None:
             raise NeedsFloat64(
                 f"float32 rounds numbers of feature {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: the "
                 "rows are float64"
@@ -155,55 +155,54 @@ class SvmlightReader:
         self.width()
 
     def _first_index(self) -> int:
-        if self._known_first is not None:
-            return int(self._known_first)
+        if self._model_first is not None:
+            return int(self._model_first)
         return 0 if self._lowest == 0 else 1
 
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         return False
 
     def width(self) -> int:
-        found = self._highest + 1 - self._first_index()
-        if self._known_d is not None and found > self._known_d:
+        width = self._highest + 1 - self._first_index()
+        if self._model_d is not None and width > self._model_d:
             raise DataError(
-                f"indices are {self._lowest} to {self._highest}, one more than the {self._known_d} features of the "
+                f"indices are {self._lowest} to {self._highest}, one more than the {self._model_d} features of the "
                 "model, or of the store given as --like"
             )
-        if found < 1:
+        if width < 1:
             raise DataError("the sources have no index:value; expected at least one feature")
-        return self._known_d or found
+        return self._model_d or width
 
     def density(self) -> float:
         return self._nnz / (self._n * self.width())
 
     def encode(self, rows: Rows) -> Rows:
-        X: Any = rows.X
-        return Rows(
-            csr(X.data, X.indices - X.indices.dtype.type(self._first_index()), X.indptr, self.width())
-        )
+        X = rows.csr
+        indices = X.indices - X.indices.dtype.type(self._first_index())
+        return Rows(csr(X.data, indices, X.indptr, self.width()))
 
-    def guess(self) -> bool:
+    def assume_complete(self) -> bool:
         return False
 
     def remarks(self) -> list[str]:
         return []
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"first_index": self._first_index()}
 
 
 def _labels_apart(path: str, text: bytes, line: int) -> tuple[np.ndarray, bytes]:
     """(rows,) the labels of each row of whole lines, and the text with 0 instead of them. Raises DataError."""
     labels, lines = list[str](), text.split(b"\n")
-    for number, own in enumerate(lines):
-        row = own.strip()
+    for number, content in enumerate(lines):
+        row = content.strip()
         if not row or row.startswith(b"#"):
             continue
-        found = _LABELS.match(row)[0]  # type: ignore[index]  # it matches anything
-        labels.append(found.decode("utf-8", "replace"))
+        word = _LABELS.match(row)[0]  # type: ignore[index]  # it matches anything
+        labels.append(word.decode("utf-8", "replace"))
         if lacks_name(labels[-1]):
             raise DataError(f"{path}:{line + number}: {NAMED}; found {labels[-1]!r}")
-        lines[number] = b"0 " + row[len(found) :]
+        lines[number] = b"0 " + row[len(word) :]
     return np.array(labels, str), b"\n".join(lines)
 
 

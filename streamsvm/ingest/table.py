@@ -21,25 +21,25 @@ Batches = Iterator[pa.RecordBatch]
 ARROW_ERRORS = (pa.ArrowInvalid, OSError)
 
 
-class KnownColumns(NamedTuple):
-    """What earlier files or passes have shown. whole: columns whose kind follows from all rows, as their first rows
-    were misleading, with the value that showed it. has_commas: whether numbers have decimal commas."""
+class ColumnHints(NamedTuple):
+    """Facts about columns from earlier files or passes. whole: columns whose kind follows from all rows, because their
+    first rows were misleading, with the value that showed it. has_commas: whether numbers have decimal commas."""
 
     whole: Mapping[str, str] = MappingProxyType({})
     has_commas: bool = False
 
 
-NOTHING_KNOWN = KnownColumns()
+NO_HINTS = ColumnHints()
 
 
-def unlike(path: str, line: int, column: str, value: str, expected: str, known: KnownColumns) -> DataError:
+def unlike(path: str, line: int, column: str, value: str, expected: str, hints: ColumnHints) -> DataError:
     """The error for a value that is not of its column's type."""
     name, shown = as_names(column), value[:80]
-    found = f"{path}:{line}: column {column!r}: expected {expected}, found {shown!r}"
+    message = f"{path}:{line}: column {column!r}: expected {expected}, found {shown!r}"
     remedy = f"--missing {as_names(shown)} reads it as a missing value"
-    if column in known.whole:
-        return DataError(f"{found}; {remedy}")
-    return KindChanged(f"{found}; {remedy}, --text {name} the column as text", column, value)
+    if column in hints.whole:
+        return DataError(f"{message}; {remedy}")
+    return KindChanged(f"{message}; {remedy}, --text {name} the column as text", column, value)
 
 
 class Table(Protocol):
@@ -110,7 +110,7 @@ def one_line(error: Exception) -> str:
 
 
 @contextmanager
-def told(what: str, *errors: type[Exception], hint: str = "") -> Iterator[None]:
+def library_errors(what: str, *errors: type[Exception], hint: str = "") -> Iterator[None]:
     """Converts these errors of a library to a DataError of one line, which begins with `what`."""
     try:
         yield

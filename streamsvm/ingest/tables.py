@@ -1,10 +1,8 @@
 """Tables in files and databases, read batch by batch through Arrow.
 
-Selects the columns of a table that are features, label and query id.
-
-Parquet and Arrow files, which have typed columns.
-
-Columns of a table that decide the store of its rows: values to split by, and groups.
+`TableReader` makes blocks of samples from any `Table`: it selects the columns of features, label and query id, and
+`SplitColumns` those of groups and of values to split by. `table_of` opens a table: CSV (csv_files.py), a database
+(databases.py), or `Parquet` and `ArrowFile`, which have typed columns.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import not_
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,14 +28,14 @@ from streamsvm.ingest.paths import DataFile, FolderTable, Parts
 from streamsvm.ingest.streams import CSV, DATABASES, Stream, open_raw
 from streamsvm.ingest.table import (
     ARROW_ERRORS,
-    NOTHING_KNOWN,
+    NO_HINTS,
     ArrowTable,
     Batches,
-    KnownColumns,
+    ColumnHints,
     Table,
     arrow_errors,
+    library_errors,
     rows_at_once,
-    told,
     unlike,
 )
 from streamsvm.storage.paths import local_path
@@ -57,6 +54,7 @@ from streamsvm.tables.arrow import (
 )
 from streamsvm.tables.schema import AS_TEXT, DENSE_FROM, HEXADECIMAL, Feature, Schema, require_texts
 
+SPLIT_AS = {"number": pa.float64(), "time": pa.timestamp("ms")}
 READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("us"), "text": pa.string()}
 LACKS = "is missing; every row needs one: fill it in, or remove the row"
 COMMAS = "decimal_commas"  # attribute of a store whose numbers had them in their file
@@ -80,7 +78,7 @@ class TableReader:
         format_: str,
         open_stream: OpenStream = Stream,
         parts: Mapping[str, Parts] | None = None,
-        whole: Mapping[str, str] = NOTHING_KNOWN.whole,
+        whole: Mapping[str, str] = NO_HINTS.whole,
     ) -> None:
         """`parts`: for each path, the values that its folder names give to all rows (`region=EU`). whole: columns whose
         kind follows from all rows, with the value that showed it."""
@@ -92,16 +90,16 @@ class TableReader:
         self._schema = None if like is None else Schema.from_attrs(like.attrs)
         self._has_label: bool | None = None
         self._qid = options.qid
-        self._known_qid = None if like is None else like.attrs.get("qid")
+        self._model_qid = None if like is None else like.attrs.get("qid")
         self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
-        known = [] if self._schema is None else [feature.name for feature in self._schema.features]
-        group = {options.group}.difference(known, [None])  # unless the model has it as a feature
+        feature_names = [] if self._schema is None else [feature.name for feature in self._schema.features]
+        group = {options.group}.difference(feature_names, [None])  # unless the model has it as a feature
         self._ignored = {*options.ignore, *ignored, *group}
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
         has_commas = like is not None and like.attrs.get(COMMAS, False)
-        self._known = KnownColumns(whole, has_commas)
+        self._hints = ColumnHints(whole, has_commas)
         self._remarks: list[str] = []
         self._merged: str | None = None  # a label that is written in several ways
         self._hex: str | None = ""  # a label that is a hexadecimal number; None if others are not
@@ -110,7 +108,7 @@ class TableReader:
         self._path = path
         with arrow_errors(path), closing(self._table(path)) as table:
             self._remarks += table.remarks
-            self._known = self._known._replace(has_commas=self._known.has_commas or table.has_commas)
+            self._hints = self._hints._replace(has_commas=self._hints.has_commas or table.has_commas)
             line = table.first_line
             for batch in self._batches(path, table):
                 yield self._block(batch, path, line)
@@ -118,12 +116,12 @@ class TableReader:
 
     def _table(self, path: str) -> Table:
         file = DataFile(path, self._parts.get(path, {}))
-        return table_of(file, self._format, self._options, self._open_stream, self._known)
+        return table_of(file, self._format, self._options, self._open_stream, self._hints)
 
     def _batches(self, path: str, table: Table) -> Batches:
         all_kinds = table.kinds()
-        if self._qid is None and self._known_qid in all_kinds and self._options.label != "none":
-            self._qid = self._known_qid  # queries are those of the fit's column
+        if self._qid is None and self._model_qid in all_kinds and self._options.label != "none":
+            self._qid = self._model_qid  # queries are those of the fit's column
         left_out = self._left_out(path, table) - {self._qid}
         kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
         if self._qid is not None and self._qid not in kinds:
@@ -131,16 +129,16 @@ class TableReader:
         if self._schema is None:
             self._schema = self._new_schema(path, kinds)
         self._label = self._match(path, self._schema, kinds)
-        of_features = {f.name: f.kind for f in self._schema.features}
-        for_split = self._for_split.types(path, all_kinds | of_features)
+        feature_kinds = {f.name: f.kind for f in self._schema.features}
+        for_split = self._for_split.types(path, all_kinds | feature_kinds)
         self._written = table.written()
         types = self._types(path, self._schema, kinds)
         twice = types.keys() & {self._options.group}  # a group that is also a feature is read as one
-        return table.batches(types | {name: own for name, own in for_split.items() if name not in twice})
+        return table.batches(types | {name: type_ for name, type_ in for_split.items() if name not in twice})
 
     def _new_schema(self, path: str, kinds: dict[str, str]) -> Schema:
         """The schema of a first file. Texts that are numbers in all of it become numbers."""
-        schema, whole = new_schema(path, kinds, self._options), self._known.whole
+        schema, whole = new_schema(path, kinds, self._options), self._hints.whole
         for feature in schema.features:
             feature.is_csv, feature.marker = self._format in CSV, whole.get(feature.name)
         texts = [f.name for f in schema.features if f.may_be_numbers and f.name not in whole]
@@ -158,15 +156,15 @@ class TableReader:
             if kind == "number" and kinds[f.name] == "text" and self._format not in CSV:
                 kind = "text"  # numbers stored as text
             types[f.name] = READ_AS.get(kind)
-        sets = self._options.multilabel and len(self._label) == 1
+        has_sets = self._options.multilabel and len(self._label) == 1
         for name in filter(None, (*self._label, self._qid)):
-            is_number = kinds[name] == "number" and not (sets and name in self._label)
+            is_number = kinds[name] == "number" and not (has_sets and name in self._label)
             is_read_as_text = name in self._written and self._label == (name,)
             types[name] = pa.float64() if is_number and not is_read_as_text else pa.string()
         if self._qid is not None and kinds[self._qid] == "number":
             types[self._qid] = self._written.get(self._qid, pa.float64())
-        for name, found in types.items():
-            if found is None:
+        for name, type_ in types.items():
+            if type_ is None:
                 raise DataError(
                     f"{path}: column {name!r} holds {kinds[name]}; expected numbers, times or text"
                 )
@@ -185,16 +183,16 @@ class TableReader:
         if schema.frozen and self._options.label not in (None, ",".join(schema.label)):
             label = new_schema(path, kinds, self._options).label
         if self._has_label not in (None, bool(label)):
-            found = f"{path} has no label column {listed(schema.label)}"
-            raise DataError(f"{found}, but the sources before it have")
+            problem = f"{path} has no label column {listed(schema.label)}"
+            raise DataError(f"{problem}, but the sources before it have")
         self._has_label = bool(label)
-        known = {f.name for f in schema.features} | {*label, self._qid, self._options.split_by}
-        extra = set(kinds) - known
+        expected = {f.name for f in schema.features} | {*label, self._qid, self._options.split_by}
+        extra = set(kinds) - expected
         if extra and not schema.frozen:
             raise DataError(
                 f"{path} has an unexpected column {min(extra)!r}; all sources must have the same columns"
             )
-        self._unused |= extra.difference(schema.label, {self._known_qid})
+        self._unused |= extra.difference(schema.label, {self._model_qid})
         return label
 
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
@@ -208,8 +206,8 @@ class TableReader:
             qid = whole_numbers(batch.column(self._qid), path, self._qid, line)
             qid = qid.astype(np.int64) if qid.dtype.kind == "f" else qid
         for_split = self._for_split.read(batch, path, line)
-        own = Rows(raw if schema.has_text else X)
-        return Block(own, self._labels(batch, path, line), qid, **for_split)
+        block_rows = Rows(raw if schema.has_text else X)
+        return Block(block_rows, self._labels(batch, path, line), qid, **for_split)
 
     def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
         if not self._label:
@@ -225,51 +223,51 @@ class TableReader:
         is_written = name in self._written and not self._options.multilabel
         if is_written and (plain := written_numbers(column)) is not None:
             return plain
-        found, ids = texts(column)
-        self._see_labels(found[:-1])
-        if (lost := next(filter(is_cut, found), None)) is not None:
-            at = line + int(np.flatnonzero(ids == found.index(lost))[0])
-            raise DataError(f"{path}:{at}: the label (column {name!r}) is {lost!r}, {CUT}")
+        label_words, ids = texts(column)
+        self._see_labels(label_words[:-1])
+        if (cut_label := next(filter(is_cut, label_words), None)) is not None:
+            bad_line = line + int(np.flatnonzero(ids == label_words.index(cut_label))[0])
+            raise DataError(f"{path}:{bad_line}: the label (column {name!r}) is {cut_label!r}, {CUT}")
         if is_written:
-            return self._written_labels(found, ids, path, line)
+            return self._written_labels(label_words, ids, path, line)
         is_bad = lacks_name if self._options.multilabel else not_
-        bad = np.flatnonzero(np.array([is_bad(text) for text in found])[ids])
+        bad = np.flatnonzero(np.array([is_bad(text) for text in label_words])[ids])
         if len(bad):
-            what = f"is {found[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else LACKS
-            raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {what}")
-        return np.array(found, dtype=str)[ids]
+            problem = f"is {label_words[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else LACKS
+            raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {problem}")
+        return np.array(label_words, dtype=str)[ids]
 
-    def _see_labels(self, found: list[str]) -> None:
+    def _see_labels(self, label_words: list[str]) -> None:
         """Notes whether all texts of labels are hexadecimal numbers, and a label that has spaces or quotes around it in
         some rows only."""
-        if self._merged is None and len({*found}) < len(found):
-            self._merged = next(text for text, count in Counter(found).items() if count > 1)
-        if self._hex is not None and found:
-            self._hex = found[0] if all(map(HEXADECIMAL.fullmatch, found)) else None
+        if self._merged is None and len({*label_words}) < len(label_words):
+            self._merged = next(text for text, count in Counter(label_words).items() if count > 1)
+        if self._hex is not None and label_words:
+            self._hex = label_words[0] if all(map(HEXADECIMAL.fullmatch, label_words)) else None
 
-    def _written_labels(self, found: list[str], ids: np.ndarray, path: str, line: int) -> np.ndarray:
+    def _written_labels(self, label_words: list[str], ids: np.ndarray, path: str, line: int) -> np.ndarray:
         """The labels of rows with these indices of texts that seemed to be numbers. Raises DataError."""
         [name] = self._label
-        missing = np.flatnonzero(np.isin(found, MISSING)[ids])
+        missing = np.flatnonzero(np.isin(label_words, MISSING)[ids])
         if len(missing):
             raise lacks_value(path, name, line + missing[0])
-        labels = written_as(found[:-1])[ids]
-        bad = np.flatnonzero(~np.array(list(map(is_finite, found)))[ids])
+        labels = written_as(label_words[:-1])[ids]
+        bad = np.flatnonzero(~np.array(list(map(is_finite, label_words)))[ids])
         if len(bad):
-            raise unlike(path, line + int(bad[0]), name, found[ids[bad[0]]], "a number", self._known)
+            raise unlike(path, line + int(bad[0]), name, label_words[ids[bad[0]]], "a number", self._hints)
         return labels
 
     def finish(self) -> None:
         assert self._schema is not None
         self._schema.settle(self._path)
 
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         return self._schema is not None and (self._schema.frozen or not self._schema.has_text)
 
-    def guess(self) -> bool:
+    def assume_complete(self) -> bool:
         assert self._schema is not None
         self._schema.settle(self._path)
-        return self._schema.close()
+        return self._schema.assume_complete()
 
     def width(self) -> int:
         assert self._schema is not None
@@ -283,74 +281,72 @@ class TableReader:
         return Rows(self._schema.encode(rows.dense())).astype(self.dtype)
 
     def remarks(self) -> list[str]:
-        found = [*self._remarks]
-        if self._known_qid is not None and self._qid is None and self._has_label:
-            found.append(
-                f"no column {self._known_qid!r} of query ids, which the fit had: all rows are one query"
+        remarks = [*self._remarks]
+        if self._model_qid is not None and self._qid is None and self._has_label:
+            remarks.append(
+                f"no column {self._model_qid!r} of query ids, which the fit had: all rows are one query"
             )
         if self._unused:
-            found.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
+            remarks.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         assert self._schema is not None
         if self._format in CSV and self._options.header:
             names = [f.name for f in self._schema.features if f.kind == "number"]
             if are_values(names):
-                found.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
+                remarks.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
         if self._schema.frozen:
-            return found
+            return remarks
         if self._hex:
-            found.append(
+            remarks.append(
                 f"label column {self._label[0]!r} has hexadecimal numbers such as {self._hex[:40]!r}, which are read "
                 "as text: each is a class; write them as decimal numbers if they are quantities"
             )
         if self._merged is not None:
-            found.append(
+            remarks.append(
                 f"label column {self._label[0]!r} has {self._merged[:40]!r} with and without spaces or quotes around "
                 "it; they are one label"
             )
-        return [*found, *filter(None, [self._schema.remark_numbers(AS_TEXT)]), *self._schema.remarks(self._n)]
+        return [
+            *remarks,
+            *filter(None, [self._schema.numbers_remark(AS_TEXT)]),
+            *self._schema.remarks(self._n),
+        ]
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         assert self._schema is not None
         has_names = self._options.header or self._format not in CSV  # else Arrow names them by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
         queries = {"qid": self._qid} if self._qid is not None else {}
-        given = self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
-        commas = {COMMAS: True} if self._known.has_commas else {}
-        return (
-            self._schema.to_attrs()
-            | ignored
-            | queries
-            | given
-            | commas
-            | ({} if has_names else {"header": False})
-        )
+        dialect = self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
+        commas = {COMMAS: True} if self._hints.has_commas else {}
+        header = {} if has_names else {"header": False}
+        return self._schema.to_attrs() | ignored | queries | dialect | commas | header
 
 
 def are_values(names: Sequence[str]) -> bool:
     """Whether the names of columns are numbers, as in a first row of values. Whole numbers that rise in equal steps may
     be names, and 0 or 1 may be the name of a single column."""
     try:
-        found = np.array(names, dtype=np.float64)
+        values = np.array(names, dtype=np.float64)
     except ValueError:
         return False
-    steps = np.diff(found)
-    are_names = bool((found == np.rint(found)).all() and (steps > 0).all() and (steps == steps[:1]).all())
-    return len(found) > 0 and not (are_names and (len(found) > 1 or found[0] in (0, 1)))
+    steps = np.diff(values)
+    are_names = bool((values == np.rint(values)).all() and (steps > 0).all() and (steps == steps[:1]).all())
+    return len(values) > 0 and not (are_names and (len(values) > 1 or values[0] in (0, 1)))
 
 
 def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
     """(m,) the names of the columns that are 1, as label sets. Raises DataError for values other than 0 and 1."""
     cells = np.empty((batch.num_rows, len(names)))
-    for name, own in zip(names, cells.T, strict=True):
+    for name, cells_of_name in zip(names, cells.T, strict=True):
         column = batch.column(name)
         if is_text(column.type):
             raise DataError(f"{path}: column {name!r} holds text; {WHETHER}")
-        own[:] = numbers(column, path, name, line)
+        cells_of_name[:] = numbers(column, path, name, line)
     wrong = np.argwhere((cells != 0) & (cells != 1))
     if len(wrong):
-        row, at = wrong[0]
-        found = f"column {names[at]!r} is {cells[row, at]:g}"
-        raise DataError(f"{path}:{line + row}: {found}; {WHETHER}")
+        row, column_number = wrong[0]
+        problem = f"column {names[column_number]!r} is {cells[row, column_number]:g}"
+        raise DataError(f"{path}:{line + row}: {problem}; {WHETHER}")
     return set_texts(cells == 1, np.array(names))
 
 
@@ -359,12 +355,12 @@ def table_of(
     format_: str,
     options: IngestOptions,
     open_stream: OpenStream = Stream,
-    known: KnownColumns = NOTHING_KNOWN,
+    hints: ColumnHints = NO_HINTS,
 ) -> Table:
     """Opens a file of a table format."""
     table: Table
     if format_ in CSV:
-        table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream, known)
+        table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream, hints)
     elif format_ == "postgresql":
         from streamsvm.ingest.databases import PostgreSql
 
@@ -394,11 +390,11 @@ def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Sche
 
 def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
     is_category = kind == "text" and name not in _named(options)
-    least = options.min_frequency if is_category else None
+    min_rows = options.min_frequency if is_category else None
     smooth = options.target_encode.get(name)
     hashed, is_code = options.hash.get(name, 0), name in options.category
-    feature = Feature(name, kind, hash=hashed, least=least or 1, smooth=smooth, is_code=is_code)
-    feature.is_wanted = is_code or name in options.text
+    feature = Feature(name, kind, hash=hashed, min_rows=min_rows or 1, smooth=smooth, is_code=is_code)
+    feature.stays_text = is_code or name in options.text
     return feature
 
 
@@ -417,20 +413,20 @@ def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> N
         raise DataError(f"{path} has no text column for --min-frequency; leave it out")
 
 
-def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:
+def find_label(path: str, names: list[str], label: str) -> tuple[str, ...]:
     """The names of the label columns: one by name, `first`, `last` or position, several by `a,b`, none by `none`.
 
     Raises DataError.
     """
-    if wanted in names:
-        return (wanted,)
-    if wanted == "none":
+    if label in names:
+        return (label,)
+    if label == "none":
         return ()
-    if wanted in ("first", "last"):
-        return (names[0 if wanted == "first" else -1],)
-    if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
-        return (names[int(wanted)],)
-    several = tuple(dict.fromkeys(names_in(wanted)))
+    if label in ("first", "last"):
+        return (names[0 if label == "first" else -1],)
+    if label.lstrip("-").isdigit() and -len(names) <= int(label) < len(names):
+        return (names[int(label)],)
+    several = tuple(dict.fromkeys(names_in(label)))
     missing = [name for name in several if name not in names]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r} for the label; it has {listed(names)}")
@@ -448,11 +444,13 @@ def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
 
 
 class Parquet(ArrowTable):
+    """A Parquet file, read row group by row group."""
+
     def __init__(self, path: str, options: IngestOptions) -> None:
         self._path, self._options = path, options
         self._raw = open_raw(path)
         try:
-            with told(f"{path} is not a whole parquet file", *ARROW_ERRORS):
+            with library_errors(f"{path} is not a whole parquet file", *ARROW_ERRORS):
                 self._file = pq.ParquetFile(self._raw)
         except Exception:
             self._raw.close()
@@ -461,7 +459,7 @@ class Parquet(ArrowTable):
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         rows = rows_at_once(self._options, len(types))
-        with told(f"{self._path} is damaged", *ARROW_ERRORS):
+        with library_errors(f"{self._path} is damaged", *ARROW_ERRORS):
             yield from self._file.iter_batches(batch_size=rows, columns=[*types], use_threads=False)
 
     def close(self) -> None:
@@ -477,7 +475,7 @@ class ArrowFile(ArrowTable):
         with open_raw(path) as raw:
             self._is_file = raw.read(6) == b"ARROW1"
         local = local_path(path)
-        with told(f"{path} is not a whole Arrow file", *ARROW_ERRORS):
+        with library_errors(f"{path} is not a whole Arrow file", *ARROW_ERRORS):
             self._raw = open_raw(path) if local is None else pa.memory_map(str(local))
             try:
                 open_ = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
@@ -489,7 +487,7 @@ class ArrowFile(ArrowTable):
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         rows = rows_at_once(self._options, len(types))
-        with told(f"{self._path} is damaged", *ARROW_ERRORS):
+        with library_errors(f"{self._path} is damaged", *ARROW_ERRORS):
             for batch in self._own_batches():
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
@@ -503,9 +501,6 @@ class ArrowFile(ArrowTable):
 
     def close(self) -> None:
         self._raw.close()
-
-
-SPLIT_AS = {"number": pa.float64(), "time": pa.timestamp("ms")}
 
 
 class SplitColumns:
@@ -541,13 +536,13 @@ class SplitColumns:
         assert self._key is not None
         if not pa.types.is_temporal(column.type):
             return numbers(column, path, self._key, line).astype(np.float64, copy=False)
-        since = numbers(milliseconds(column), path, self._key, line)
-        return since.astype(np.int64).view("M8[ms]")
+        times_ms = numbers(milliseconds(column), path, self._key, line)
+        return times_ms.astype(np.int64).view("M8[ms]")
 
     def _groups(self, column: pa.Array, path: str, line: int) -> np.ndarray:
-        found, ids = texts(column)
-        missing = np.flatnonzero(np.array([not text for text in found])[ids])
+        group_texts, ids = texts(column)
+        missing = np.flatnonzero(np.array([not text for text in group_texts])[ids])
         if len(missing):
             raise DataError(f"{path}:{line + missing[0]}: the group (column {self._group!r}) is missing")
-        codes = [self._codes.setdefault(text, len(self._codes)) if text else -1 for text in found]
+        codes = [self._codes.setdefault(text, len(self._codes)) if text else -1 for text in group_texts]
         return np.array(codes, np.int64)[ids]

@@ -17,7 +17,7 @@ from streamsvm.online.tables import TYPES, as_number, as_text, coded, is_missing
 from streamsvm.parallel.machine import cores
 from streamsvm.predict import PredictionOptions
 from streamsvm.serving.requests import Predictions, RequestError, as_json, events_in
-from streamsvm.tables.frames import dtype_of, known_schema
+from streamsvm.tables.frames import dtype_of, schema_like
 
 Event = dict[str, Any]
 
@@ -91,7 +91,7 @@ class InputColumns:
 
     def __init__(self, model: Model) -> None:
         self._model, layout = model, model.layout
-        schema = known_schema(layout)
+        schema = schema_like(layout)
         kinds = {} if schema is None else {feature.name: feature.kind for feature in schema.features}
         self._kinds = kinds if {*kinds.values()} - {"number"} else {}
         features = () if schema is None else schema.features

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from numpy.typing import DTypeLike
 from pyarrow.csv import ConvertOptions
 
 from streamsvm.data.labels import plain_labels
@@ -36,13 +36,13 @@ def raw_rows(
     widens: bool = False,
 ) -> np.ndarray:
     """(m, features) numbers, times in days, and category numbers. A schema that is not frozen adds new categories.
-    line: of the first row. widens: raises TooNarrow if float32 loses what a column says. Raises DataError; Retyped for
-    a text among numbers, unless the schema is frozen."""
+    line: of the first row. widens: raises NeedsFloat64 if float32 loses what a column says. Raises DataError;
+    KindChanged for a text among numbers, unless the schema is frozen."""
     raw = np.empty((batch.num_rows, len(schema.features)), np.float32 if dtype == np.float32 else np.float64)
     for j, feature in enumerate(schema.features):
         column = batch.column(feature.name)
         if feature.kind == "text":
-            feature.is_wanted |= pa.types.is_dictionary(column.type)  # categories, even if they are numbers
+            feature.stays_text |= pa.types.is_dictionary(column.type)  # categories, even if they are numbers
             raw[:, j] = schema.codes(feature, *texts(column), where)
         else:
             plain = days(column) if feature.kind == "time" else column
@@ -50,37 +50,37 @@ def raw_rows(
                 plain = _numbers_in(column, where, feature.name, line, is_final=schema.frozen)
             values = _plain(plain, where, feature.name, line, gaps=gaps)
             with np.errstate(over="ignore"):  # values that overflow to infinity are errors
-                kept = values.astype(raw.dtype, copy=False)
-            raw[:, j] = _finite(kept, where, feature.name, line, gaps=gaps, given=values)
+                narrow = values.astype(raw.dtype, copy=False)
+            raw[:, j] = _finite(narrow, where, feature.name, line, gaps=gaps, unrounded=values)
             if widens and raw.dtype == np.float32:
-                feature.require_kept(values, kept)
+                feature.require_float32(values, narrow)
             if not schema.frozen and feature.kind == "number":
                 was_float = pa.types.is_floating(column.type) and not feature.is_csv
-                feature.see_lost(values, kept, was_float=was_float)
+                feature.note_rounding(values, narrow, was_float=was_float)
     return raw
 
 
 def take_numbers(schema: Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch | pa.Table]) -> None:
     """Makes numbers of those of these text features whose texts are numbers, or missing, in all batches. Reads no
     further than needed."""
-    left, there = {f.name: f for f in schema.features if f.name in names}, set()
+    candidates, with_numbers = {f.name: f for f in schema.features if f.name in names}, set()
     for batch in batches:
-        for name in [*left]:
+        for name in [*candidates]:
             column = batch.column(name)
             if pa.types.is_dictionary(column.type):
-                del left[name]
+                del candidates[name]
                 continue
             for piece in (column[:FIRST], column[FIRST:]):  # the first ones tell most columns of text
                 texts, is_missing = _stripped(piece)
                 texts = texts.filter(pa.compute.invert(is_missing))
                 if not _are_numbers(texts):
-                    del left[name]
+                    del candidates[name]
                     break
-                there |= {name} if len(texts) else set()
-        if not left:
+                with_numbers |= {name} if len(texts) else set()
+        if not candidates:
             break
-    for name in there & left.keys():
-        left[name].take_numbers()
+    for name in with_numbers & candidates.keys():
+        candidates[name].take_numbers()
 
 
 def _are_numbers(texts: pa.Array) -> bool:
@@ -98,15 +98,17 @@ def _stripped(column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _numbers_in(column: pa.Array, where: str, name: str, line: int, *, is_final: bool) -> pa.Array:
-    """Texts as numbers, missing ones as gaps. line: of the first row. Raises DataError for another text; Retyped unless
-    the column's kind is final."""
+    """Texts as numbers, missing ones as gaps. line: of the first row. Raises DataError for another text; KindChanged
+    unless the column's kind is final."""
     texts, is_missing = _stripped(column)
     are_plain = pa.compute.match_substring_regex(texts, f"^({NUMBER})$")
     wrong = np.flatnonzero(_flags(pa.compute.or_kleene(is_missing, are_plain)) == 0)
     if len(wrong):
-        at = int(wrong[0])
-        told = f"{where}:{line + at}: column {name!r}: expected a number, found {texts[at].as_py()[:80]!r}"
-        raise DataError(told) if is_final else KindChanged(told, name, texts[at].as_py())
+        row = int(wrong[0])
+        message = (
+            f"{where}:{line + row}: column {name!r}: expected a number, found {texts[row].as_py()[:80]!r}"
+        )
+        raise DataError(message) if is_final else KindChanged(message, name, texts[row].as_py())
     plain = pa.compute.replace_substring_regex(texts, r"^\+", "")  # Arrow reads none
     return pa.compute.if_else(is_missing, pa.nulls(len(texts), pa.string()), plain).cast(pa.float64())
 
@@ -151,16 +153,16 @@ def written_numbers(column: pa.Array) -> np.ndarray | None:
     if pa.compute.any(pa.compute.match_substring_regex(column, _CODE)).as_py():
         return None
     try:
-        found = _buffer(column.cast(pa.float64()), np.float64)
+        values = _buffer(column.cast(pa.float64()), np.float64)
     except pa.ArrowInvalid:
         return None
-    return found if np.isfinite(found).all() else None
+    return values if np.isfinite(values).all() else None
 
 
 def _require_all(column: pa.Array, path: str, name: str, line: int) -> None:
     if column.null_count:
-        at = column.is_null().to_pylist().index(True)
-        raise lacks_value(path, name, line + at)
+        row = column.is_null().to_pylist().index(True)
+        raise lacks_value(path, name, line + row)
 
 
 def lacks_value(path: str, name: str, line: int) -> DataError:
@@ -184,23 +186,23 @@ def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> 
 
 
 def _finite(
-    values: np.ndarray, path: str, name: str, line: int, *, gaps: bool, given: np.ndarray | None = None
+    values: np.ndarray, path: str, name: str, line: int, *, gaps: bool, unrounded: np.ndarray | None = None
 ) -> np.ndarray:
-    """values, which are `given` in a type of fewer bits."""
+    """The values, checked. unrounded: the same before they were rounded to a type of fewer bits. Raises DataError."""
     bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
     if len(bad):
-        found = (values if given is None else given)[bad[0]]
-        most = f"{values.dtype} holds up to {np.finfo(values.dtype).max:.2g}; take --dtype float64"
-        expected = most if np.isfinite(found) else "expected a finite number"
-        raise DataError(f"{path}:{line + bad[0]}: column {name!r} is {found}; {expected}")
+        value = (values if unrounded is None else unrounded)[bad[0]]
+        limit = f"{values.dtype} holds up to {np.finfo(values.dtype).max:.2g}; take --dtype float64"
+        expected = limit if np.isfinite(value) else "expected a finite number"
+        raise DataError(f"{path}:{line + bad[0]}: column {name!r} is {value}; {expected}")
     return values
 
 
 def days(column: pa.Array) -> pa.Array:
     """Times as days since 1970."""
     day = of_numbers(np.array([DAY_US]))[0]
-    since = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    return pa.compute.divide(since.cast(pa.float64(), safe=False), day)  # years after 2255 need more digits
+    micros = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    return pa.compute.divide(micros.cast(pa.float64(), safe=False), day)  # years after 2255 need more digits
 
 
 def times(column: pa.Array) -> pa.Array:
@@ -214,19 +216,19 @@ def times(column: pa.Array) -> pa.Array:
 
 def _times_in_parts(column: pa.Array) -> pa.Array:
     """`times` of texts that Arrow does not cast, from the pieces of each."""
-    found = pa.compute.extract_regex(column, TIME)
-    if found.null_count > column.null_count:
-        wrong = column.filter(pa.compute.and_(found.is_null(), column.is_valid()))
+    pieces = pa.compute.extract_regex(column, TIME)
+    if pieces.null_count > column.null_count:
+        wrong = column.filter(pa.compute.and_(pieces.is_null(), column.is_valid()))
         raise pa.ArrowInvalid(f"expected a time, found {wrong[0].as_py()!r}")
-    day, clock, part, sign, hours, minutes = found.flatten()
+    day, clock, fraction, sign, hours, minutes = pieces.flatten()
     whole = pa.compute.binary_join_element_wise(day, _or(clock, "00:00"), of_texts([" "])[0].cast(day.type))
-    micros = pa.compute.utf8_rpad(pa.compute.utf8_slice_codeunits(part, 0, 6), 6, "0").cast(pa.int64())
-    away = pa.compute.add(
+    micros = pa.compute.utf8_rpad(pa.compute.utf8_slice_codeunits(fraction, 0, 6), 6, "0").cast(pa.int64())
+    zone = pa.compute.add(
         _multiplied(_or(hours, "0").cast(pa.int64()), 60), _or(minutes, "0").cast(pa.int64())
     )
-    away = pa.compute.if_else(_is(sign, "-"), pa.compute.negate(away), away)
-    since = pa.compute.subtract(whole.cast(pa.timestamp("s")).cast(pa.int64()), _multiplied(away, 60))
-    return pa.compute.add(_multiplied(since, 1_000_000), micros).cast(pa.timestamp("us"))
+    zone = pa.compute.if_else(_is(sign, "-"), pa.compute.negate(zone), zone)
+    seconds = pa.compute.subtract(whole.cast(pa.timestamp("s")).cast(pa.int64()), _multiplied(zone, 60))
+    return pa.compute.add(_multiplied(seconds, 1_000_000), micros).cast(pa.timestamp("us"))
 
 
 # scalars of Python would import pandas
@@ -252,16 +254,16 @@ def milliseconds(column: pa.Array) -> pa.Array:
 def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
     """The distinct texts of a column, stripped of spaces and quotes, and (m,) the index of each row's text."""
     if pa.types.is_dictionary(column.type):
-        known = column.dictionary.cast(pa.string())
-        column = pa.DictionaryArray.from_arrays(column.indices, known).dictionary_decode()
+        names = column.dictionary.cast(pa.string())
+        column = pa.DictionaryArray.from_arrays(column.indices, names).dictionary_decode()
     encoded = column.cast(pa.string()).dictionary_encode()  # in their order of appearance
     texts = [unquoted(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
     ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
-    is_there = _flags(encoded.indices.is_valid())
-    return [*texts, ""], np.where(is_there, ids, len(texts))
+    is_present = _flags(encoded.indices.is_valid())
+    return [*texts, ""], np.where(is_present, ids, len(texts))
 
 
-def _buffer(column: pa.Array, dtype: Any) -> np.ndarray:
+def _buffer(column: pa.Array, dtype: DTypeLike) -> np.ndarray:
     """(m,) values of a column of primitive type; Arrow's own to_numpy imports pandas."""
     if not len(column):
         return np.empty(0, dtype)
@@ -276,21 +278,21 @@ def of_numbers(values: np.ndarray) -> pa.Array:
 
 def of_integers(values: Sequence[int | None]) -> pa.Array:
     """int64 as a column, None as gaps."""
-    is_there = np.array([value is not None for value in values], bool)
-    return _of_buffers(pa.int64(), is_there, np.array([value or 0 for value in values], np.int64))
+    is_present = np.array([value is not None for value in values], bool)
+    return _of_buffers(pa.int64(), is_present, np.array([value or 0 for value in values], np.int64))
 
 
 def of_texts(texts: Sequence[str | None]) -> pa.Array:
     """Raises TypeError for values that are not text."""
     packed = [b"" if text is None else str.encode(text) for text in texts]
     ends = np.cumsum([0, *map(len, packed)], dtype=np.int64)
-    is_there = np.array([text is not None for text in texts], bool)
-    return _of_buffers(pa.large_string(), is_there, ends, b"".join(packed))
+    is_present = np.array([text is not None for text in texts], bool)
+    return _of_buffers(pa.large_string(), is_present, ends, b"".join(packed))
 
 
-def _of_buffers(t: pa.DataType, is_there: np.ndarray, *buffers: Any) -> pa.Array:
-    bits = np.packbits(is_there, bitorder="little")
-    return pa.Array.from_buffers(t, len(is_there), [pa.py_buffer(buffer) for buffer in (bits, *buffers)])
+def _of_buffers(t: pa.DataType, is_present: np.ndarray, *buffers: object) -> pa.Array:
+    bits = np.packbits(is_present, bitorder="little")
+    return pa.Array.from_buffers(t, len(is_present), [pa.py_buffer(buffer) for buffer in (bits, *buffers)])
 
 
 def unquoted(text: str | None) -> str:

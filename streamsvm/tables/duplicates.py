@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -29,17 +29,18 @@ def duplicates(store: Store, against: Store | None = None, events: Events = igno
     if against is not None:
         _require_alike(store, against)
     labelled = store.has_y and (against is None or against.has_y)
-    known = np.empty((1 + labelled, store.n), DIGEST)
-    for start, found in _digests(store, labelled, events):
-        known[:, start : start + found.shape[1]] = found
-    known.sort(axis=1)
-    told: dict[str, Any] = {"duplicates": _told(np.count_nonzero(own[1:] == own[:-1]) for own in known)}
+    digests = np.empty((1 + labelled, store.n), DIGEST)
+    for start, block_digests in _digests(store, labelled, events):
+        digests[:, start : start + block_digests.shape[1]] = block_digests
+    digests.sort(axis=1)
+    repeats = [int(np.count_nonzero(row[1:] == row[:-1])) for row in digests]
+    result: dict[str, object] = {"duplicates": _by_name(repeats)}
     if against is not None:
-        counts = np.zeros(len(known), np.int64)
-        for _, found in _digests(against, labelled, events):
-            counts += [_count_in(own, there) for own, there in zip(found, known, strict=True)]
-        told["against"] = {"store": against.url, "rows": against.n, "duplicates": _told(counts)}
-    return told
+        counts = np.zeros(len(digests), np.int64)
+        for _, block_digests in _digests(against, labelled, events):
+            counts += [_count_in(*pair) for pair in zip(block_digests, digests, strict=True)]
+        result["against"] = {"store": against.url, "rows": against.n, "duplicates": _by_name(counts)}
+    return result
 
 
 def _require_alike(store: Store, other: Store) -> None:
@@ -50,21 +51,21 @@ def _require_alike(store: Store, other: Store) -> None:
         )
 
 
-def _told(counts: Any) -> dict[str, int]:
+def _by_name(counts: Iterable[int]) -> dict[str, int]:
     return dict(zip(("rows", "same_label"), map(int, counts), strict=False))
 
 
-def _count_in(digests: np.ndarray, known: np.ndarray) -> int:
-    places = np.minimum(np.searchsorted(known, digests), len(known) - 1)
-    return int(np.count_nonzero(known[places] == digests))
+def _count_in(digests: np.ndarray, sorted_digests: np.ndarray) -> int:
+    places = np.minimum(np.searchsorted(sorted_digests, digests), len(sorted_digests) - 1)
+    return int(np.count_nonzero(sorted_digests[places] == digests))
 
 
 def _digests(store: Store, labelled: bool, events: Events) -> Iterator[tuple[int, np.ndarray]]:
     """The first row of a block of m rows, and (1, m) digests of them. labelled: (2, m), the second with labels."""
     for start, stop in store.blocks():
         rows = _of_rows(store.read(start, stop))
-        found = [rows, _with_labels(rows, store.labels(start, stop))] if labelled else [rows]
-        yield start, np.stack([np.frombuffer(b"".join(own), DIGEST) for own in found])
+        columns = [rows, _with_labels(rows, store.labels(start, stop))] if labelled else [rows]
+        yield start, np.stack([np.frombuffer(b"".join(column), DIGEST) for column in columns])
         events.progress("duplicates", stop, store.n)
 
 

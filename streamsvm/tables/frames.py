@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from numbers import Number
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +17,7 @@ from scipy import sparse
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import is_frame, listed
 from streamsvm.data.precision import NeedsFloat64
-from streamsvm.data.rows import Rows, concat
+from streamsvm.data.rows import Matrix, Rows, concat
 from streamsvm.data.sources import ArraySource, PartitionSource, Source, computed, is_dask_frame
 from streamsvm.errors import DataError
 from streamsvm.events import Warned, heard
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+Frame: TypeAlias = Any  # a data frame of pandas, polars, Arrow, Dask or another library
 CATEGORY = "category={name!r}"  # parameter of estimators
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def encoded(
-    X: Any, like: Layout | Mapping[str, float | str] | None, category: Collection[str] = ()
-) -> tuple[Source | None, dict[str, Any]]:
+    X: object, like: Layout | Mapping[str, float | str] | None, category: Collection[str] = ()
+) -> tuple[Source | None, dict[str, object]]:
     """The rows (n, d) of a data frame, and the attributes of a store of these rows: None and none of anything else.
 
     Rows are float32, or float64 if float32 loses what a column says, with their own columns and categories or those of
@@ -48,10 +49,10 @@ def encoded(
 
 
 def _of_frame(
-    frame: Any, like: Layout | None, target: Mapping[str, float | str] | None, category: Collection[str]
-) -> tuple[Source, dict[str, Any]]:
+    frame: Frame, like: Layout | None, target: Mapping[str, float | str] | None, category: Collection[str]
+) -> tuple[Source, dict[str, object]]:
     table = table_of(frame)
-    schema = known_schema(like) or new_schema(table, target, category)
+    schema = schema_like(like) or new_schema(table, target, category)
     try:
         raw = raw_of(table, schema, dtype_of(like), widens=like is None)
     except NeedsFloat64 as error:
@@ -60,44 +61,43 @@ def _of_frame(
     schema.settle("X")
     rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
     if like is None:
-        tell_texts(schema, len(rows))
-    tell_lost(schema)
-    X: Any = rows.X
-    if not is_few(X.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
+        warn_of_texts(schema, len(rows))
+    warn_of_rounding(schema)
+    if not are_sparse(rows.csr.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
         rows = Rows(rows.dense())
     return ArraySource(rows.X), attributes(schema, bool(np.isnan(rows.X.sum())))
 
 
-def tell_texts(schema: Schema, n: int) -> None:
+def warn_of_texts(schema: Schema, n: int) -> None:
     """Warns of numbers stored as text, and of texts in n rows of a frame that hardly look like categories."""
-    if told := schema.remark_numbers(CATEGORY):
-        heard(Warned(f"X: {told}"))
+    if message := schema.numbers_remark(CATEGORY):
+        heard(Warned(f"X: {message}"))
     for feature in schema.features:
         fewer = f"target_encode={[feature.name]} makes one column of them, or leave the column out"
-        if told := feature.remark(n, fewer, CATEGORY):
-            heard(Warned(f"X: {told}"))
+        if message := feature.remark(n, fewer, CATEGORY):
+            heard(Warned(f"X: {message}"))
 
 
-def tell_lost(schema: Schema) -> None:
+def warn_of_rounding(schema: Schema) -> None:
     """Warns of whole numbers of a frame that float32 cannot represent."""
     for feature in schema.features:
-        if lost := feature.remark_lost("subtract the smallest"):
-            heard(Warned(f"X: {lost}"))
+        if message := feature.rounding_remark("subtract the smallest"):
+            heard(Warned(f"X: {message}"))
 
 
-def attributes(schema: Schema, has_gaps: bool) -> dict[str, Any]:
+def attributes(schema: Schema, has_gaps: bool) -> dict[str, object]:
     """The attributes of a store of a frame's rows."""
     return {**schema.to_attrs(), "format": "frame", **({GAPS: True} if has_gaps else {})}
 
 
-def is_few(entries: int | None, of: int, like: Layout | None) -> bool:
+def are_sparse(entries: int | None, cells: int, like: Layout | None) -> bool:
     """Whether rows with this number of nonzero entries are sparse. None: there are no text columns."""
     if like is not None:
         return like.is_sparse
-    return entries is not None and entries < DENSE_FROM * of
+    return entries is not None and entries < DENSE_FROM * cells
 
 
-def known_schema(like: Layout | None) -> Schema | None:
+def schema_like(like: Layout | None) -> Schema | None:
     """The columns of other rows, if these come from a table."""
     return Schema.from_attrs(like.attrs) if like is not None and "columns" in like.attrs else None
 
@@ -121,7 +121,7 @@ def schema_of(
     )
     schema = Schema([Feature(name, kind, smooth=(target or {}).get(name)) for name, kind in kinds.items()])
     for feature in schema.features:
-        feature.is_code = feature.is_wanted = feature.name in category
+        feature.is_code = feature.stays_text = feature.name in category
     return schema
 
 
@@ -159,7 +159,7 @@ def dtype_of(like: Layout | None) -> np.dtype:
 def raw_of(
     table: pa.Table, schema: Schema, dtype: np.dtype, where: str = "X", *, widens: bool = False
 ) -> list[np.ndarray]:
-    """(m, features) numbers and codes of the rows, in pieces (see `raw_rows`). Raises DataError, TooNarrow."""
+    """(m, features) numbers and codes of the rows, in pieces (see `raw_rows`). Raises DataError, NeedsFloat64."""
     from streamsvm.tables.arrow import raw_rows
 
     require_columns(table.column_names, schema)
@@ -178,7 +178,7 @@ def require_columns(names: list[str], schema: Schema) -> None:
         raise DataError(f"X lacks column {missing[0]!r}, which the model was trained on")
 
 
-def table_of(X: Any) -> pa.Table:
+def table_of(X: Frame) -> pa.Table:
     """Raises DataError for columns without an Arrow type."""
     import pyarrow as pa
 
@@ -190,11 +190,11 @@ def table_of(X: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if is_pandas and (plain := _without_mixed(X)) is not None:
             return table_of(plain)
-        told = "; ".join(" ".join(str(part).split())[:200] for part in error.args)
-        raise DataError(f"X: {told}; expected columns of one kind each: numbers, times or text") from None
+        reason = "; ".join(" ".join(str(part).split())[:200] for part in error.args)
+        raise DataError(f"X: {reason}; expected columns of one kind each: numbers, times or text") from None
 
 
-def _without_mixed(frame: Any) -> Any:
+def _without_mixed(frame: Frame) -> Frame:
     """A pandas frame in which columns of numbers, some of them as text, are all text. None if it has none."""
     mixed = {
         name: frame[name] for name in frame.columns if frame.columns.is_unique and _is_mixed(frame[name])
@@ -209,15 +209,15 @@ def _is_mixed(column: Any) -> bool:
         return False
     from streamsvm.tables.arrow import MISSING
 
-    there = column[column.notna()]
-    texts = [value.strip() for value in there if isinstance(value, str)]
-    others = [value for value in there if not isinstance(value, str)]
+    present = column[column.notna()]
+    texts = [value.strip() for value in present if isinstance(value, str)]
+    others = [value for value in present if not isinstance(value, str)]
     are_numbers = all(isinstance(value, Number) and not isinstance(value, bool) for value in others)
     return bool(texts and others) and are_numbers and all(map(is_number, {*texts} - {"", *MISSING}))
 
 
 class PartitionColumn(NamedTuple):
-    """The contents of a column in a partition. kind: None if all values are missing. from_text, lost, has_fractions:
+    """The contents of a column in a partition. kind: None if all values are missing. from_text, rounded, has_fractions:
     see `schema.Feature`; from_text None: texts that stand for missing numbers alone. texts: in order of appearance."""
 
     kind: str | None
@@ -225,7 +225,7 @@ class PartitionColumn(NamedTuple):
     texts: list[str]
     entries: int
     has_gaps: bool
-    lost: tuple[float, float] | None
+    rounded: tuple[float, float] | None
     has_fractions: bool
 
 
@@ -238,43 +238,45 @@ class PartitionSummary(NamedTuple):
 
 
 def partitions(
-    frame: Any,
+    frame: Frame,
     like: Layout | None,
     target: Mapping[str, float | str] | None = None,
     category: Collection[str] = (),
-) -> tuple[PartitionSource, dict[str, Any]]:
+) -> tuple[PartitionSource, dict[str, object]]:
     """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
     frame = frame.optimize()  # which may join partitions
-    schema, has_gaps, dtype = known_schema(like), False, dtype_of(like)
+    schema, has_gaps, dtype = schema_like(like), False, dtype_of(like)
     if schema is None:
         as_texts = frozenset(target or ())
-        found = computed(frame.map_partitions(_summary, category, as_texts, meta=(None, object)))
-        if texts := _texts_in([part.columns for part in found]):
-            found = computed(frame.map_partitions(_summary, category, as_texts | texts, meta=(None, object)))
-        lengths, columns = [part.rows for part in found], [part.columns for part in found]
-        if narrow := next((part.narrow for part in found if part.narrow), None):
+        summaries = computed(frame.map_partitions(_summary, category, as_texts, meta=(None, object)))
+        if texts := _texts_in([part.columns for part in summaries]):
+            summaries = computed(
+                frame.map_partitions(_summary, category, as_texts | texts, meta=(None, object))
+            )
+        lengths, columns = [part.rows for part in summaries], [part.columns for part in summaries]
+        if narrow := next((part.narrow for part in summaries if part.narrow), None):
             dtype = FLOAT64
             heard(Warned(f"X: {narrow}"))
         schema = schema_of(_kinds(columns), target, category)
         for feature in schema.features:
-            feature.from_text = any(held[feature.name].from_text for held in columns)
-        entries, has_gaps = _learned(schema, found)
+            feature.from_text = any(part_columns[feature.name].from_text for part_columns in columns)
+        entries, has_gaps = _learned(schema, summaries)
         schema.settle("X")
-        tell_texts(schema, sum(lengths))
-        tell_lost(schema)
+        warn_of_texts(schema, sum(lengths))
+        warn_of_rounding(schema)
     else:
         require_columns([*map(str, frame.columns)], schema)
         lengths = [int(n) for n in computed(frame.map_partitions(len))]
         entries = sum(lengths) * len(schema.features)  # at most
     n, d = sum(lengths), int(schema.offsets[-1])
-    is_sparse = is_few(entries if schema.has_text else None, n * d, like)
+    is_sparse = are_sparse(entries if schema.has_text else None, n * d, like)
     attrs = attributes(schema, has_gaps)
     X = _encoded(frame, lengths, Schema.from_attrs(attrs), is_sparse, dtype)
     entry_bytes = dtype.itemsize
     return PartitionSource(X, (4 + entry_bytes) * entries if is_sparse else entry_bytes * n * d), attrs
 
 
-def _encoded(frame: Any, lengths: Sequence[int], schema: Schema, is_sparse: bool, dtype: np.dtype) -> Any:
+def _encoded(frame: Frame, lengths: Sequence[int], schema: Schema, is_sparse: bool, dtype: np.dtype) -> Any:
     """The dask array (n, d) of the partitions' rows, dense or CSR."""
     from dask import array
 
@@ -285,18 +287,18 @@ def _encoded(frame: Any, lengths: Sequence[int], schema: Schema, is_sparse: bool
     return array.Array(blocks.dask, blocks.name, chunks=(tuple(lengths), (d,)), meta=meta)
 
 
-def _block(part: Any, schema: Schema, is_sparse: bool, dtype: np.dtype) -> np.ndarray | sparse.csr_array:
+def _block(part: Frame, schema: Schema, is_sparse: bool, dtype: np.dtype) -> Matrix:
     rows = Rows(schema.encode(_raw(part, schema, dtype)))
     return (rows if is_sparse else Rows(rows.dense())).X
 
 
-def _raw(part: Any, schema: Schema, dtype: np.dtype, *, widens: bool = False) -> np.ndarray:
+def _raw(part: Frame, schema: Schema, dtype: np.dtype, *, widens: bool = False) -> np.ndarray:
     """(m, features) numbers and codes of a partition, which may have no rows."""
     pieces = raw_of(table_of(part), schema, dtype, "a partition of X", widens=widens)
     return np.concatenate([np.empty((0, len(schema.features)), dtype), *pieces])
 
 
-def _summary(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
+def _summary(part: Frame, category: Collection[str], as_texts: Set[str]) -> Any:
     """The `PartitionSummary` of a partition, as a series with one entry. category: columns of number codes. as_texts:
     columns of texts, even if all of them are numbers here. Raises DataError."""
     import pandas as pd
@@ -313,10 +315,10 @@ def _summary(part: Any, category: Collection[str], as_texts: Set[str]) -> Any:
     from_text = [f.from_text or (None if _are_missing(f) else False) for f in schema.features]
     entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
     texts = [[*f.categories] for f in schema.features]
-    lost, fractions = [f.lost for f in schema.features], [f.has_fractions for f in schema.features]
-    found = map(PartitionColumn, kinds, from_text, texts, entries, gaps, lost, fractions)
-    held = dict(zip(table.column_names, found, strict=True))
-    return pd.Series([PartitionSummary(len(raw), held, narrow)], dtype=object)
+    rounded, fractions = [f.rounded for f in schema.features], [f.has_fractions for f in schema.features]
+    columns = map(PartitionColumn, kinds, from_text, texts, entries, gaps, rounded, fractions)
+    by_name = dict(zip(table.column_names, columns, strict=True))
+    return pd.Series([PartitionSummary(len(raw), by_name, narrow)], dtype=object)
 
 
 def _are_missing(feature: Feature) -> bool:
@@ -328,42 +330,46 @@ def _are_missing(feature: Feature) -> bool:
 
 def _texts_in(columns: Sequence[dict[str, PartitionColumn]]) -> frozenset[str]:
     """The columns of texts that are numbers in some partitions, and not in others."""
-    numbers = {name for held in columns for name, own in held.items() if own.from_text}
-    return frozenset(name for name in numbers if any(_is_text(held[name]) for held in columns))
+    numbers = {name for part_columns in columns for name, column in part_columns.items() if column.from_text}
+    return frozenset(
+        name for name in numbers if any(_is_text(part_columns[name]) for part_columns in columns)
+    )
 
 
-def _is_text(held: PartitionColumn) -> bool:
-    return held.kind == "text" and held.from_text is not None
+def _is_text(column: PartitionColumn) -> bool:
+    return column.kind == "text" and column.from_text is not None
 
 
 def _kinds(columns: Sequence[dict[str, PartitionColumn]]) -> dict[str, str]:
     """The kind of each column. Raises DataError if partitions differ."""
     kinds: dict[str, str] = {}
     for name in columns[0]:
-        parts = [held[name] for held in columns]
-        numbers = any(own.from_text for own in parts)  # stored as text
-        found = {own.kind for own in parts if _is_text(own) or not (numbers and own.kind == "text")} - {None}
-        if len(found) > 1:
-            there = " and ".join(sorted(map(str, found)))
+        parts = [part_columns[name] for part_columns in columns]
+        numbers = any(part.from_text for part in parts)  # stored as text
+        kinds_found = {
+            part.kind for part in parts if _is_text(part) or not (numbers and part.kind == "text")
+        } - {None}
+        if len(kinds_found) > 1:
+            differing = " and ".join(sorted(map(str, kinds_found)))
             raise DataError(
-                f"column {name!r} holds {there} in different partitions of X; expected one of them"
+                f"column {name!r} holds {differing} in different partitions of X; expected one of them"
             )
-        kinds[name] = str(next(iter(found), "number"))
+        kinds[name] = str(next(iter(kinds_found), "number"))
     return kinds
 
 
-def _learned(schema: Schema, found: Sequence[PartitionSummary]) -> tuple[int, bool]:
+def _learned(schema: Schema, summaries: Sequence[PartitionSummary]) -> tuple[int, bool]:
     """The number of nonzero entries of all rows, and whether one is missing. Adds all texts to the schema."""
     entries, has_gaps = 0, False
-    for part in found:
+    for part in summaries:
         for feature in schema.features:
-            own = part.columns[feature.name]
-            if feature.from_text and own.kind == "text":  # all of them are missing
+            column = part.columns[feature.name]
+            if feature.from_text and column.kind == "text":  # all of them are missing
                 entries, has_gaps = entries + part.rows, True
                 continue
-            feature.learn(own.texts, "X")
-            feature.lost = feature.lost or own.lost
-            feature.has_fractions |= own.has_fractions
-            if feature.kind != "text" or own.kind is not None:  # missing text sets no column
-                entries, has_gaps = entries + own.entries, has_gaps or own.has_gaps
+            feature.learn(column.texts, "X")
+            feature.rounded = feature.rounded or column.rounded
+            feature.has_fractions |= column.has_fractions
+            if feature.kind != "text" or column.kind is not None:  # missing text sets no column
+                entries, has_gaps = entries + column.entries, has_gaps or column.has_gaps
     return entries, has_gaps

@@ -17,7 +17,7 @@ MAX_LISTED_FEATURES = 1000
 
 def describe(store: Store) -> dict[str, Any]:
     """Shape, dtype, chunks, labels, sizes in bytes and columns of a store. Every value is JSON."""
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "store": store.url,
         "rows": store.n,
         "features": store.d,
@@ -43,24 +43,24 @@ def describe(store: Store) -> dict[str, Any]:
     return facts
 
 
-def _labels(found: Classes) -> dict[str, Any]:
+def _labels(classes: Classes) -> dict[str, object]:
     """{dtype, classes, counts} if there are few distinct labels, else {dtype, min, max, distinct}."""
-    values, counts = found.values, found.counts
+    values, counts = classes.values, classes.counts
     kind = {"i": "integer", "f": "float", "U": "text", "b": "boolean"}[values.dtype.kind]
     if len(values) > MAX_CLASSES:
         return {"dtype": kind, "distinct": len(values), "min": values[0].item(), "max": values[-1].item()}
     return {"dtype": kind, "classes": values.tolist(), "counts": counts.tolist()}
 
 
-def _statistics(found: dict[str, np.ndarray]) -> dict[str, Any]:
+def _statistics(statistics: dict[str, np.ndarray]) -> dict[str, object]:
     """The range over all features and the number of constant ones, and per feature if there are not too many."""
-    facts: dict[str, Any] = {
-        "lowest": float(found["min"].min()),
-        "highest": float(found["max"].max()),
-        "constant_features": int(np.sum(found["min"] == found["max"])),
+    facts: dict[str, object] = {
+        "lowest": float(statistics["min"].min()),
+        "highest": float(statistics["max"].max()),
+        "constant_features": int(np.sum(statistics["min"] == statistics["max"])),
     }
-    if len(found["min"]) <= MAX_LISTED_FEATURES:
-        facts |= {k: v.tolist() for k, v in found.items()}
+    if len(statistics["min"]) <= MAX_LISTED_FEATURES:
+        facts |= {k: v.tolist() for k, v in statistics.items()}
     return facts
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.layout import Attrs
 from streamsvm.data.names import listed
-from streamsvm.data.precision import NeedsFloat64, lost_in
+from streamsvm.data.precision import NeedsFloat64, first_rounded_in
+from streamsvm.data.rows import Matrix
 from streamsvm.errors import DataError
 from streamsvm.storage.quoted import as_names
 
@@ -24,7 +25,7 @@ FEW, MANY, WIDE = (
     5,
     20,
     1000,
-)  # distinct texts at which a column is checked for numbers, for names, and always reported
+)  # distinct texts at which a column is checked for numbers, for names, always reported
 MOSTLY, PROBED = 0.8, 1000
 DENSE_FROM = 0.05  # share of nonzero entries; rows with fewer are sparse
 EXACT, WHOLE = 2.0**24, 2.0**53  # float32 and float64 hold whole numbers up to these
@@ -91,7 +92,7 @@ class Feature:
     """A column of the table: a number, true or false, a time in days since 1970, or text.
 
     hash: the number of store columns that texts are hashed into. 0: each text is a category with its own column,
-    numbered from 1 in order of appearance. least: minimum rows of a category. Once all rows are known, rarer texts
+    numbered from 1 in order of appearance. min_rows: minimum rows of a category. Once all rows are known, rarer texts
     share the last one, `(rare)`. rare: whether there is this category, which also holds texts never seen before.
     smooth: "auto" or a number of rows if texts are target-encoded: a store has one column of codes, of empty text, too,
     and a model `values`, (categories + 1, outputs), the last for new texts. classes: of the outputs, if several.
@@ -103,28 +104,26 @@ class Feature:
     kind: str = "number"
     categories: dict[str, int] = field(default_factory=dict)
     hash: int = 0
-    least: int = 1
+    min_rows: int = 1
     rare: bool = False
     smooth: float | str | None = None
     values: np.ndarray | None = None
     classes: tuple[str, ...] = ()
     is_code: bool = False
     from_text: bool = False
-    is_wanted: bool = field(init=False, default=False)  # as text, even if it is numbers
+    stays_text: bool = field(init=False, default=False)  # as text, even if it is numbers
     is_csv: bool = field(init=False, default=False)  # whether options say how to read its texts
     marker: str | None = field(init=False, default=None)  # the text among what seemed to be numbers
     counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
     settled: np.ndarray | None = field(init=False, default=None)  # final codes, once all rows are known
-    lost: tuple[float, float] | None = field(
+    rounded: tuple[float, float] | None = field(
         init=False, default=None
-    )  # a whole number, and its value as float32
+    )  # a whole number, and float32's value of it
     has_fractions: bool = field(init=False, default=False)  # among numbers of this size
 
     def __post_init__(self) -> None:
         if self.smooth is not None and not self.categories:
-            self.categories = {
-                "": 1
-            }  # so that the number of missing text does not depend on the order of rows
+            self.categories = {"": 1}  # so that the code of missing text does not depend on the order of rows
 
     @property
     def is_spread(self) -> bool:
@@ -134,21 +133,21 @@ class Feature:
     @property
     def may_be_numbers(self) -> bool:
         """Whether it is text that nobody asked to be read as text."""
-        return self.is_spread and not (self.hash or self.is_wanted)
+        return self.is_spread and not (self.hash or self.stays_text)
 
     def take_numbers(self) -> None:
         """From now on its texts are numbers."""
-        self.kind, self.from_text, self.least = "number", True, 1
+        self.kind, self.from_text, self.min_rows = "number", True, 1
 
     @property
-    def own_width(self) -> int:
+    def store_width(self) -> int:
         """The number of its columns in a store, where target-encoded texts are codes."""
         return (self.hash or len(self.categories)) if self.is_spread else 1
 
     @property
     def width(self) -> int:
         """The number of its columns in rows of a model."""
-        return self.own_width if self.values is None else self.values.shape[1]
+        return self.store_width if self.values is None else self.values.shape[1]
 
     def learn(self, texts: list[str], where: str) -> None:
         """Makes categories for new texts. Raises DataError if there are too many."""
@@ -161,37 +160,41 @@ class Feature:
         """Raises DataError if there are too many categories for columns."""
         if self.smooth is not None:
             return self._require_codes(where)
-        is_final = self.least == 1 or self.settled is not None
-        most = MAX_CATEGORIES if is_final else MAX_TEXTS
-        if len(self.categories) <= most:
+        is_final = self.min_rows == 1 or self.settled is not None
+        limit = MAX_CATEGORIES if is_final else MAX_TEXTS
+        if len(self.categories) <= limit:
             return
-        often = f" in {self.least} rows or more" if is_final and self.least > 1 else ""
-        told = f"{where}: column {self.name!r} has more than {most:,} different texts{often}"
-        raise DataError(f"{told}, a column of 0 and 1 for each; {self.fewer(rare=is_final)}")
+        frequency = f" in {self.min_rows} rows or more" if is_final and self.min_rows > 1 else ""
+        message = f"{where}: column {self.name!r} has more than {limit:,} different texts{frequency}"
+        raise DataError(f"{message}, a column of 0 and 1 for each; {self.fewer(rare=is_final)}")
 
     def _require_codes(self, where: str) -> None:
         if len(self.categories) > MAX_TARGET + 1:
-            told = (
+            message = (
                 f"{where}: column {self.name!r} has more than {MAX_TARGET:,} different texts to target-encode"
             )
-            raise DataError(f"{told}; {self.fewer(rare=False, means=False)}")
+            raise DataError(f"{message}; {self.fewer(rare=False, means=False)}")
 
     def fewer(self, *, rare: bool = True, means: bool = True) -> str:
         """The options that give fewer columns."""
-        least, name, hashed = 10 * self.least, as_names(self.name), as_names(self.name, end=f"={HASH}")
-        ways = [f"--hash {hashed} makes {HASH} columns of them"]
+        least, name, hash_option = (
+            10 * self.min_rows,
+            as_names(self.name),
+            as_names(self.name, end=f"={HASH}"),
+        )
+        options = [f"--hash {hash_option} makes {HASH} columns of them"]
         if self.is_csv and self._has_numbers:
             marker = "VALUES" if self.marker is None else as_names(self.marker[:40])
-            ways.insert(0, f"--missing {marker} reads the others as numbers")
-        ways += [f"--target-encode {name} one, with the label's mean for each"] * means
-        ways += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
-        return ", ".join([*ways, f"--ignore {name} none"])
+            options.insert(0, f"--missing {marker} reads the others as numbers")
+        options += [f"--target-encode {name} one, with the label's mean for each"] * means
+        options += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
+        return ", ".join([*options, f"--ignore {name} none"])
 
     @property
     def _has_numbers(self) -> bool:
         """Whether most of its first texts are numbers."""
-        found = None if self.is_wanted else self._quantities([*self.categories][:PROBED])
-        return found is not None and found[0] == "numbers"
+        quantities = None if self.stays_text else self._quantities([*self.categories][:PROBED])
+        return quantities is not None and quantities[0] == "numbers"
 
     def codes(self, texts: list[str]) -> np.ndarray:
         """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
@@ -205,67 +208,67 @@ class Feature:
 
     def count(self, codes: np.ndarray) -> None:
         """Counts the rows with each code."""
-        found = np.bincount(codes.astype(np.int64), minlength=len(self.counts))
-        found[: len(self.counts)] += self.counts
-        self.counts = found
+        counts = np.bincount(codes.astype(np.int64), minlength=len(self.counts))
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
 
     def settle(self) -> None:
         """Joins the categories with too few rows into one, once all rows are known."""
-        if self.least == 1 or self.settled is not None:
+        if self.min_rows == 1 or self.settled is not None:
             return
-        often = self.counts >= self.least
-        kept = [text for text, code in self.categories.items() if often[code] and text != RARE]
-        self.rare = len(kept) < len(self.categories)
-        final = {text: code for code, text in enumerate([*kept, *[RARE] * self.rare], 1)}
+        is_frequent = self.counts >= self.min_rows
+        frequent = [text for text, code in self.categories.items() if is_frequent[code] and text != RARE]
+        self.rare = len(frequent) < len(self.categories)
+        final = {text: code for code, text in enumerate([*frequent, *[RARE] * self.rare], 1)}
         self.settled = np.array([0, *(final.get(text, len(final)) for text in self.categories)])
         self.categories = final
 
-    def require_kept(self, values: np.ndarray, kept: np.ndarray) -> None:
-        """Raises TooNarrow if float32, `kept` (m,), loses seconds of times, or what distinguishes numbers (m,)."""
+    def require_float32(self, values: np.ndarray, narrow: np.ndarray) -> None:
+        """Raises NeedsFloat64 if float32, `narrow` (m,), loses seconds of times or differences of numbers (m,)."""
         if self.kind == "time":
-            found = next(iter(values[(values != kept) & ~np.isnan(values)]), None)
-            told = f"column {self.name!r} has times of day, which float32 rounds to minutes"
-            if found is not None:
-                raise NeedsFloat64(f"{told}: the rows are float64")
-        elif (loss := lost_in(values[:, None])) is not None:
-            told = f"float32 rounds numbers of column {self.name!r}, such as {loss.value!r} to {loss.rounded:.17g}"
+            rounded = next(iter(values[(values != narrow) & ~np.isnan(values)]), None)
+            message = f"column {self.name!r} has times of day, which float32 rounds to minutes"
+            if rounded is not None:
+                raise NeedsFloat64(f"{message}: the rows are float64")
+        elif (loss := first_rounded_in(values[:, None])) is not None:
+            message = f"float32 rounds numbers of column {self.name!r}, such as {loss.value!r} to {loss.rounded:.17g}"
             is_id = loss.value.is_integer() and abs(loss.value) < LARGEST
             hint = f"; leave the column out if it is {_looks_like(loss.value)}" * is_id
-            raise NeedsFloat64(f"{told}: the rows are float64{hint}")
+            raise NeedsFloat64(f"{message}: the rows are float64{hint}")
 
-    def see_lost(self, values: np.ndarray, kept: np.ndarray, *, was_float: bool = False) -> None:
-        """Notes a whole number among values (m,) that float32 rounds to another one, or that float64 may have
+    def note_rounding(self, values: np.ndarray, narrow: np.ndarray, *, was_float: bool = False) -> None:
+        """Remembers a whole number among values (m,) that float32 rounds to another one, or that float64 may have
         rounded. was_float: whether the table has it as float64."""
         if self.has_fractions:
             return
         large = np.flatnonzero(np.abs(values) > EXACT)
         if not len(large):
             return
-        values, kept = values[large], kept[large]
+        values, narrow = values[large], narrow[large]
         self.has_fractions = bool(np.any(values != np.rint(values)) or np.abs(values).max() >= LARGEST)
-        differs = np.flatnonzero((values != kept) | ((np.abs(values) > WHOLE) & (not was_float)))
-        if self.lost is None and len(differs):
-            self.lost = float(values[differs[0]]), float(kept[differs[0]])
+        differs = np.flatnonzero((values != narrow) | ((np.abs(values) > WHOLE) & (not was_float)))
+        if self.rounded is None and len(differs):
+            self.rounded = float(values[differs[0]]), float(narrow[differs[0]])
 
-    def remark_lost(self, way: str = "--dtype float64 keeps them") -> str | None:
-        """A warning of precision lost in its numbers, unless it looks like measurement noise. way: how to keep it."""
-        if self.lost is None or self.has_fractions:
+    def rounding_remark(self, remedy: str = "--dtype float64 keeps them") -> str | None:
+        """A warning of precision lost in its numbers, unless it looks like noise. remedy: how to keep it."""
+        if self.rounded is None or self.has_fractions:
             return None
-        number, kept = self.lost
-        way = way if abs(number) <= WHOLE else "neither does float64"
-        if number == kept:
+        number, rounded = self.rounded
+        remedy = remedy if abs(number) <= WHOLE else "neither does float64"
+        if number == rounded:
             return (
                 f"column {self.name!r} has whole numbers above 2^53, about {number:.0f}, which float64 rounds; leave "
                 f"the column out if it is {_looks_like(number)}"
             )
         return (
-            f"column {self.name!r} has whole numbers that float32 cannot hold: {number:.0f} becomes {kept:.0f}; "
-            f"{way}, or leave the column out if it is {_looks_like(number)}"
+            f"column {self.name!r} has whole numbers that float32 cannot hold: {number:.0f} becomes {rounded:.0f}; "
+            f"{remedy}, or leave the column out if it is {_looks_like(number)}"
         )
 
-    def remark(self, n: int, fewer: str | None = None, wanted: str = AS_TEXT) -> str | None:
+    def remark(self, n: int, fewer: str | None = None, as_category: str = AS_TEXT) -> str | None:
         """A warning if its texts, in n rows, hardly look like categories. fewer: how to get fewer columns of them.
-        wanted: how to have it as categories, see `asked`."""
+        as_category: the option that reads it as categories, see `option_for`."""
         if self.smooth is not None:
             return None
         texts = [*self.categories][: -1 if self.rare else None]
@@ -276,16 +279,16 @@ class Feature:
                 f"column {self.name!r} has dates such as {dates[0][:40]!r}, which are read as text: each of {count:,} "
                 "became a column of 0 and 1; write them as in 2026-01-31 12:00, or leave the column out"
             )
-        if not self.is_wanted and (quantities := self._quantities(texts)) is not None:
+        if not self.stays_text and (quantities := self._quantities(texts)) is not None:
             kind, example, remedy = quantities
             return (
                 f"column {self.name!r} has {kind}{example}: each of {count:,} texts became a column of 0 and 1; "
-                f"{remedy}, or {asked(wanted, self.name)} takes them as categories"
+                f"{remedy}, or {option_for(as_category, self.name)} takes them as categories"
             )
         if count >= MANY and (count > n / 2 or count > WIDE):
             are_names = count > n / 2
-            told = f"column {self.name!r} has {count:,} different texts in {n:,} rows{', as names do' * are_names}"
-            return f"{told}: each became a column of 0 and 1; {fewer or self.fewer(means=not are_names)}"
+            message = f"column {self.name!r} has {count:,} different texts in {n:,} rows{', as names do' * are_names}"
+            return f"{message}: each became a column of 0 and 1; {fewer or self.fewer(means=not are_names)}"
         return None
 
     def _quantities(self, texts: list[str]) -> tuple[str, str, str] | None:
@@ -309,30 +312,30 @@ class Feature:
                 return kind, f", but for text such as {others[0][:40]!r}", gaps
         return None
 
-    def to_attrs(self) -> dict[str, Any]:
-        own: dict[str, Any] = {} if self.kind == "number" else {"kind": self.kind}
+    def to_attrs(self) -> dict[str, object]:
+        attrs: dict[str, object] = {} if self.kind == "number" else {"kind": self.kind}
         if self.from_text:
-            own["from_text"] = True
+            attrs["from_text"] = True
         if self.kind == "text":
-            own = {"hash": self.hash} if self.hash else {"categories": [*self.categories]}
+            attrs = {"hash": self.hash} if self.hash else {"categories": [*self.categories]}
         if self.rare:
-            own["rare"] = True
+            attrs["rare"] = True
         if self.smooth is not None:
-            own["target"] = self.smooth
+            attrs["target"] = self.smooth
         if self.values is not None:
-            own |= {"values": self.values.tolist(), "classes": [*self.classes]}
-        return {"name": self.name} | own | ({"code": True} if self.is_code else {})
+            attrs |= {"values": self.values.tolist(), "classes": [*self.classes]}
+        return {"name": self.name} | attrs | ({"code": True} if self.is_code else {})
 
     @classmethod
-    def from_attrs(cls, attrs: Mapping[str, Any]) -> Feature:
+    def from_attrs(cls, attrs: Attrs) -> Feature:
         is_code = attrs.get("code", False)
         if "hash" in attrs:
             return cls(attrs["name"], "text", hash=attrs["hash"], is_code=is_code)
         if "categories" in attrs:
-            known = {text: code for code, text in enumerate(attrs["categories"], 1)}
+            categories = {text: code for code, text in enumerate(attrs["categories"], 1)}
             values = np.array(attrs["values"], np.float64) if "values" in attrs else None
             encoded = attrs.get("target"), values, tuple(attrs.get("classes", ()))
-            return cls(attrs["name"], "text", known, 0, 1, attrs.get("rare", False), *encoded, is_code)
+            return cls(attrs["name"], "text", categories, 0, 1, attrs.get("rare", False), *encoded, is_code)
         return cls(attrs["name"], attrs.get("kind", "number"), from_text=attrs.get("from_text", False))
 
 
@@ -346,13 +349,13 @@ class Schema:
     features: list[Feature]
     label: tuple[str, ...] = ()
     frozen: bool = False
-    closed: bool = field(init=False, default=False)
+    is_complete: bool = field(init=False, default=False)
 
-    def close(self) -> bool:
+    def assume_complete(self) -> bool:
         """Assumes that there are no more texts, if none have to be counted. Returns whether it did. From then on a new
-        text raises Unsettled."""
-        self.closed = all(feature.least == 1 for feature in self.features)
-        return self.closed
+        text raises UnknownText."""
+        self.is_complete = all(feature.min_rows == 1 for feature in self.features)
+        return self.is_complete
 
     @property
     def offsets(self) -> np.ndarray:
@@ -360,15 +363,17 @@ class Schema:
         return np.concatenate([[0], np.cumsum([f.width for f in self.features])]).astype(np.int64)
 
     @property
-    def own_offsets(self) -> np.ndarray:
+    def store_offsets(self) -> np.ndarray:
         """`offsets` in rows where target-encoded texts are codes."""
-        return np.concatenate([[0], np.cumsum([f.own_width for f in self.features])]).astype(np.int64)
+        return np.concatenate([[0], np.cumsum([f.store_width for f in self.features])]).astype(np.int64)
 
     @property
     def coded(self) -> dict[int, Feature]:
         """The target-encoded features, by their column in a store."""
         return {
-            int(at): f for at, f in zip(self.own_offsets, self.features, strict=False) if f.smooth is not None
+            int(column): f
+            for column, f in zip(self.store_offsets, self.features, strict=False)
+            if f.smooth is not None
         }
 
     def settle(self, where: str) -> None:
@@ -382,8 +387,8 @@ class Schema:
         total = sum(len(f.categories) for f in spread)
         if total > MAX_COLUMNS:
             widest = max(spread, key=lambda f: len(f.categories))
-            found = f"texts would make {total:,} columns of 0 and 1, column {widest.name!r} most of them"
-            raise DataError(f"{where}: {found}; {widest.fewer()}")
+            problem = f"texts would make {total:,} columns of 0 and 1, column {widest.name!r} most of them"
+            raise DataError(f"{where}: {problem}; {widest.fewer()}")
 
     @property
     def is_text(self) -> np.ndarray:
@@ -399,17 +404,14 @@ class Schema:
         Raises DataError."""
         texts = [*map(as_code, texts)] if feature.is_code else texts
         if not (self.frozen or feature.hash):
-            if (
-                self.closed
-                and feature.smooth is None
-                and not feature.categories.keys() >= {*filter(None, texts)}
-            ):
+            is_fixed = self.is_complete and feature.smooth is None
+            if is_fixed and not feature.categories.keys() >= {*filter(None, texts)}:
                 raise UnknownText(
                     f"{where}: column {feature.name!r} has a text that the first rows did not have"
                 )
             feature.learn(texts, where)
         codes = feature.codes(texts)[ids]
-        if feature.least > 1:
+        if feature.min_rows > 1:
             feature.count(codes)
         return codes
 
@@ -419,16 +421,16 @@ class Schema:
 
     def encode(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
         """(m, d) store rows for raw (m, features): CSR if there is text that is not target-encoded."""
-        known = {at: feature.values for at, feature in self.coded.items() if feature.values is not None}
-        return expanded(self._spread(raw), known)
+        values = {at: feature.values for at, feature in self.coded.items() if feature.values is not None}
+        return expanded(self._spread(raw), values)
 
     def _spread(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
         if not self.has_text:
             return raw
         raw = self._final(raw)
         within = np.where(self.is_text & (raw != 0), np.abs(raw) - 1, 0).astype(np.int64)
-        columns, ends = self.own_offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
-        shape = len(raw), int(self.own_offsets[-1])
+        columns, ends = self.store_offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
+        shape = len(raw), int(self.store_offsets[-1])
         rows = sparse.csr_array((self.values(raw).ravel(), columns.ravel(), ends), shape=shape)
         rows.eliminate_zeros()
         return rows
@@ -441,27 +443,27 @@ class Schema:
                 codes[:] = feature.settled[codes.astype(np.int64)]
         return raw
 
-    def remark_numbers(self, way: str) -> str | None:
-        """What was done with numbers stored as text, if there are any. way: to have a column as
-        categories, see `asked`."""
+    def numbers_remark(self, as_category: str) -> str | None:
+        """How numbers stored as text were read, if there are any. as_category: the option that reads a column as
+        categories, see `option_for`."""
         names = [f.name for f in self.features if f.from_text]
         if not names:
             return None
-        own, *others = names
-        what = f"columns {listed(names)} have" if others else f"column {own!r} has"
-        told = f"{what} numbers stored as text, which are read as numbers"
-        return f"{told}; {asked(way, 'COL' if others else own)} takes them as categories"
+        first, *others = names
+        columns = f"columns {listed(names)} have" if others else f"column {first!r} has"
+        message = f"{columns} numbers stored as text, which are read as numbers"
+        return f"{message}; {option_for(as_category, 'COL' if others else first)} takes them as categories"
 
     def remarks(self, n: int) -> list[str]:
         """Warnings of texts in n rows that do not look like categories, and of numbers that lose digits."""
-        return [remark for f in self.features if (remark := f.remark(n) or f.remark_lost())]
+        return [remark for f in self.features if (remark := f.remark(n) or f.rounding_remark())]
 
-    def to_attrs(self) -> dict[str, Any]:
+    def to_attrs(self) -> dict[str, object]:
         label = [*self.label] if len(self.label) > 1 else next(iter(self.label), None)
         return {"columns": [feature.to_attrs() for feature in self.features], "label": label}
 
     @classmethod
-    def from_attrs(cls, attrs: Mapping[str, Any]) -> Schema:
+    def from_attrs(cls, attrs: Attrs) -> Schema:
         """The schema that `to_attrs` wrote, frozen. Raises DataError if the store was not made from a table."""
         if "columns" not in attrs:
             raise DataError(
@@ -473,17 +475,17 @@ class Schema:
 
 
 def require_texts(
-    path: str, kinds: Mapping[str, str], named: Mapping[str, str], of_numbers: str = ""
+    path: str, kinds: Mapping[str, str], encodings: Mapping[str, str], of_numbers: str = ""
 ) -> None:
     """Raises DataError if a named column is not a feature or not text. named: with what is done to it. of_numbers: what
-    to do about numbers, see `asked`."""
-    for name, what in named.items():
+    to do about numbers, see `option_for`."""
+    for name, encoding in encodings.items():
         if name not in kinds:
-            raise DataError(f"{path} has no feature column {name!r} to {what}; it has {listed([*kinds])}")
+            raise DataError(f"{path} has no feature column {name!r} to {encoding}; it has {listed([*kinds])}")
         if kinds[name] != "text":
             holds = HOLDS.get(kinds[name], kinds[name])
-            hint = asked(of_numbers, name) if kinds[name] == "number" else ""
-            raise DataError(f"{path}: column {name!r} to {what} holds {holds}; expected text{hint}")
+            hint = option_for(of_numbers, name) if kinds[name] == "number" else ""
+            raise DataError(f"{path}: column {name!r} to {encoding} holds {holds}; expected text{hint}")
 
 
 def is_number(text: str) -> bool:
@@ -491,9 +493,9 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None and _OF_CODE.fullmatch(text) is None
 
 
-def asked(way: str, name: str) -> str:
-    """How to ask for something about a column: `--text {quoted}` in a shell, `category={name!r}` in Python."""
-    return way.format(name=name, quoted=as_names(name))
+def option_for(template: str, name: str) -> str:
+    """The option for a column from its template: `--text {quoted}` in a shell, `category={name!r}` in Python."""
+    return template.format(name=name, quoted=as_names(name))
 
 
 def as_code(text: str) -> str:
@@ -515,18 +517,18 @@ def hashed(texts: list[str], width: int) -> np.ndarray:
     column, its sign the entry, as in scikit-learn's FeatureHasher (Weinberger et al. 2009)."""
     from sklearn.utils import murmurhash3_32  # not needed by tables without a hash
 
-    found = np.array([murmurhash3_32(text) for text in texts], np.float64)
-    codes = np.where(found >= 0, 1, -1) * (np.abs(found) % width + 1)
+    hashes = np.array([murmurhash3_32(text) for text in texts], np.float64)
+    codes = np.where(hashes >= 0, 1, -1) * (np.abs(hashes) % width + 1)
     return codes * np.array([bool(text) for text in texts])
 
 
-def column(X: Any, at: int) -> np.ndarray:
+def column(X: Matrix, number: int) -> np.ndarray:
     """(m,) int64 a column of codes, dense or CSR."""
-    own = X[:, at] if isinstance(X, np.ndarray) else X[:, [at]].toarray().ravel()
-    return own.astype(np.int64)
+    codes = X[:, number] if isinstance(X, np.ndarray) else X[:, [number]].toarray().ravel()
+    return codes.astype(np.int64)
 
 
-def expanded(X: Any, values: Mapping[int, np.ndarray], fold: np.ndarray | None = None) -> Any:
+def expanded(X: Matrix, values: Mapping[int, np.ndarray], fold: np.ndarray | None = None) -> Matrix:
     """Rows (m, d) with the values of their categories instead of their codes, which count from 1.
 
     values: by column, (categories, outputs), or with `fold` (m,), (categories, folds, outputs): a row has those of its
@@ -535,11 +537,11 @@ def expanded(X: Any, values: Mapping[int, np.ndarray], fold: np.ndarray | None =
     if not values:
         return X
     pieces, done = [], 0
-    for at, own in sorted(values.items()):
-        codes = column(X, at) - 1
-        found = own[codes] if fold is None else own[codes, fold]
-        pieces += [X[:, done:at], found.astype(X.dtype)]
-        done = at + 1
+    for number, category_values in sorted(values.items()):
+        codes = column(X, number) - 1
+        columns = category_values[codes] if fold is None else category_values[codes, fold]
+        pieces += [X[:, done:number], columns.astype(X.dtype)]
+        done = number + 1
     pieces = [piece for piece in [*pieces, X[:, done:]] if piece.shape[1]]
     if isinstance(X, np.ndarray):
         return np.concatenate(pieces, axis=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -13,7 +12,7 @@ from scipy import sparse
 from streamsvm.data.folds import drawn
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import Moments, merge, moments_of
-from streamsvm.data.rows import Rows
+from streamsvm.data.rows import Matrix, Rows
 from streamsvm.data.store import Store
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.tables.info import MAX_CLASSES
@@ -38,7 +37,7 @@ class ColumnSummary(SizedInBytes):
 
     @classmethod
     def of(cls, rows: Rows, start: int) -> ColumnSummary:
-        """What is seen in these rows. start: the number of the first row."""
+        """The summary of some rows. start: the number of the first row."""
         with np.errstate(over="ignore", invalid="ignore"):  # squares of huge numbers
             return cls(moments_of(rows), _hashes(rows, start))
 
@@ -49,15 +48,15 @@ class ColumnSummary(SizedInBytes):
 def _hashes(rows: Rows, start: int) -> np.ndarray:
     """For each column, the sum over its rows of key times mixed value, modulo 2^64. Zeros add nothing."""
     keys = _mixed(np.arange(start + 1, start + 1 + len(rows), dtype=np.uint64)) | np.uint64(1)
-    X: Any = rows.X
-    if rows.is_sparse:
+    X = rows.X
+    if not isinstance(X, np.ndarray):
         mixed = sparse.csr_array((_mixed_values(X.data), X.indices, X.indptr), shape=X.shape)
         return np.asarray(keys @ mixed)
     step = max(1, (1 << 18) // rows.d)  # no float64 copy of the block
-    found = np.zeros(rows.d, np.uint64)
+    hashes = np.zeros(rows.d, np.uint64)
     for lo in range(0, len(rows), step):
-        found += keys[lo : lo + step] @ _mixed_values(X[lo : lo + step])
-    return found
+        hashes += keys[lo : lo + step] @ _mixed_values(X[lo : lo + step])
+    return hashes
 
 
 def _mixed_values(values: np.ndarray) -> np.ndarray:
@@ -79,10 +78,10 @@ def sample_ids(store: Store) -> np.ndarray:
     return drawn(store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0))
 
 
-def suspects(store: Store, seen: ColumnSummary, ids: np.ndarray, sample: Rows) -> Iterator[str]:
+def suspects(store: Store, summary: ColumnSummary, ids: np.ndarray, sample: Rows) -> Iterator[str]:
     """A line for each kind of problem. sample: the rows `ids`."""
     name = namer(store)
-    found, labels = seen.moments, _classes(store)
+    moments, labels = summary.moments, _classes(store)
     if len(ids) >= LEAST_ROWS:
         if labels is not None:
             yield from _line(
@@ -91,12 +90,12 @@ def suspects(store: Store, seen: ColumnSummary, ids: np.ndarray, sample: Rows) -
         yield from _line(
             "columns of whole numbers that differ from row to row, as ids do", _ids(store, sample)
         )
-    constant = (found.low == found.high) | (np.asarray(found.present) == 0)
+    constant = (moments.low == moments.high) | (np.asarray(moments.present) == 0)
     if store.n > 1:
         yield from _line("columns with a single value", map(name, np.flatnonzero(constant).tolist()))
-        yield from _line("columns equal to an earlier one", _copies(name, seen.hashes, constant))
-    if found.gaps is not None:
-        yield from _line("columns with missing values", _gaps(name, found.gaps / found.n))
+        yield from _line("columns equal to an earlier one", _copies(name, summary.hashes, constant))
+    if moments.gaps is not None:
+        yield from _line("columns with missing values", _gaps(name, moments.gaps / moments.n))
     if labels is not None:
         few = np.flatnonzero(labels.counts < FEW)
         rare = (f"{labels.values[i]!s:.80} ({labels.counts[i]})" for i in few)
@@ -111,24 +110,24 @@ def namer(store: Store) -> Callable[[int], str]:
     return lambda column: repr(names[column][:80])
 
 
-def _line(what: str, found: Iterable[str]) -> Iterator[str]:
-    texts = iter(found)
-    if named := list(islice(texts, MOST_NAMED)):
+def _line(problem: str, names: Iterable[str]) -> Iterator[str]:
+    texts = iter(names)
+    if shown := list(islice(texts, MOST_NAMED)):
         more = sum(1 for _ in texts)
-        yield f"{what}: {', '.join(named)}" + (f" and {more:,} more" if more else "")
+        yield f"{problem}: {', '.join(shown)}" + (f" and {more:,} more" if more else "")
 
 
 def _classes(store: Store) -> Classes | None:
     """The classes, if labels are classes and neither regression targets nor sets."""
     if not store.has_y:
         return None
-    found = store.classes
-    values, is_text = found.values, found.values.dtype.kind == "U"
+    classes = store.classes
+    values, is_text = classes.values, classes.values.dtype.kind == "U"
     if is_text:
         is_other = any("," in text for text in values.tolist())
     else:
         is_other = store.n < FEW * len(values) or bool(np.any(values != np.rint(values)))
-    return None if is_other or len(values) > MAX_CLASSES else found
+    return None if is_other or len(values) > MAX_CLASSES else classes
 
 
 def _copies(name: Callable[[int], str], hashes: np.ndarray, constant: np.ndarray) -> Iterator[str]:
@@ -159,16 +158,16 @@ def _leaks(store: Store, ids: np.ndarray, sample: Rows, classes: Classes) -> Ite
     counts = np.bincount(codes)
     name, X = namer(store), sample.X[order]
     for column, values in _filled(X, COMMON * (len(ids) - counts.max())):
-        if told := _told(values, codes):
-            yield f"{name(column)} ({told})"
+        if evidence := _too_good(values, codes):
+            yield f"{name(column)} ({evidence})"
     for feature, columns in _features(store):
         if feature.kind == "text" and feature.width > 2:
             values = np.asarray(X[:, columns] @ np.arange(1, feature.width + 1))
-            if told := _told(values, codes):
-                yield f"{feature.name[:80]!r} ({told})"
+            if evidence := _too_good(values, codes):
+                yield f"{feature.name[:80]!r} ({evidence})"
 
 
-def _told(values: np.ndarray, codes: np.ndarray) -> str | None:
+def _too_good(values: np.ndarray, codes: np.ndarray) -> str | None:
     """How well values (m,) predict codes (m,), if that is too good to be true."""
     counts = np.bincount(codes)
     counts = counts[counts > 0]
@@ -195,24 +194,27 @@ def _accuracy(values: np.ndarray, codes: np.ndarray) -> float:
     changes = np.count_nonzero(np.diff(codes[np.argsort(values, kind="stable")]))
     _, place, sizes = np.unique(values, return_inverse=True, return_counts=True)
     pairs, rows = np.unique(place.astype(np.int64) * k + codes, return_counts=True)
-    most = np.zeros(len(sizes), np.int64)
-    np.maximum.at(most, pairs // k, rows)
-    by_value = np.sum(sizes * (most - 1) / np.maximum(sizes - 1, 1)) / m
+    largest = np.zeros(len(sizes), np.int64)
+    np.maximum.at(largest, pairs // k, rows)
+    by_value = np.sum(sizes * (largest - 1) / np.maximum(sizes - 1, 1)) / m
     cuts = len(np.unique(codes)) - 1
     return max(float(by_value), 1.0 if changes <= cuts else 1 - (changes - cuts) / m)
 
 
-def _filled(X: Any, least: float) -> Iterator[tuple[int, np.ndarray]]:
+def _filled(X: Matrix, least: float) -> Iterator[tuple[int, np.ndarray]]:
     """(column, its values with gaps lowest) of columns with at least this many nonzero rows."""
-    X = sparse.csc_array(X) if sparse.issparse(X) else X
-    counts = np.diff(X.indptr) if sparse.issparse(X) else np.count_nonzero(X, axis=0)
+    if isinstance(X, np.ndarray):
+        counts = np.count_nonzero(X, axis=0)
+    else:
+        X = sparse.csc_array(X)
+        counts = np.diff(X.indptr)
     for column in np.flatnonzero(counts >= least).tolist():
         yield column, column_values(X, column)
 
 
-def column_values(X: Any, column: int) -> np.ndarray:
-    """(m,) float64 values, with gaps below all others."""
-    values = X[:, [column]].toarray() if sparse.issparse(X) else X[:, column]
+def column_values(X: Matrix, column: int) -> np.ndarray:
+    """(m,) float64 values of a column, with gaps below all others."""
+    values = X[:, column] if isinstance(X, np.ndarray) else X[:, [column]].toarray()
     return np.nan_to_num(values.ravel().astype(np.float64), nan=-np.inf)
 
 

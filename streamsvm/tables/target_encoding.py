@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from streamsvm.data.folds import FOLDS_STREAM
-from streamsvm.data.layout import Layout
+from streamsvm.data.layout import Attrs, Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import splitmix64
 from streamsvm.data.store import Store, StoreView
@@ -27,48 +26,48 @@ WHOLE = FOLDS  # the fold of rows that no value is learned from
 
 @dataclass(frozen=True)
 class FoldAssignment(SizedInBytes):
-    """The fold of each row. found (n,): those of rows in groups, which share one. held: rising ids of rows not
-    learned from."""
+    """The fold of each row. group_folds (n,): those of a store with groups, whose rows share one. held_out: rising ids
+    of rows not learned from."""
 
     seed: int
-    found: np.ndarray | None
-    held: np.ndarray
+    group_folds: np.ndarray | None
+    held_out: np.ndarray
 
     @classmethod
-    def of_store(cls, store: Store, seed: int, held: np.ndarray) -> FoldAssignment:
+    def of_store(cls, store: Store, seed: int, held_out: np.ndarray) -> FoldAssignment:
         """Raises DataError if all rows to learn from are of one group."""
         groups = store.connected_groups
         if groups is None:
-            return cls(seed, None, held)
+            return cls(seed, None, held_out)
         order = np.random.default_rng([seed, FOLDS_STREAM]).permutation(int(groups.max()) + 1)
-        if np.ptp(np.delete(groups, held)) == 0:
+        if np.ptp(np.delete(groups, held_out)) == 0:
             raise DataError(
                 f"{store.url or 'the data'} has all rows to learn from in one group, expected two or more with "
                 "target-encoded columns: values of a group's texts are learned from the others"
             )
-        return cls(seed, (order % FOLDS).astype(np.uint8)[groups], held)
+        return cls(seed, (order % FOLDS).astype(np.uint8)[groups], held_out)
 
     def of(self, ids: np.ndarray) -> np.ndarray:
         """(m,) 0 to 4, or WHOLE, of rows with these ids. Each FOLDS rows of a store have all folds."""
-        if self.found is not None:
-            found = self.found[ids].astype(np.int64)
+        if self.group_folds is not None:
+            folds = self.group_folds[ids].astype(np.int64)
         else:
-            found = ((splitmix64(ids // FOLDS, self.seed) % FOLDS).astype(np.int64) + ids) % FOLDS
-        return np.where(np.isin(ids, self.held), WHOLE, found)
+            folds = ((splitmix64(ids // FOLDS, self.seed) % FOLDS).astype(np.int64) + ids) % FOLDS
+        return np.where(np.isin(ids, self.held_out), WHOLE, folds)
 
 
 class EncodedRows(StoreView):
     """The rows of a store with values instead of codes, see `expanded`."""
 
     def __init__(
-        self, store: Store, values: Mapping[int, np.ndarray], dealt: FoldAssignment | None = None
+        self, store: Store, values: Mapping[int, np.ndarray], assignment: FoldAssignment | None = None
     ) -> None:
         super().__init__(store)
-        self._values, self._dealt = values, dealt
-        more = sum(own.shape[-1] - 1 for own in values.values())
-        self.n, self.d, self.dtype, self.is_sparse = store.n, store.d + more, store.dtype, store.is_sparse
+        self._values, self._assignment = values, assignment
+        added = sum(column_values.shape[-1] - 1 for column_values in values.values())
+        self.n, self.d, self.dtype, self.is_sparse = store.n, store.d + added, store.dtype, store.is_sparse
         self.chunk_rows = store.chunk_rows
-        self.nbytes = store.nbytes + store.n * more * (store.dtype.itemsize + 4 * store.is_sparse)
+        self.nbytes = store.nbytes + store.n * added * (store.dtype.itemsize + 4 * store.is_sparse)
 
     def read(self, start: int, stop: int) -> Rows:
         return self._valued(self.store.read(start, stop), np.arange(start, stop))
@@ -77,10 +76,12 @@ class EncodedRows(StoreView):
         return self._valued(self.store.take(ids), ids)
 
     def _valued(self, rows: Rows, ids: np.ndarray) -> Rows:
-        return Rows(expanded(rows.X, self._values, None if self._dealt is None else self._dealt.of(ids)))
+        return Rows(
+            expanded(rows.X, self._values, None if self._assignment is None else self._assignment.of(ids))
+        )
 
 
-def coded(attrs: Mapping[str, Any] | None) -> dict[int, Feature]:
+def coded(attrs: Attrs | None) -> dict[int, Feature]:
     """The target-encoded features that attributes of a store or layout describe, by their column of codes."""
     columns = (attrs or {}).get("columns", ())
     if not any("target" in column for column in columns):
@@ -89,16 +90,19 @@ def coded(attrs: Mapping[str, Any] | None) -> dict[int, Feature]:
 
 
 def uncoded(store: Store) -> dict[int, Feature]:
-    """The features of a store that still are codes."""
-    return {at: feature for at, feature in coded(store.table).items() if feature.values is None}
+    """The target-encoded features of a store that have no values yet, by their column of codes."""
+    return {column: feature for column, feature in coded(store.table).items() if feature.values is None}
 
 
-def with_values(store: Store, values: Mapping[int, np.ndarray], classes: tuple[str, ...]) -> dict[str, Any]:
+def with_values(
+    store: Store, values: Mapping[int, np.ndarray], classes: tuple[str, ...]
+) -> dict[str, object]:
     """The attributes of a store, with the values (categories + 1, outputs) of its columns of codes."""
     schema = Schema.from_attrs(store.table)
-    known = {schema.coded[at].name: own for at, own in values.items()}
+    by_name = {schema.coded[column].name: column_values for column, column_values in values.items()}
     schema.features = [
-        replace(f, values=known[f.name], classes=classes) if f.name in known else f for f in schema.features
+        replace(f, values=by_name[f.name], classes=classes) if f.name in by_name else f
+        for f in schema.features
     ]
     return {**store.table, "columns": schema.to_attrs()["columns"]}
 
@@ -109,20 +113,20 @@ def as_learned(store: Store, layout: Layout | None) -> Store:
     texts = uncoded(store)
     if not texts:
         return store
-    known = {feature.name: feature for feature in coded(None if layout is None else layout.attrs).values()}
+    learned = {feature.name: feature for feature in coded(None if layout is None else layout.attrs).values()}
     for feature in texts.values():
-        if feature.name not in known:
+        if feature.name not in learned:
             raise ModelError(
                 f"{store.url or 'X'}: column {feature.name!r} holds texts to target-encode, and the model has no "
                 "values for them: it was trained on another encoding of the rows"
             )
-    values = {at: _values_of(feature, known[feature.name]) for at, feature in texts.items()}
-    classes = next(iter(known.values())).classes
+    values = {column: _values_of(feature, learned[feature.name]) for column, feature in texts.items()}
+    classes = next(iter(learned.values())).classes
     return store.in_columns(EncodedRows(store, values), with_values(store, values, classes))
 
 
-def _values_of(feature: Feature, known: Feature) -> np.ndarray:
+def _values_of(feature: Feature, learned: Feature) -> np.ndarray:
     """(categories + 1, outputs) what a model knows of the texts of a store, which may have numbered them otherwise."""
-    assert known.values is not None  # of a model
-    codes = known.codes([*feature.categories]).astype(np.int64)
-    return known.values[np.append(codes - 1, -1)]
+    assert learned.values is not None  # of a model
+    codes = learned.codes([*feature.categories]).astype(np.int64)
+    return learned.values[np.append(codes - 1, -1)]

@@ -26,7 +26,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
     warnings = _check_labels(store)
     blocks, ids = store.blocks(), sample_ids(store)
     edges = np.searchsorted(ids, [start for start, _ in blocks])
-    told, seen = engine.map_reduce(
+    results, summary = engine.map_reduce(
         _check_block,
         ColumnSummary.merged,
         blocks,
@@ -35,7 +35,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
         phase="check",
         events=events,
     )
-    sorted_, samples = zip(*told, strict=True)
+    sorted_, samples = zip(*results, strict=True)
     unsorted = [start for (start, _), is_sorted in zip(blocks, sorted_, strict=True) if not is_sorted]
     if unsorted:
         warnings.append(
@@ -46,7 +46,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
         warnings.append(
             f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows"
         )
-    warnings += suspects(store, seen, ids, concat([*samples]))
+    warnings += suspects(store, summary, ids, concat([*samples]))
     return {
         "store": store.url,
         "rows": store.n,
@@ -82,17 +82,18 @@ def _check_labels(store: Store) -> list[str]:
 
 def _check_counts(store: Store) -> None:
     """Raises CorruptDataError if the counts of labels differ from those that ingest kept."""
-    kept = store.stored_classes
-    if kept is None:
+    stored = store.stored_classes
+    if stored is None:
         return
-    found = store.count_labels()
-    if found is None or not np.array_equal(kept.values, found.values):
+    counted = store.count_labels()
+    if counted is None or not np.array_equal(stored.values, counted.values):
         raise CorruptDataError(
             "array 'statistics/labels' lists other labels than 'y' has; ingest the rows again"
         )
-    wrong = np.flatnonzero(kept.counts != found.counts)
+    wrong = np.flatnonzero(stored.counts != counted.counts)
     if len(wrong):
-        label, said, there = (a[wrong[0]] for a in (found.values, kept.counts, found.counts))
+        label, stored_count, count = (a[wrong[0]] for a in (counted.values, stored.counts, counted.counts))
         raise CorruptDataError(
-            f"array 'statistics/counts' says {said} rows of label {label}, 'y' has {there}; ingest the rows again"
+            f"array 'statistics/counts' says {stored_count} rows of label {label}, 'y' has {count}; "
+            "ingest the rows again"
         )

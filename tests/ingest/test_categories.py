@@ -85,7 +85,7 @@ SOME = st.lists(st.sampled_from(["red", "blue", "grey", "(rare)x", "green"]), mi
 
 @given(SOME, SOME, st.integers(1, 6))
 def test_rare_texts_are_those_of_scikit_learn(texts, new, least):
-    schema = Schema([Feature("a", "text", least=least)])
+    schema = Schema([Feature("a", "text", min_rows=least)])
     own = encoded(schema, texts)
     twin = OneHotEncoder(min_frequency=least, handle_unknown="infrequent_if_exist", sparse_output=False)
     expected = twin.fit_transform(np.array(texts, object)[:, None])
@@ -134,7 +134,7 @@ def test_a_text_that_is_called_rare_is(tmp_path):
 def test_empty_columns_and_all_that_are_rare(tmp_path):
     rows = [[f"c{i}", i, "no"] for i in range(5)]
     assert load(tmp_path, rows, min_frequency=2).feature_names == ("colour=(rare)", "size")
-    assert encoded(Schema([Feature("b", "text", least=3)]), ["", ""]).shape == (2, 0)
+    assert encoded(Schema([Feature("b", "text", min_rows=3)]), ["", ""]).shape == (2, 0)
 
 
 @pytest.mark.parametrize(("least", "often"), [(None, ""), (2, " in 2 rows or more")])
