@@ -221,7 +221,7 @@ def test_a_budget_is_what_search_and_fit_may_take_and_not_what_they_do():
 def test_search_and_pilots_end_within_the_seconds_they_are_given(monkeypatch):
     """A second for both: a search that has begun ends at its next step, and pilots as they are."""
     ends: list[tuple[str, float]] = []
-    for name in ("planned", "learned"):
+    for name in ("planned_fit", "fit_models"):
         original = getattr(dry_run, name)
 
         def noted(store, config, run, original=original, name=name):
@@ -238,6 +238,6 @@ def test_search_and_pilots_end_within_the_seconds_they_are_given(monkeypatch):
         "search": {"options": ["C"]},
     }
     measure(Store.from_arrays(samples(400, 3).X, np.arange(400) % 2), completed([("t", options)]), 3.0)
-    assert ends[0] == ("planned", pytest.approx(3.0))
-    assert ends[1:] == [("learned", pytest.approx(3.0))] * (len(ends) - 1)
+    assert ends[0] == ("planned_fit", pytest.approx(3.0))
+    assert ends[1:] == [("fit_models", pytest.approx(3.0))] * (len(ends) - 1)
     assert len(ends) > 2

@@ -118,13 +118,13 @@ def test_a_search_that_took_too_long_leaves_time_for_a_fit_like_its_last_trial(m
 
 def test_fits_on_folds_leave_time_for_the_fit_on_all_rows(monkeypatch):
     """A second for four of them; the first one takes half of it."""
-    ends, original, clock = [], recipe.planned, iter([0.0, 0.5, 0.5])
+    ends, original, clock = [], recipe.planned_fit, iter([0.0, 0.5, 0.5])
 
     def noted(store, config, run, *args):
         ends.append(run.until)
         return original(store, config, run, *args)
 
-    monkeypatch.setattr(recipe, "planned", noted)
+    monkeypatch.setattr(recipe, "planned_fit", noted)
     monkeypatch.setattr(recipe, "time", SimpleNamespace(time=lambda: next(clock)))
     options = {"probability": {"method": "sigmoid", "folds": 3}, "threads": 1}
     store = Store.from_arrays(*table(300))
@@ -220,7 +220,7 @@ def test_no_hurry_leaves_fewer_than_some_thousands_of_rows():
 )
 def test_a_fit_that_ends_before_it_was_expected_is_repeated_with_more_rows(left_s, took_s, rows):
     slow = [step | {"seconds": 10 * step["seconds"]} for step in STEPS]
-    first = replace(in_time(large(), slow, context(1.0)), learned={"rungs": slow})
+    first = replace(in_time(large(), slow, context(1.0)), choices={"rungs": slow})
     assert first.all_rows is not None
     more = with_more_rows(first, took_s, context(left_s))
     if rows is None:
@@ -249,7 +249,7 @@ def slow_search(monkeypatch):
         return replace(found, steps=[{**step, "seconds": 1e4} for step in found.steps])
 
     monkeypatch.setattr(time_budget.FitTimes, "of", classmethod(slow))
-    monkeypatch.setattr(recipe, "with_more_rows", all_of_them)
+    monkeypatch.setattr("streamsvm.choosing.solve.with_more_rows", all_of_them)
 
 
 def all_of_them(data: Any, took_s: float, context: Any) -> Any:
@@ -265,7 +265,7 @@ def test_the_model_is_of_the_rows_for_which_there_was_time_in_the_end(monkeypatc
     model, report = train_in_memory(store, completed([("t", HASTY)]), events)
     assert report["n"] == 1500
     assert not any(isinstance(event, Warned) and "the time left" in event.message for event in said)
-    monkeypatch.setattr(recipe, "with_more_rows", lambda *args: None)
+    monkeypatch.setattr("streamsvm.choosing.solve.with_more_rows", lambda *args: None)
     _, report = train_in_memory(store, completed([("t", HASTY)]), events)
     assert report["n"] < 1500
     assert any(isinstance(event, Warned) and "the time left was enough" in event.message for event in said)
@@ -280,7 +280,7 @@ def test_a_larger_fit_that_fails_leaves_the_model_before_it(error, at, monkeypat
     said: list[Any] = []
     plan, solve = DCSVMFit.__init__, DCSVMFit.solve
 
-    def planned_fit(self: Any, data: Any, context: Any) -> None:
+    def planned(self: Any, data: Any, context: Any) -> None:
         plan(self, data, context)
         if at == "plan" and data.store.n == 1500:
             raise error
@@ -290,7 +290,7 @@ def test_a_larger_fit_that_fails_leaves_the_model_before_it(error, at, monkeypat
             raise error
         return solve(self, draft)
 
-    monkeypatch.setattr(DCSVMFit, "__init__", planned_fit)
+    monkeypatch.setattr(DCSVMFit, "__init__", planned)
     monkeypatch.setattr(DCSVMFit, "solve", solved)
     events = Events(lambda record: said.append(record.event))
     store, config = Store.from_arrays(*table(1500)), completed([("t", HASTY)])

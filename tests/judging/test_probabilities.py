@@ -299,7 +299,7 @@ class TestResuming:
         """Notes the rows of every fit that starts, and interrupts one."""
         from streamsvm import train as recipe
 
-        original = getattr(recipe.planned, "original", recipe.planned)
+        original = getattr(recipe.planned_fit, "original", recipe.planned_fit)
 
         def counted(store: Store, *args: Any) -> Any:
             fits.append(store.n)
@@ -308,7 +308,7 @@ class TestResuming:
             return original(store, *args)
 
         counted.original = original  # type: ignore[attr-defined]
-        monkeypatch.setattr(recipe, "planned", counted)
+        monkeypatch.setattr(recipe, "planned_fit", counted)
 
     def test_folds_that_were_dealt_in_another_way_are_begun_anew(self, tmp_path, monkeypatch):
         there, fits = write(tmp_path / "s", Rows(data()[0][:N]), data()[1][:N]), list[int]()
