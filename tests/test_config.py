@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +62,7 @@ def test_the_configuration_inside_a_model_is_the_same_configuration(tmp_path_fac
     assert load_config(model) == config
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "size"),
     [
         ("2GiB", 2 << 30),
@@ -77,13 +78,13 @@ def test_sizes_are_bytes(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "2 gigs", "-1GB", "2G", True, 1.5, "1e9", None])
+@every_case("text", ["", "GiB", "2 gigs", "-1GB", "2G", True, 1.5, "1e9", None])
 def test_other_sizes_are_refused(text):
     with pytest.raises(ValueError, match="2GiB"):
         parse_size(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("values", "message"),
     [
         ({"dcsvm": {"levls": 3}}, "dcsvm.levls: unknown option; did you mean dcsvm.levels?"),
@@ -164,7 +165,7 @@ def test_later_layers_win_and_errors_name_the_layer():
         build_config(file, parse_set("C=-1"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "values"),
     [
         ("C=2", {"C": 2}),
@@ -180,7 +181,7 @@ def test_set_reads_toml_or_text(text, values):
     assert parse_set(text) == (f"--set {text}", values)
 
 
-@pytest.mark.parametrize("text", ["C", "=3", "", "a..b=1", "a b=1"])
+@every_case("text", ["C", "=3", "", "a..b=1", "a b=1"])
 def test_set_without_a_name_or_value_is_refused(text):
     with pytest.raises(ConfigError, match="expected name=value"):
         parse_set(text)

@@ -8,6 +8,7 @@ import math
 import os
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,8 +22,8 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("torn", ["", '{"event": "ro', '{"event": "round"}', "x" * 200])
-@pytest.mark.parametrize("before", ["", '{"event": "a"}\n{"event": "b"}\n'])
+@every_case("torn", ["", '{"event": "ro', '{"event": "round"}', "x" * 200])
+@every_case("before", ["", '{"event": "a"}\n{"event": "b"}\n'])
 def test_a_torn_last_line_is_removed(tmp_path, monkeypatch, before, torn):
     monkeypatch.setattr(growing, "BLOCK", 16)
     path = tmp_path / "events.jsonl"

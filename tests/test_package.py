@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from every_case import every_case
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -158,7 +159,7 @@ def test_licences_allow_to_distribute_it_as_it_is():
     assert not {name: text for name, text in found.items() if not text or COPYLEFT.search(text)}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "is_so"),
     [
         ("GPL-3.0-or-later", True),

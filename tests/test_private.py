@@ -16,6 +16,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 from scipy import sparse
 from zarr.codecs import ShardingCodec
 from zarr.storage import MemoryStore
@@ -85,9 +86,7 @@ CALLED = [  # library, name, how it is called, from where
 PRIVATE_MODULES = ("zarr.core", "sklearn.svm.tests")  # by their own documentation, or no part of the package
 
 
-@pytest.mark.parametrize(
-    ("library", "name", "args", "options", "shim"), CALLED, ids=[row[1] for row in CALLED]
-)
+@every_case(("library", "name", "args", "options", "shim"), CALLED, ids=[row[1] for row in CALLED])
 def test_a_private_name_is_there_and_takes_what_it_is_given(library, name, args, options, shim):
     release, (module, _, path) = f"{library} {version(library)}", name.partition(":")
     try:

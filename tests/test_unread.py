@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from every_case import every_case
 from making import write
 
 from streamsvm.cli.app import app, exit_status
@@ -29,7 +30,7 @@ def checked(*sets: str) -> FitConfig:
     return config
 
 
-@pytest.mark.parametrize("own", solver_names())
+@every_case("own", solver_names())
 def test_no_solver_takes_the_options_of_another(own):
     section, others = section_of(own), set(solver_names()) - {own}
     assert others < set(option_values("solver"))
@@ -45,7 +46,7 @@ def test_no_solver_takes_the_options_of_another(own):
                 require_read(layers, build_config(*layers))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("sets", "option", "found"),
     [
         (["solver=alfpgm", "dcsvm.early=true"], "dcsvm.early is read by solver dcsvm only", "solver alfpgm"),

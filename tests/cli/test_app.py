@@ -13,6 +13,7 @@ import time
 
 import pytest
 import typer
+from every_case import every_case
 
 from streamsvm import __version__
 from streamsvm.cli import app as app_module
@@ -121,7 +122,7 @@ def raising(error):
     return run
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "line"),
     [
         (DataError("row 3: found 'x',\n expected a number"), "error: row 3: found 'x', expected a number"),

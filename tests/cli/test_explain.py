@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from every_case import every_case
 from scipy import sparse
 
 from streamsvm import ALFPGMSVC, DCSVC, Store
@@ -149,7 +150,7 @@ def test_files_hold_all_of_it(there, tmp_path, monkeypatch, capfd, rows):
     assert float(lines[0]["shapley"]) == found["rows"][0]["features"][0]["shapley"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "line"),
     [
         ("--model rbf --store s --rows 80", "--rows: found 80, s has rows 0 to 79"),

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from commands import require_one_line, run
+from every_case import every_case
 
 from streamsvm import Store, load_model
 
@@ -257,7 +258,7 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
     assert [float(row["decision"]) for row in plain] == pytest.approx(found.tolist(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("args", "message"),
     [
         (
@@ -387,11 +388,12 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         (["evaluate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
     ],
 )
-def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, capsys, monkeypatch):
-    write(tmp_path / "few.csv", [[1]], ("size",))
-    write(tmp_path / "none.csv", [], ("id", "colour", "size"))
-    write(tmp_path / "huge.csv", [[1, "a"], ["inf", "b"]], ("size", "y"))
-    monkeypatch.chdir(tmp_path)
+def test_what_does_not_fit_is_one_line(model, new, args, message, capsys, monkeypatch):
+    folder = model.parent
+    write(folder / "few.csv", [[1]], ("size",))
+    write(folder / "none.csv", [], ("id", "colour", "size"))
+    write(folder / "huge.csv", [[1, "a"], ["inf", "b"]], ("size", "y"))
+    monkeypatch.chdir(folder)
     before = {*os.listdir()}
     require_one_line(capsys, message, *args)
     assert {*os.listdir()} == before
@@ -438,8 +440,8 @@ def test_a_file_without_rows_has_no_answers(model, tmp_path, kind, capsys):
     assert zarr.open_group(str(tmp_path / "o.zarr"))["label"].shape == (0,)
 
 
-@pytest.mark.parametrize("command", ["fit", "tune"])
-@pytest.mark.parametrize(
+@every_case("command", ["fit", "tune"])
+@every_case(
     ("option", "place", "message"),
     [
         (

@@ -12,6 +12,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
+from every_case import every_case
 
 from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneSVC
 from streamsvm.cli.app import COMMANDS, app, exit_status
@@ -111,7 +112,7 @@ def test_every_option_of_ingest_is_a_flag():
     assert tuple(completed("ingest", "--format", "")) == FORMATS
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "line"),
     [
         (["--C", "-1"], "--C: found -1, expected a number above 0"),
@@ -128,7 +129,7 @@ def test_an_error_names_a_flag_once(capfd, words, line):
     assert capfd.readouterr().err.startswith(f"error: {line}")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("estimator", "message"),
     [
         (DCSVC(kernel="foo"), "DCSVC: kernel: found 'foo'"),

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 from making import write
 
 from streamsvm.cli.app import app, exit_status
@@ -135,7 +136,7 @@ def test_a_page_shows_rows_that_were_kept_out_and_then_those_of_evaluate(folder,
     assert facts["width"] == pytest.approx(2 * half)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "message"),
     [
         ((*FIT, "--interval", 0), "error: --interval: found 0, expected a number above 0"),

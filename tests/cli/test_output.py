@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
+from every_case import every_case
 from terminal import read_all
 
 from streamsvm.cli.output import emit, emit_table
@@ -16,7 +16,7 @@ from streamsvm.storage.human import human, human_bytes
 from streamsvm.storage.jsonable import jsonable
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("n", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB"), (2048 << 40, "2048.0 TiB")],
 )
@@ -24,7 +24,7 @@ def test_bytes_for_people(n, text):
     assert human_bytes(n) == text
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "value", "text"),
     [
         ("seconds", 1.26, "1.3 s"),

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from commands import run
+from every_case import every_case
 from making import write
 
 from streamsvm import load_model
@@ -32,7 +33,7 @@ def table(tmp_path):
     return tmp_path / "t.csv"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("store", "model"),
     [
         ("data.zarr", "data.model.zarr"),

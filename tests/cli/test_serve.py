@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 import numpy as np
 import pytest
 from commands import require_one_line, run
+from every_case import every_case
 
 from streamsvm import BudgetedSVC, load_model
 from streamsvm.data.rows import Rows
@@ -142,7 +143,7 @@ def test_what_is_learnt_is_numbered_and_not_learnt_twice(server):
     assert sorted(facts["classes"]) == ["down", "up"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("status", "message", "path", "body"),
     [
         (400, "broken JSON", "/predict", b'{"a": 1'),

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 from making import write
 
 from streamsvm.cli.app import FAILED, OK, app, exit_status
@@ -78,7 +79,7 @@ def test_the_run_has_the_seconds_that_the_terminal_says_and_the_model_on_all_row
     assert result["n_support"] == found["refit"]["n_support"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("before", "after", "message"),
     [
         (

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 from cases import ESTIMATORS, PROBABLE
-from contracts.layouts import LABELS, LAYOUTS, labelled
+from contracts.layouts import LAYOUTS, labelled
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -35,6 +36,17 @@ SEARCHED = {  # one of each class
     "HSSSVR": HSSSVR(gamma=0.5, polish=1000, random_state=0),
     "CuttingPlaneRanker": CuttingPlaneRanker(tol=1e-3),
 }
+ONE_OF_EACH = ("exact", "budgeted", "linear, planes", "compressed, polished", "many pairs", "chosen")  # class
+TWO_CLASSES = (  # of each kind of model, with and without probabilities
+    *ONE_OF_EACH,
+    "early",
+    "committee",
+    "against the rest",
+    "landmarks",
+    "exact, probable",
+    "early, probable",
+    "budgeted, logistic",
+)
 
 
 @cache
@@ -92,8 +104,9 @@ def test_scikit_learn_searches_over_it(name):
     assert search.score(X, y) == search.best_estimator_.score(X, y)
 
 
-@pytest.mark.parametrize("classes", LABELS)
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("name", "classes"), [*product(ESTIMATORS, ["three"]), *product(TWO_CLASSES, ["two"])]
+)
 class TestModels:
     def test_saved_and_pickled_decisions_are_equal_bit_by_bit(self, name, classes, tmp_path):
         estimator, (X, _) = on_numpy(name, classes), labelled(classes)
@@ -132,10 +145,13 @@ def test_probabilities(name):
     np.testing.assert_allclose(proba.mean(axis=0), np.unique(y, return_counts=True)[1] / 260, atol=0.1)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+def test_probabilities_are_there_where_they_are_asked_for():
+    assert {name for name in ESTIMATORS if hasattr(ESTIMATORS[name], "predict_proba")} == set(PROBABLE)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 class TestErrors:
-    def test_probabilities_are_there_where_they_are_asked_for(self, name):
-        assert hasattr(ESTIMATORS[name], "predict_proba") == (name in PROBABLE)
+    def test_an_unknown_kind_of_probability(self, name):
         with pytest.raises(ValueError, match="probability: found 'magic'"):
             clone(ESTIMATORS[name]).set_params(probability="magic").fit(*labelled("two"))
 
@@ -153,10 +169,14 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"X has 3 features, but \w+ is expecting 4 features as input"):
             on_numpy(name, "three").predict(labelled("three")[0][:, :3])
 
-    @pytest.mark.parametrize("layout", ["Store", "CSR Store"])
-    def test_a_value_that_is_no_number(self, name, layout, tmp_path):
-        """Rows of a store are looked at by those who read them."""
-        X, y = labelled("two")[0].copy(), labelled("two")[1]
-        X[133, 2] = np.nan
-        with pytest.raises(ValueError, match=r"row 133, column 2 \(chunk \d\) is nan"):
-            clone(ESTIMATORS[name]).fit(LAYOUTS[layout](X, y, tmp_path))
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [*product([n for n in ESTIMATORS if n not in PROBABLE], ["Store"]), *product(ONE_OF_EACH, ["CSR Store"])],
+)
+def test_a_value_that_is_no_number(name, layout, tmp_path):
+    """Rows of a store are looked at by those who read them."""
+    X, y = labelled("two")[0].copy(), labelled("two")[1]
+    X[133, 2] = np.nan
+    with pytest.raises(ValueError, match=r"row 133, column 2 \(chunk \d\) is nan"):
+        clone(ESTIMATORS[name]).fit(LAYOUTS[layout](X, y, tmp_path))

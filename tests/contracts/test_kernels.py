@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference
 from cases import GAPS, SOLVERS, config, labelled
+from every_case import every_case
 from sklearn.svm import SVC
 
 from streamsvm import ALFPGMSVC, Store, load_model
@@ -60,8 +61,8 @@ def test_a_model_is_certified_saved_and_loaded(solver, name, tmp_path):
     np.testing.assert_array_equal(loaded.decision_function(Rows(X)), expected)
 
 
-@pytest.mark.parametrize("coef0", [0.0, 0.5])
-@pytest.mark.parametrize("name", kernel_names())
+@every_case("coef0", [0.0, 0.5])
+@every_case("name", kernel_names())
 def test_a_kernel_says_whether_it_is_0_at_the_origin(name, coef0):
     own = kernel(name)
     made = kernel_from(own | ({"coef0": coef0} if "coef0" in own else {}))
@@ -69,7 +70,7 @@ def test_a_kernel_says_whether_it_is_0_at_the_origin(name, coef0):
     assert made.is_zero_at_origin == (not np.any(values))
 
 
-@pytest.mark.parametrize("solver", [s for s in SOLVERS if not solver_row(config(s).solver).takes_indefinite])
+@every_case("solver", [s for s in SOLVERS if not solver_row(config(s).solver).takes_indefinite])
 def test_a_kernel_that_is_not_definite_is_refused(solver):
     with pytest.raises(
         ConfigError, match="need not be positive semidefinite; found solver .*expected alfpgm"

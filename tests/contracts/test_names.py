@@ -16,7 +16,12 @@ from sklearn.base import clone
 from streamsvm import ALFPGMSVR, DCSVC, BudgetedSVC, CuttingPlaneRanker, Store, load_model
 
 NAMES = ("width", "age", "b", "a")
-ALL = ESTIMATORS | {"regression": ALFPGMSVR(gamma=0.5), "ranking": CuttingPlaneRanker(tol=1e-3)}
+OF_EACH_CLASS = ("exact", "budgeted", "linear, planes", "compressed, polished", "many pairs", "chosen")
+OTHER_MODELS = ("early", "landmarks", "exact, probable")
+ALL = {name: ESTIMATORS[name] for name in (*OF_EACH_CLASS, *OTHER_MODELS)} | {
+    "regression": ALFPGMSVR(gamma=0.5),
+    "ranking": CuttingPlaneRanker(tol=1e-3),
+}
 TABLES = {
     "pandas": lambda X, names: pd.DataFrame(X, columns=list(names)),
     "Arrow": lambda X, names: pa.table(dict(zip(names, X.T, strict=True))),

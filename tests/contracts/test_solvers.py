@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import reference
 from contracts.solvers import CASES, KERNEL, TOL, Case, N, data
+from pairwise import pairwise
 from scipy import sparse
 
 from streamsvm.data.regroup import PartitionsInMemory
@@ -129,16 +130,15 @@ def twin(kernel: str) -> tuple[np.ndarray, np.ndarray]:
     return Q, reference.solve_dual(Q, upper)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
-def test_optimal_by_certificate_and_by_twin(name, problem, layout, kernel, warm):
+@pytest.mark.parametrize(
+    ("kernel", "name", "problem", "layout", "start"),
+    pairwise(KERNELS, SOLVERS, PROBLEMS, LAYOUTS, ("cold", "warm")),
+)
+def test_optimal_by_certificate_and_by_twin(kernel, name, problem, layout, start):
     X, _, upper = data()
     Q, best = twin(kernel)
-    start = np.where(np.arange(N) % 2, best, 0.0) if warm else None
-    alpha = SOLVERS[name](PROBLEMS[problem](KERNELS[kernel], Rows(LAYOUTS[layout](X))), start)
+    first = np.where(np.arange(N) % 2, best, 0.0) if start == "warm" else None
+    alpha = SOLVERS[name](PROBLEMS[problem](KERNELS[kernel], Rows(LAYOUTS[layout](X))), first)
     assert np.all((alpha >= 0) & (alpha <= upper))
     assert reference.kkt_violation(Q, alpha, upper) <= 1.1 * TOL
     assert reference.dual_objective(Q, alpha) == pytest.approx(reference.dual_objective(Q, best), rel=1e-4)

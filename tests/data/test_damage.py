@@ -9,6 +9,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 from making import samples, write
 from scipy import sparse
 
@@ -54,8 +55,8 @@ def test_damaged_dense_chunk_is_named(tmp_path, harm):
             read()
 
 
-@pytest.mark.parametrize("harm", [flip, Path.unlink])
-@pytest.mark.parametrize("name", ["data", "indices", "indptr"])
+@every_case("harm", [flip, Path.unlink])
+@every_case("name", ["data", "indices", "indptr"])
 def test_damaged_csr_array_is_named(tmp_path, harm, name):
     store = write(tmp_path / "s", samples(N, 3, is_sparse=True), Y, chunk_rows=10)
     harm(chunk(tmp_path / "s", f"X/{name}/c/0"))
@@ -242,7 +243,7 @@ def foreign(path: Path, X: np.ndarray, y: np.ndarray = Y + 1, **options: object)
     return path
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("X", "y", "options", "message"),
     [
         (np.ones((N, 4)), Y + 1, {"chunks": (10, 2)}, "chunked by columns.*rechunk"),
@@ -275,7 +276,7 @@ def csr_group(path: Path, encoding: str = "csr_matrix", **changes: object) -> Pa
     return path
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changes", "message"),
     [
         ({"encoding": "csc_matrix"}, r"stored by columns .* `adata.X = adata.X.tocsr\(\)`"),
@@ -303,8 +304,8 @@ def test_unsorted_csr_is_sorted_on_reading(tmp_path):
     assert "unsorted" in check(store)["warnings"][1]
 
 
-@pytest.mark.parametrize("is_sparse", [False, True])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@every_case("is_sparse", [False, True])
+@every_case("value", [np.nan, np.inf, -np.inf])
 def test_check_names_what_is_not_finite(tmp_path, is_sparse, value):
     X = samples(N, 3).X
     X[33, 1] = value

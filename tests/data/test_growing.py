@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.rows import Rows
@@ -21,9 +22,10 @@ def group(tmp_path):
     return zarr.open_group(tmp_path / "g", mode="w-", zarr_format=3)
 
 
-@pytest.mark.parametrize("step", [1, 7, 100])
-@pytest.mark.parametrize("chunk_rows", [1, 8, 100, 1000])
-def test_blocks_add_up_to_whole_chunks(group, step, chunk_rows):
+@every_case("step", [1, 7, 100])
+@every_case("chunk_rows", [1, 8, 100, 1000])
+def test_blocks_add_up_to_whole_chunks(tmp_path, step, chunk_rows):
+    group = zarr.open_group(tmp_path / "g", mode="w-", zarr_format=3)
     array = GrowingArray(group, "a", np.dtype(np.float32), chunk_rows)
     for start in range(0, len(X), step):
         array.append(X[start : start + step])

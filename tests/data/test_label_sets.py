@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +112,7 @@ def test_a_column_of_text(tmp_path):
         labels_of(tmp_path, "t.csv", text, label="t")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "options", "message"),
     [
         (

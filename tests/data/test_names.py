@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import zarr
+from every_case import every_case
 from making import samples, write
+from pairwise import pairwise
 
 from streamsvm.data.names import listed
 from streamsvm.data.store import Store
@@ -93,9 +95,9 @@ def foreign(
     return Store.open(folder, x=layout)
 
 
-@pytest.mark.parametrize("csr", [False, True])
-@pytest.mark.parametrize("nullable", [False, True])
-@pytest.mark.parametrize("layout", ["X", "layers/counts", "raw/X"])
+@pytest.mark.parametrize(
+    ("layout", "nullable", "csr"), pairwise(["X", "layers/counts", "raw/X"], [False, True], [False, True])
+)
 def test_anndata_names_columns_by_var(tmp_path, layout, nullable, csr):
     store = foreign(tmp_path / "s", layout=layout, nullable=nullable, csr=csr)
     assert store.feature_names == ("TP53", "MYC", "ACTB")
@@ -110,7 +112,7 @@ def test_names_of_other_columns_are_none(tmp_path):
     assert Store.open(tmp_path / "b").feature_names is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     "columns",
     [None, 5, "ab", [1, 2], [{}], [{"name": "a", "categories": 3}], [{"name": "a", "hash": "x"}], {"a": 1}],
 )
@@ -125,7 +127,7 @@ def test_names_of_fewer_columns_are_none(tmp_path):
     assert write(tmp_path / "t", samples(9, 3), attrs=many).feature_names is None
 
 
-@pytest.mark.parametrize("found", [None, 5, "", [1, 2], {"a": 1}])
+@every_case("found", [None, 5, "", [1, 2], {"a": 1}])
 def test_attributes_that_mean_something_else_to_others_are_no_names(tmp_path, found):
     group = zarr.create_group(tmp_path / "s")
     array = group.create_array("X", data=np.ones((2, 3)))
@@ -161,7 +163,7 @@ def rows(*names: str, d: int = 0) -> Store:
     return Store.from_arrays(np.ones((1, d or len(names))), feature_names=names or None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("found", "expected"),
     [
         (rows("b", "a"), r"X: column 0: found 'b', expected 'a' \(the same columns in another order\)"),

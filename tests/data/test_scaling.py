@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import samples
@@ -191,8 +192,8 @@ def test_robust_comes_from_a_sample_of_a_store_and_not_from_sparse_rows():
         prepare(Store.from_arrays(rows.X, np.arange(40) % 2), FitConfig(scale="robust"), Engine(1))
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6, 1e8, -1e9, 1e11])
-@pytest.mark.parametrize("layout", ["dense", "gaps", "sparse"])
+@every_case("offset", [0.0, 1e6, 1e8, -1e9, 1e11])
+@every_case("layout", ["dense", "gaps", "sparse"])
 def test_variance_is_that_of_numpy_however_far_from_zero(offset, layout):
     X = offset + values(3, d=2) / 100
     if layout == "gaps":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from every_case import every_case
 from scipy import sparse
 
 from streamsvm.data import scratch
@@ -35,8 +36,8 @@ def test_rows_that_are_a_view_are_written_in_order(tmp_path):
         np.testing.assert_array_equal(place.read(file).dense(), DENSE[::2])
 
 
-@pytest.mark.parametrize("X", [DENSE, DENSE.astype(np.float64), np.asfortranarray(DENSE), CSR, DENSE[:0]])
-@pytest.mark.parametrize("piece_bytes", [1, 50, 1 << 20])
+@every_case("X", [DENSE, DENSE.astype(np.float64), np.asfortranarray(DENSE), CSR, DENSE[:0]])
+@every_case("piece_bytes", [1, 50, 1 << 20])
 def test_rows_are_put_into_an_order(tmp_path, X, piece_bytes, monkeypatch):
     monkeypatch.setattr(scratch, "PIECE_BYTES", piece_bytes)
     order = np.random.default_rng(1).permutation(X.shape[0])

@@ -10,6 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import DTYPES, LABELS, samples, write
@@ -74,7 +75,7 @@ def test_subset_is_the_rows_it_names(tmp_path_factory, is_sparse, chosen, data):
     assert subset.subset(half).origin(len(half) - 1)[1] == ids[half][-1]
 
 
-@pytest.mark.parametrize("ids", [[], [3, 2], [1, 1], [-1, 2], [39, 40]])
+@every_case("ids", [[], [3, 2], [1, 1], [-1, 2], [39, 40]])
 def test_subset_refuses_ids_that_do_not_rise(ids):
     with pytest.raises(IndexError, match="rising row ids from 0 to 39"):
         Store.from_arrays(samples(40, 3).X).subset(np.array(ids, np.int64))
@@ -193,7 +194,7 @@ def test_dask_of_unknown_size():
         Store.from_arrays(lazy[lazy[:, 0] > 1])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("X", "y", "message"),
     [
         (np.zeros((3, 2)), [1, 2], "X has 3 rows but y has 2"),
@@ -287,7 +288,7 @@ def test_rows_out_of_range(tmp_path):
         store.take(np.array([3]))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("append", "message"),
     [
         (lambda w: w.append(samples(3, 5), np.zeros(3)), "5 columns"),

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from every_case import every_case
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.svm import SVC
@@ -94,7 +95,7 @@ class TestPath:
             )
             assert path.model_.header.config["C"] == C
 
-    @pytest.mark.parametrize(
+    @every_case(
         ("C", "message"),
         [
             ([], "C: found"),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from every_case import every_case
 from making import write
 from private_sklearn import svc_tests
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_svmlight_file
@@ -152,7 +153,7 @@ def test_max_iter_ends_with_a_warning():
     assert (svm.n_iter_ == 1).all()
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "message"),
     [
         ({"kernel": "magic"}, "ALFPGMSVC: kernel: found 'magic'"),

@@ -7,6 +7,7 @@ import pickle
 import dask.array as da
 import numpy as np
 import pytest
+from every_case import every_case
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -63,7 +64,7 @@ def test_a_store_brings_its_labels_and_is_not_ranked():
     assert svm.score(store) > 0.85
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "match"),
     [
         ({"time_budget": "soon"}, "AutoSVC: time_budget: found 'soon', expected a time like 60s"),

@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import reference
+from every_case import every_case
 from making import write
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
@@ -245,7 +246,7 @@ def test_defaults_are_those_of_the_configuration():
         assert given.get("loss", options.loss) == options.loss
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "match"),
     [
         ({"method": "newton"}, "method: found 'newton'"),

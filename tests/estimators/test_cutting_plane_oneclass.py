@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import reference
+from every_case import every_case
 from exchange import libsvm_twin
 from making import write
 from sklearn.exceptions import ConvergenceWarning
@@ -105,7 +106,7 @@ def test_from_the_command_line_to_other_systems(tmp_path, capsys):
     np.testing.assert_allclose(twin.decisions(X)[:, 0], expected, rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "said"),
     [
         (("--nu", 0), "nu: found 0"),

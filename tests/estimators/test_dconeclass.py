@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import reference
+from every_case import every_case
 from making import write
 from sklearn.svm import OneClassSVM
 
@@ -173,7 +174,7 @@ def test_rows_that_are_all_the_same_are_learned():
     assert svm.predict([[9.0, 9.0, 9.0]]) == [-1]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("values", "match"),
     [
         ({"nu": 0}, "nu: found 0, expected a number above 0"),

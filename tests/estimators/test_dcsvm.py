@@ -9,6 +9,8 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import labelled
+from every_case import every_case
+from pairwise import pairwise
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -52,7 +54,7 @@ def test_defaults_are_those_of_the_configuration():
     assert given == expected | own | {"loss": "hinge", "nu": FitConfig().nu, "multi_class": "ovo"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "match"),
     [
         ({"C": 0}, "C: found 0, expected a number above 0"),
@@ -78,9 +80,9 @@ def test_parameters_are_checked_when_fitting(options, match):
     assert not hasattr(estimator, "classes_")
 
 
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("weighed", [False, True])
-@pytest.mark.parametrize("options", [{}, DIVIDED | {"children": 3}], ids=["whole", "divided"])
+@pytest.mark.parametrize(
+    ("options", "weighed", "k"), pairwise([{}, DIVIDED | {"children": 3}], [False, True], [2, 3]), ids=str
+)
 def test_with_an_intercept_it_is_the_problem_of_svc(k, weighed, options):
     X, y = data(k)
     weight = np.random.default_rng(1).uniform(0.2, 3, len(X)) if weighed else None

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from every_case import every_case
 from scipy import sparse
 
 from streamsvm import DCSVC, DCSVR, DCOneClassSVM
@@ -67,7 +68,7 @@ def test_no_rows_of_other_tasks():
     assert DCOneClassSVM().fit(X).predict(X[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fit", "message"),
     [
         (

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import ESTIMATORS
+from every_case import every_case
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
@@ -190,7 +191,7 @@ def test_refused_ones_are_in_none(rows):
         svm.predict(X)
 
 
-@pytest.mark.parametrize("how", [None, "refuse", *HOW])
+@every_case("how", [None, "refuse", *HOW])
 def test_the_tag_says_whether_arrays_may_have_some(how):
     svm = CuttingPlaneSVC(gaps=how, C=0.01)
     assert svm.__sklearn_tags__().input_tags.allow_nan == (how != "refuse")

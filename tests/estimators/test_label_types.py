@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from every_case import every_case
 
 from streamsvm import CuttingPlaneSVC
 from streamsvm.errors import DataError
@@ -41,8 +42,8 @@ def test_they_are_those_of_numpy(name, table):
     assert found.predict(TABLES[table]).tolist() == expected.predict(TABLES[table]).tolist()
 
 
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize(
+@every_case("table", TABLES)
+@every_case(
     "y",
     [
         pd.Series(["x", None, *TEXTS[2:]], dtype="string"),

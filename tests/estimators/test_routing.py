@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from every_case import every_case
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score
@@ -80,7 +81,7 @@ def test_groups_reach_the_folds_inside_those_outside(rows):
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("svm", "asks"),
     [
         (DCSVC(), {"sample_weight", "groups"}),

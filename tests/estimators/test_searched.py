@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from every_case import every_case
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -73,7 +74,7 @@ def test_numbers_to_regress_on():
     assert svm.score(X, t) > ALFPGMSVR().fit(X, t).score(X, t)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("estimator", "match"),
     [
         (

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import labelled
+from every_case import every_case
 from exchange.libsvm_twin import Twin
 from exchange.made import KERNELS, SUMS, D, local_model, model_of, raw_rows
 from hypothesis import given, settings
@@ -175,7 +176,7 @@ def test_a_range_file_where_the_kernel_cannot_hold_the_scaling(kernel, scale, ne
         np.testing.assert_allclose(back.offset[used], scaling.offset[used], rtol=1e-14)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("labels", "k", "numbers"),
     [
         ("int", 3, ["-1", "1", "7"]),

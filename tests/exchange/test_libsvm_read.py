@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from every_case import every_case
 from exchange.libsvm_twin import Twin
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -114,7 +115,7 @@ def test_labels_by_name(tmp_path):
     assert read(tmp_path, THREE, labels=tmp_path / "l").classes.tolist() == ["three", "one", "two"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("labels", "message"),
     [
         ("[", "no JSON"),
@@ -137,7 +138,7 @@ def test_too_few_features_are_told(tmp_path):
         read(tmp_path, THREE, features=2)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "old", "new", "message"),
     [
         (THREE, "c_svc", "svdd", "line 1: found svm_type 'svdd', supported are c_svc, nu_svc"),
@@ -184,7 +185,7 @@ def test_damaged_files_name_the_line(text, old, new, message, tmp_path):
         read(tmp_path, text.replace(old, new, 1))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "message"),
     [
         ("", "line 1: found '', expected x"),

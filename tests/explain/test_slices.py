@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from every_case import every_case
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.preprocessing import scale
 
@@ -191,7 +192,7 @@ def test_columns_of_every_kind_of_files_and_stores(tmp_path, capfd):
             assert rows == of_file[name]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("values", "told"),
     [
         ([0.0] * 90 + [*range(1, 31)], ["0", "1 to 30"]),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import config
 from making import refuse_whole_columns, samples
+from pairwise import pairwise
 
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
@@ -38,9 +39,10 @@ def prepared(store: Store, **options: object) -> TrainingData:
     return prepare(store, config("dcsvm", C=0.7, **options), Engine(1))
 
 
-@pytest.mark.parametrize("positive", [(), ("elm", "oak")])
-@pytest.mark.parametrize("class_weight", [None, "balanced", "by label"])
-@pytest.mark.parametrize("has_weights", [False, True])
+@pytest.mark.parametrize(
+    ("has_weights", "class_weight", "positive"),
+    pairwise([False, True], [None, "balanced", "by label"], [(), ("elm", "oak")]),
+)
 def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, class_weight, positive):
     weight = WEIGHT if has_weights else None
     store = stored(tmp_path / "s", weight)

@@ -22,6 +22,7 @@ from hss.compressed import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairwise import pairwise
 
 from streamsvm.errors import ConfigError
 from streamsvm.hss.compress import row_interpolation
@@ -75,11 +76,12 @@ def test_definite_error_falls_with_the_tolerance(name, h):
     assert found[-1] < found[0] / 10
 
 
-@pytest.mark.parametrize(("rtol", "max_rank"), [(0.9, ANY_RANK), (0.1, 1), (1e-2, ANY_RANK), (1e-8, 7)])
-@pytest.mark.parametrize("h", [0.1, 1, 10])
-@pytest.mark.parametrize("name", DATA)
-def test_definite_at_every_tolerance(name, h, rtol, max_rank):
-    found = dense(matrix(name, h, rtol, max_rank=max_rank))
+@pytest.mark.parametrize(
+    ("name", "h", "accuracy"),
+    pairwise(DATA, [0.1, 1, 10], [(0.9, ANY_RANK), (0.1, 1), (1e-2, ANY_RANK), (1e-8, 7)]),
+)
+def test_definite_at_every_tolerance(name, h, accuracy):
+    found = dense(matrix(name, h, accuracy[0], max_rank=accuracy[1]))
     assert np.linalg.eigvalsh(found)[0] > -1e-12 * np.linalg.norm(found, 2)
 
 
@@ -219,9 +221,11 @@ def test_gram_and_qr_choose_alike(monkeypatch):
     np.testing.assert_allclose(P, P_qr, atol=1e-6)
 
 
-@pytest.mark.parametrize("rows", [slice(None), slice(1)], ids=["all", "one"])
-@pytest.mark.parametrize("size", [0.0, 1e-319, 1e-200, 1e150])
-@pytest.mark.parametrize("rtol", [1e-2, 1e-8])
+@pytest.mark.parametrize(
+    ("rtol", "size", "rows"),
+    pairwise([1e-2, 1e-8], [0.0, 1e-319, 1e-200, 1e150], [slice(None), slice(1)]),
+    ids=str,
+)
 def test_blocks_of_any_size_have_finite_bases(rtol, size, rows):
     """A narrow kernel's far blocks are zeros, or numbers too small to be squared or divided by."""
     A = np.zeros((18, 120))

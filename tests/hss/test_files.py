@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 from hss.compressed import ENGINE, cancer, rbf, tolerances
 
 from streamsvm.errors import CorruptDataError, ModelError, StreamSVMError
@@ -49,7 +50,7 @@ def saved(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", sorted(factorisation().to_state()[0]))
+@every_case("name", sorted(factorisation().to_state()[0]))
 def test_a_shortened_array_is_refused(saved, name):
     array = zarr.open_group(saved, mode="r+")[name]
     kept = array[:]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import reference
 from hss.compressed import ANY_RANK, ENGINE, cancer, dense, rbf, relative, roll, tolerances
+from pairwise import pairwise
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
@@ -70,12 +71,13 @@ def test_landmarks_leave_little_rank():
     assert relative(whole(with_landmarks) - K, K) < 0.2 * relative(whole(without) - K, K)
 
 
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
-@pytest.mark.parametrize("landmarks", [0, 16])
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+@pytest.mark.parametrize(
+    ("kernel", "landmarks", "layout"),
+    pairwise(KERNELS, [0, 16], [np.asarray, sparse.csr_array]),
+)
 def test_operations_of_every_kernel_and_layout(kernel, landmarks, layout):
     rows = Rows(layout(cancer(standard=True).X))
-    order, matrix, K = made(kernel, rows, landmarks=landmarks)
+    order, matrix, K = made(KERNELS[kernel], rows, landmarks=landmarks)
     np.testing.assert_array_equal(np.sort(order), np.arange(len(rows)))
     assert relative(whole(matrix) - K, K) < 0.05
     check_operations(matrix, 10.0, 1e-4 if landmarks else 1e-10)

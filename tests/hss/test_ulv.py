@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hss.compressed import ANY_RANK, ENGINE, cancer, compressed, dense, in_order, rbf, roll, tolerances
+from pairwise import pairwise
 
 from streamsvm.errors import ConfigError
 from streamsvm.hss.matrix import HSSMatrix
@@ -31,9 +32,7 @@ def check_solves(made: HSSMatrix, beta: float, accuracy: float) -> None:
     np.testing.assert_array_equal(factor.solve(V, threads=2), factor.solve(V))
 
 
-@pytest.mark.parametrize("beta", BETAS)
-@pytest.mark.parametrize("h", [0.1, 1, 10])
-@pytest.mark.parametrize("make", [roll, cancer])
+@pytest.mark.parametrize(("make", "h", "beta"), pairwise([roll, cancer], [0.1, 1, 10], BETAS))
 def test_solves_are_those_of_the_dense_matrix(make, h, beta):
     check_solves(matrix(make(), h), beta, 1e-10)
 

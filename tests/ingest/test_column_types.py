@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from dask.dataframe import from_pandas
+from every_case import every_case
 from pyarrow import feather, parquet
 
 from streamsvm import Store
@@ -70,7 +71,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@every_case("name", NUMBERS)
 def test_numbers_and_days(name):
     frame, expected = NUMBERS[name]
     store = Store.from_arrays(frame)
@@ -97,7 +98,7 @@ TEXT = {
 }
 
 
-@pytest.mark.parametrize("name", TEXT)
+@every_case("name", TEXT)
 def test_text_in_the_order_of_its_rows(name):
     store = Store.from_arrays(TEXT[name])
     assert store.feature_names == ("a=y", "a=x")
@@ -152,7 +153,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@every_case("name", OTHERS)
 def test_other_types_are_one_line(name):
     frame, message = OTHERS[name]
     with pytest.raises(DataError, match=message) as error:
@@ -192,7 +193,7 @@ def test_missing_markers_among_numbers_of_pandas_are_gaps():
     np.testing.assert_array_equal(store.read(0, 3).dense(), [[1.5], [NO], [2]])
 
 
-@pytest.mark.parametrize("name", OF_TEXT)
+@every_case("name", OF_TEXT)
 def test_numbers_stored_as_text_are_numbers(name):
     with pytest.warns(UserWarning, match=f"^X: {TOLD}category='a' takes them as categories$") as caught:
         store = Store.from_arrays(OF_TEXT[name])
@@ -217,7 +218,7 @@ NO_NUMBERS = {
 
 
 @pytest.mark.filterwarnings("ignore:X. column 'a' has")
-@pytest.mark.parametrize("name", NO_NUMBERS)
+@every_case("name", NO_NUMBERS)
 def test_codes_and_ids_stay_text(name):
     texts = NO_NUMBERS[name]
     for frame in (pandas(texts, object), polars(texts)):
@@ -266,7 +267,7 @@ def read(paths, **options):
     return Store.open(store), [one for one in told if "text" in one or "found" in one]
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@every_case("name", WRITERS)
 def test_numbers_stored_as_text_in_files(tmp_path, name):
     table = pa.table({"a": AS_TEXT * 30, "b": ["1", "02"] * 135, "y": ["001", "1", "2"] * 90})
     WRITERS[name](table, tmp_path / name)
@@ -284,7 +285,7 @@ def test_numbers_stored_as_text_in_files(tmp_path, name):
     assert store.feature_names == ("a", "b=1", "b=2")
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@every_case("name", WRITERS)
 def test_a_text_after_numbers_makes_all_of_them_text(tmp_path, name):
     first, last = tmp_path / f"1{name}", tmp_path / f"2{name}"
     WRITERS[name](pa.table({"a": ["1", "2"] * 150 + ["x"], "y": ["u", "v"] * 150 + ["u"]}), first)

@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from every_case import every_case
 from tabled import WRITERS, rows_of, write_csv, write_duckdb, write_sqlite
 
 from streamsvm.data.store import Store
@@ -103,7 +104,7 @@ class TestQueries:
             "CREATE VIEW v AS SELECT b, y FROM t WHERE a < 3",
         )
 
-    @pytest.mark.parametrize(
+    @every_case(
         ("query", "X"),
         [
             ("t", [[3, 0.5], [1, 1.5], [2, 2.5]]),
@@ -117,7 +118,7 @@ class TestQueries:
     def test_a_table_or_a_select(self, tmp_path, suffix, query, X):
         np.testing.assert_array_equal(whole(load(self.base(tmp_path, suffix), query=query)), X)
 
-    @pytest.mark.parametrize(
+    @every_case(
         ("query", "message"),
         [
             (
@@ -229,7 +230,7 @@ def test_rows_of_sqlite_come_in_the_order_of_their_numbers(tmp_path):
     assert whole(load(keyed)).ravel().tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("declared", "values", "kind", "X"),
     [
         ("DATETIME", ["1970-01-02 12:00:00", "1970-01-01T06:00:00.000"], "time", [1.5, 0.25]),

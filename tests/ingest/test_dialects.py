@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from every_case import every_case
 
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.store import Store
@@ -146,7 +147,7 @@ def whole(store):
     return store.read(0, store.n).dense()
 
 
-@pytest.mark.parametrize("name", GOOD)
+@every_case("name", GOOD)
 def test_the_same_rows(tmp_path, name):
     store = load(tmp_path, GOOD[name])
     assert store.feature_names == ("colour=red", "colour=blue", "size")
@@ -154,7 +155,7 @@ def test_the_same_rows(tmp_path, name):
     assert store.labels(0, 2).tolist() == ["no", "yes"]
 
 
-@pytest.mark.parametrize("name", BAD)
+@every_case("name", BAD)
 def test_one_line(tmp_path, name, capsys):
     content, message = BAD[name]
     path = put(tmp_path, content)
@@ -169,7 +170,7 @@ def test_one_line(tmp_path, name, capsys):
         load(tmp_path, path)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@every_case("name", DIALECTS)
 def test_dialects(tmp_path, name):
     content, options, names, rows = DIALECTS[name]
     store = load(tmp_path, content, **options)
@@ -382,7 +383,7 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
     np.testing.assert_array_equal(late[:-1], early[1:][:, [1, 2, 0, 3]])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "remark"),
     [
         (

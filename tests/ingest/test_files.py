@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,7 +96,7 @@ def test_layout_follows_density(tmp_path):
     np.testing.assert_array_equal(whole(load(thin, dense=True)), whole(load(thin)))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "message"),
     [
         ("1 2:1 1:1", "must rise.*'1:1'"),
@@ -164,7 +165,7 @@ def test_tables_of_numbers(tmp_path, suffix, name, tab):
     assert store.dtype == np.float32
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("label", "y"),
     [("first", [1, 4]), ("last", [3, 6]), ("b", [2, 5]), ("0", [1, 4]), ("-2", [2, 5]), ("none", None)],
 )
@@ -186,7 +187,7 @@ def test_table_without_header_and_with_row_numbers(tmp_path):
     np.testing.assert_array_equal((whole(trailing)[:, 0], trailing.y), [[5, 6], [1, 0]])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("header", "is_told"),
     [
         ("1.5,2,0", True),
@@ -225,7 +226,7 @@ def test_many_categories_make_a_sparse_store(tmp_path):
     np.testing.assert_array_equal(dense[:, :60].argmax(axis=1), np.arange(600) % 60)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "message"),
     [
         ("a,b,y\n1,2,0\n1,2\n", "a.csv:3: .*Expected 3 columns, got 2"),
@@ -392,8 +393,8 @@ def test_bad_arrays(tmp_path):
             load(tmp_path / name, **options)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
-@pytest.mark.parametrize("name", ["a.svm", "a.csv"])
+@every_case("suffix", [".gz", ".bz2", ".xz"])
+@every_case("name", ["a.svm", "a.csv"])
 def test_damaged_packing(tmp_path, suffix, name):
     rng = np.random.default_rng(0)
     line = "1 1:{} 2:{}" if name == "a.svm" else "{},{},1"
@@ -436,7 +437,7 @@ def test_sources_and_targets(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize(
+@every_case(
     "options",
     [
         {"format": "arff"},

@@ -11,6 +11,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from every_case import every_case
 
 from streamsvm.errors import DataError
 from streamsvm.ingest.files import ingest
@@ -51,7 +52,7 @@ FILES = {  # contents, and what is said
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@every_case("name", FILES)
 def test_the_format_is_named(tmp_path, name):
     content, told = FILES[name]
     (tmp_path / name).write_bytes(content)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from every_case import every_case
 
 from streamsvm.cli.flags import class_weights
 from streamsvm.config import build_config
@@ -53,8 +54,8 @@ def csv_store(folder, labels, **options):
     return Store.open(folder / "a.zarr")
 
 
-@pytest.mark.parametrize("name", list(WRITTEN))
-@pytest.mark.parametrize("shuffle", [False, True])
+@every_case("name", list(WRITTEN))
+@every_case("shuffle", [False, True])
 def test_csv_labels_are_as_written(tmp_path, name, shuffle):
     labels, expected = WRITTEN[name]
     store = csv_store(tmp_path, labels, shuffle=shuffle)
@@ -87,7 +88,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("name", list(TYPED))
+@every_case("name", list(TYPED))
 def test_typed_labels_stay_whole(tmp_path, name):
     labels, expected = TYPED[name]
     pq.write_table(pa.table({"a": [1.0, 2.0], "y": labels}), tmp_path / "a.parquet")
@@ -134,8 +135,8 @@ def test_query_ids_of_64_bits_stay_apart(tmp_path):
 BOOLEANS = [np.array([False, True]), np.array(["False", "True"]), np.array(["false", "true"])]
 
 
-@pytest.mark.parametrize("classes", BOOLEANS)
-@pytest.mark.parametrize("y", [*BOOLEANS, np.array(["FALSE", "TRUE"])])
+@every_case("classes", BOOLEANS)
+@every_case("y", [*BOOLEANS, np.array(["FALSE", "TRUE"])])
 def test_booleans_are_one_thing(classes, y):
     assert encode(y, classes).tolist() == [0, 1]
     assert encode(y, np.array([0, 1]), ("True",)).tolist() == [0, 1]
@@ -180,7 +181,7 @@ def test_a_model_of_other_labels_says_what_both_have(tmp_path):
         evaluate(model, Store.from_arrays(np.ones((2, 1)), store.y), engine=Engine())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("positive", "y"),
     [
         (("1",), np.array([1, 0, 2])),
@@ -228,7 +229,7 @@ def test_names_with_marks_are_quoted_as_in_csv():
     assert IngestOptions(target_encode='"a=b"=20,c').target_encode == {"a=b": 20.0, "c": "auto"}
 
 
-@pytest.mark.parametrize("names", [["a"], ["a,b", "c"], [' a "b" '], ["a=b", "?"], ["1,5"], ["x'y"]])
+@every_case("names", [["a"], ["a,b", "c"], [' a "b" '], ["a=b", "?"], ["1,5"], ["x'y"]])
 def test_lists_that_are_advised_mean_these_names(names):
     [word] = shlex.split(as_names(*names))
     assert names_in(word) == names

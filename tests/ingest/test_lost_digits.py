@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dask.dataframe import from_pandas
+from pairwise import pairwise
 
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Warned
@@ -90,9 +91,9 @@ def test_what_is_lost_all_the_same_is_told(case, suffix, tmp_path):
     assert lost in message
 
 
-@pytest.mark.parametrize("case", TWINS)
-@pytest.mark.parametrize("dtype", [None, "float64"])
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("suffix", "dtype", "case"), pairwise([".csv", ".parquet"], [None, "float64"], TWINS)
+)
 def test_what_float64_loses_is_told(case, dtype, suffix, tmp_path):
     frame = pd.DataFrame({"when": TWINS[case], "y": list("ababa")})
     message = "".join(told(frame, tmp_path, suffix, dtype=dtype))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from every_case import every_case
 
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
@@ -39,8 +40,8 @@ def nearest(keys: np.ndarray, fraction: float) -> int:
     return min(sorted(counts), key=lambda count: abs(count - round(n * fraction)))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("fraction", [0.05, 0.5, 0.8, 0.999])
+@every_case("seed", range(6))
+@every_case("fraction", [0.05, 0.5, 0.8, 0.999])
 def test_the_last_values_are_tested_on(tmp_path, seed, fraction):
     when = np.random.default_rng(seed).integers(0, [3, 10, 1000][seed % 3], 60)
     source = write(tmp_path, "when,id,y\n" + "".join(f"{w},{i},{i % 2}\n" for i, w in enumerate(when)))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import config
 from clusters import inside
+from every_case import every_case
 from making import write
 from scipy.stats import betabinom
 from sklearn.datasets import load_diabetes
@@ -164,7 +165,7 @@ def test_some_of_the_rows_are_told_to_reports(more):
     assert (event.level, event.half_width) == (more["interval"], own)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("n", "more", "message"),
     [
         (

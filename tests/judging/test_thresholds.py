@@ -8,6 +8,7 @@ import cases
 import numpy as np
 import pytest
 from cases import labelled
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_recall_curve
@@ -201,7 +202,7 @@ def test_a_held_out_store_chooses_for_a_model_that_is_there():
     np.testing.assert_array_equal(found.decision_function(Rows(X)), model.decision_function(Rows(X)))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("values", "text"),
     [
         (

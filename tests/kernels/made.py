@@ -22,6 +22,7 @@ KERNELS = [
     Sigmoid(0.1, -0.2),
     Linear(),
 ]
+OF_EACH_PRODUCT = [RBF(0.1), Laplacian(0.1), Poly(0.1, 3, 1.0), Linear()]  # whose code sees how rows are held
 STEEP = [RBF(300.0), Laplacian(20.0), Matern(3.0, 2.5), Poly(2.0, 3, 1.0), Sigmoid(2.0, 0.0)]
 FLAT = [RBF(1e-4)]
 WITH_GRADIENT = [*KERNELS, *FLAT, *STEEP]  # in float64: where it nearly vanishes, tiles have few digits of it

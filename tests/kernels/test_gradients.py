@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.made import KERNELS, rows
+from kernels.made import KERNELS, OF_EACH_PRODUCT, rows
+from pairwise import pairwise
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
@@ -41,18 +43,21 @@ def test_every_kernel_is_tried():
     assert {kernel.name for kernel in KERNELS} == set(kernel_names())
 
 
-@pytest.mark.parametrize(("shape", "threads"), [((), 1), ((3,), 2)], ids=str)
-@pytest.mark.parametrize("layouts", LAYOUTS, ids=str)
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_tiles_are_those_of_the_twin(kernel, layouts, shape, threads):
+@pytest.mark.parametrize(
+    ("kernel", "layouts", "wanted"), pairwise(KERNELS, LAYOUTS, [((), 1), ((3,), 2)]), ids=str
+)
+def test_tiles_are_those_of_the_twin(kernel, layouts, wanted):
+    shape, threads = wanted
     a, b = rows(151, 21, layouts[0], 0), rows(MORE_THAN_A_TILE, 21, layouts[1], 1)
     coef = np.random.default_rng(2).normal(size=(len(b), *shape))
     compare(kernel.gradients(a, b, coef, threads), exact(kernel, a, b, coef))
 
 
-@pytest.mark.parametrize("layouts", LAYOUTS, ids=str)
-@pytest.mark.parametrize("filled", [0.9, 0.1, 0.01, 0.0])
-@pytest.mark.parametrize("kernel", [RBF(0.1), Laplacian(0.1), Poly(0.1, 2, 1.0)], ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "filled", "layouts"),
+    pairwise([RBF(0.1), Laplacian(0.1), Poly(0.1, 2, 1.0)], [0.9, 0.1, 0.01, 0.0], LAYOUTS),
+    ids=str,
+)
 def test_any_share_of_zeros(kernel, layouts, filled):
     """Columns of zeros on both sides are ties of every row."""
     a, b = rows(50, 70, layouts[0], 3, filled), rows(33, 70, layouts[1], 4, filled)
@@ -61,7 +66,7 @@ def test_any_share_of_zeros(kernel, layouts, filled):
 
 
 @pytest.mark.parametrize("layouts", [("uint8", "uint8"), ("uint8", "csr"), ("float64", "uint8")], ids=str)
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", OF_EACH_PRODUCT, ids=str)
 def test_numbers_of_other_types(kernel, layouts):
     a, b = rows(20, 24, layouts[0], 6, 0.9), rows(31, 24, layouts[1], 7, 0.9)
     coef = np.random.default_rng(8).normal(size=31)
@@ -97,8 +102,9 @@ def test_threads_and_groups_of_columns_change_nothing(kernel, layout, monkeypatc
         compare(kernel.gradients(a, b, column), one)
 
 
-@pytest.mark.parametrize("layout", ["float32", "csr"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "layout"), [*product(KERNELS, ["float32"]), *product(OF_EACH_PRODUCT, ["csr"])], ids=str
+)
 def test_no_rows_have_no_gradients(kernel, layout):
     a, none = rows(5, 3, layout, 13), rows(0, 3, layout, 13)
     np.testing.assert_array_equal(kernel.gradients(a, none, np.empty((0, 2))), np.zeros((2, 5, 3)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import product
 
 import numpy as np
 import pytest
 import reference
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.made import EVERY, WITH_GRADIENT, rows
+from kernels.made import EVERY, KERNELS, OF_EACH_PRODUCT, WITH_GRADIENT, rows
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
@@ -29,8 +31,15 @@ def rounding(kernel: Kernel, a: Rows, b: Rows) -> float:
     return 1e-6 + 2 * kernel.rounding(max(a.sq_norms.max(), b.sq_norms.max()))
 
 
-@pytest.mark.parametrize("layout", ["float32", "float64", "uint8", "csr"])
-@pytest.mark.parametrize("kernel", EVERY, ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "layout"),
+    [
+        *product(EVERY, ["float32"]),
+        *product(KERNELS, ["csr"]),
+        *product(OF_EACH_PRODUCT, ["float64", "uint8"]),
+    ],
+    ids=str,
+)
 def test_block_and_diagonal_are_those_of_the_twin(kernel, layout):
     a, b = rows(70, 5, layout, 0), rows(41, 5, layout, 1)
     K = reference.kernel_matrix(kernel, a.X, b.X)
@@ -40,9 +49,11 @@ def test_block_and_diagonal_are_those_of_the_twin(kernel, layout):
     assert kernel.block(a, b).dtype == np.float32
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3,)])
-@pytest.mark.parametrize("layout", ["float32", "csr"])
-@pytest.mark.parametrize("kernel", EVERY, ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "layout", "shape"),
+    [*product(EVERY, ["float32"], [(3,)]), *product(KERNELS, ["csr"], [()]), (KERNELS[0], "csr", (1,))],
+    ids=str,
+)
 def test_apply_is_block_times_coefficients(kernel, layout, shape):
     a, b = rows(300, 6, layout, 2), rows(COLUMNS + 17, 6, layout, 3)  # more than one tile each way
     coef = np.random.default_rng(4).normal(size=(len(b), *shape))
@@ -54,7 +65,7 @@ def test_apply_is_block_times_coefficients(kernel, layout, shape):
     np.testing.assert_allclose(found, expected, atol=rounding(kernel, a, b) * largest)
 
 
-@pytest.mark.parametrize("kernel", EVERY, ids=str)
+@pytest.mark.parametrize("kernel", OF_EACH_PRODUCT, ids=str)
 @pytest.mark.parametrize(
     "layouts", [("csr", "float32"), ("float32", "csr"), ("uint8", "csr"), ("csr", "uint8")]
 )
@@ -116,8 +127,7 @@ def test_absolute_distances_at_any_share_of_zeros(layouts, filled):
     np.testing.assert_allclose(kernel.exact(a, b), expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("layout", ["float64", "csr"])
-@pytest.mark.parametrize("kernel", EVERY, ids=str)
+@every_case(("kernel", "layout"), [*product(EVERY, ["float64"]), *product(OF_EACH_PRODUCT, ["csr"])], ids=str)
 def test_exact_values_are_those_of_the_twin(kernel, layout):
     a, b = rows(20, 5, layout, 13), rows(30, 5, layout, 14)
     expected = reference.kernel_matrix(kernel, a.X, b.X)
@@ -125,8 +135,9 @@ def test_exact_values_are_those_of_the_twin(kernel, layout):
     np.testing.assert_allclose(kernel.diag(a), np.diag(kernel.exact(a, a)), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("layout", ["float64", "csr"])
-@pytest.mark.parametrize("kernel", WITH_GRADIENT, ids=str)
+@every_case(
+    ("kernel", "layout"), [*product(WITH_GRADIENT, ["float64"]), *product(OF_EACH_PRODUCT, ["csr"])], ids=str
+)
 def test_the_gradient_is_that_of_differences(kernel, layout):
     a, b = rows(6, 4, "float64", 15, 1.0), rows(9, 4, layout, 16)
     coef, step = np.random.default_rng(17).normal(size=9), 1e-6
@@ -137,7 +148,7 @@ def test_the_gradient_is_that_of_differences(kernel, layout):
         np.testing.assert_allclose(found[:, f], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", WITH_GRADIENT, ids=str)
+@every_case("kernel", WITH_GRADIENT, ids=str)
 def test_the_gradient_at_the_row_itself_is_finite(kernel):
     a = rows(5, 3, "float64", 18)
     assert np.isfinite(kernel.gradient(a, a, np.ones(5))).all()
@@ -164,7 +175,7 @@ def test_scale_makes_units_of_features_irrelevant(name):
 
 
 class TestTable:
-    @pytest.mark.parametrize("name", ROWS)
+    @every_case("name", ROWS)
     def test_a_row_and_its_class_agree(self, name):
         made = kernel_class(name)
         assert made.name == name

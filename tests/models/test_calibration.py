@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -217,7 +218,7 @@ def test_tasks_without_classes_are_refused(task):
         require_classes(task)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "change",
     [
         {"points": np.array([[np.nan, 0.0]])},

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import zarr
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -225,7 +226,7 @@ def _edit_attrs(path: Path, **changes: Any) -> None:
     (path / "zarr.json").write_text(json.dumps(metadata))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changes", "message"),
     [
         ({"version": 7}, "found model version 7, this streamsvm reads versions 1 to 3"),
@@ -297,7 +298,7 @@ def _break_strings(path: Path) -> None:
     _edit_attrs(path, strings={"classes": [3]})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("damage", "message"),
     [
         (_drop_chunk, r"m/coef.: chunk 1 \(entries 42 to 83\) is missing"),

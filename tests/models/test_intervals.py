@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import betabinom
@@ -42,9 +43,7 @@ def test_half_widths_are_those_of_the_definition(seed, m, share):
     np.testing.assert_array_equal(found.around(f, level), np.stack([f - expected, f + expected], axis=1))
 
 
-@pytest.mark.parametrize(
-    ("level", "rows"), [(0.5, 1), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99), (0.999, 999)]
-)
+@every_case(("level", "rows"), [(0.5, 1), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99), (0.999, 999)])
 def test_rows_that_a_level_needs(level, rows):
     assert rows_needed(level) == rows
 
@@ -64,7 +63,7 @@ def test_coverage_has_its_beta_law():
     assert np.quantile(places, [0.1, 0.5, 0.9]) == pytest.approx([0.1, 0.5, 0.9], abs=0.1)
 
 
-@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 90.0, float("nan")])
+@every_case("level", [0.0, 1.0, -0.1, 90.0, float("nan")])
 def test_levels_are_shares(level):
     with pytest.raises(ModelError, match="expected a level above 0 and below 1"):
         Intervals(0.9, np.arange(20.0)).half_width(level)
@@ -79,7 +78,7 @@ def test_a_state_comes_back():
     assert Intervals.from_state({}, {}) is None
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("errors", "level"),
     [
         (np.array([1.0, 0.5]), 0.9),

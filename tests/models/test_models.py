@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import reference
 from cases import SOLVERS, VARIANTS, WITHOUT_LABELS, config
+from every_case import every_case
+from pairwise import pairwise
 from scipy import sparse
 
 from streamsvm.data.labels import encode, label_texts
@@ -20,6 +23,7 @@ from streamsvm.models.files import load_model, save_model
 from streamsvm.tasks.pairs import vote
 from streamsvm.train import train_in_memory
 
+SCALED = {"dense": "standard", "csr": "maxabs", "uint8": "none"}  # layouts of rows, each with a scaling
 KINDS = ["dcsvm", "dcsvm early", *VARIANTS, *WITHOUT_LABELS, "cutting-plane", "landmarks"]
 
 
@@ -39,14 +43,10 @@ def trained(kind: str, layout: str, k: int, scale: str = "none") -> tuple[Any, R
     return train_in_memory(Store.from_arrays(rows.X, y), fit)[0], rows, y
 
 
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize(
-    "layout", ["dense", "csr", pytest.param("uint8", marks=pytest.mark.slow)]
-)  # as dense
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "layout", "k"), pairwise(KINDS, SCALED, (2, 3)))
 class TestSaved:
     def test_decisions_come_back_bit_by_bit(self, kind, layout, k, tmp_path):
-        model, rows, _ = trained(kind, layout, k)
+        model, rows, _ = trained(kind, layout, k, SCALED[layout])
         save_model(model, tmp_path / "model")
         loaded = load_model(tmp_path / "model")
         assert type(loaded) is type(model)
@@ -54,7 +54,7 @@ class TestSaved:
         np.testing.assert_array_equal(loaded.predict(rows), model.predict(rows))
 
     def test_state_comes_back_as_it_was(self, kind, layout, k):
-        model, _, _ = trained(kind, layout, k)
+        model, _, _ = trained(kind, layout, k, SCALED[layout])
         arrays, attrs = model.to_state()
         again, attrs_again = type(model).from_state(arrays, attrs).to_state()
         assert attrs_again == attrs
@@ -63,12 +63,9 @@ class TestSaved:
             np.testing.assert_array_equal(again[name], array)
 
 
-@pytest.mark.parametrize(
-    "scale",
-    ["none", "standard", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("minmax", "maxabs"))],
-)
-@pytest.mark.parametrize("kind", KINDS)
-def test_scaling_is_kept(kind, scale, tmp_path):
+@pytest.mark.parametrize("scale", ["none", "minmax"])
+@pytest.mark.parametrize("kind", ["dcsvm", "dcsvm early", "one learner", "cutting-plane"])
+def test_other_scalings_come_back(kind, scale, tmp_path):
     model, rows, _ = trained(kind, "dense", 2, scale)
     save_model(model, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
@@ -117,7 +114,7 @@ def test_no_rows_no_decisions(combine):
     assert local.decision_function(rows.take(slice(0, 0))).shape == (0, 3)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("y", "classes", "codes"),
     [
         (np.array([3, 1, 9]), np.array([1, 3]), [1, 0, -1]),
@@ -136,8 +133,9 @@ def test_whole_floats_are_written_as_integers():
     assert label_texts(np.array([1.5, 2.0])).tolist() == ["1.5", "2.0"]
 
 
-@pytest.mark.parametrize("name", SOLVERS | VARIANTS | WITHOUT_LABELS)
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(
+    ("name", "k"), [*product(SOLVERS | VARIANTS | WITHOUT_LABELS, [3]), *product(SOLVERS, [2])]
+)
 def test_every_model_says_what_its_decisions_are_made_of(name, k):
     """Sums over support rows, or the mean of those of the parts that a row is sent to; else why it has none."""
     model, rows, _ = trained(name, "dense", k, "maxabs")

@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from online.rivers import checks_of, failures
@@ -268,7 +269,7 @@ def test_the_example_of_the_class_prints_what_it_says():
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
-@pytest.mark.parametrize("case", BAD)
+@every_case("case", BAD)
 def test_a_bad_event_is_told_and_changes_nothing(case):
     x, y, message = BAD[case]
     model = BSGDClassifier(**PLAIN, budget=5, classes=[0, 1])
@@ -280,7 +281,7 @@ def test_a_bad_event_is_told_and_changes_nothing(case):
     assert told(model) == before
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "message"),
     [
         ({"budget": 1}, "budget: found 1, expected a number at least 2"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,9 +54,7 @@ def test_rows_by_plan_are_those_by_name(events):
         assert columns.row(dict(x), grow=True) is row  # predicted, then learned
 
 
-@pytest.mark.parametrize(
-    "value", [np.array([1.0, 2.0]), [1.0], 10**400, 1.5 * LARGEST, -math.inf, math.nan, 1j], ids=repr
-)
+@every_case("value", [np.array([1.0, 2.0]), [1.0], 10**400, 1.5 * LARGEST, -math.inf, math.nan, 1j], ids=repr)
 def test_a_plan_lets_nothing_in_that_is_no_number(value):
     columns = planned()
     with pytest.raises(DataError, match="feature 'a'"):
@@ -131,8 +130,8 @@ FAR = {  # features, and whether float32 is too narrow for them
 }
 
 
-@pytest.mark.parametrize("door", ["learn_one", "learn_many"])
-@pytest.mark.parametrize("case", FAR)
+@every_case("door", ["learn_one", "learn_many"])
+@every_case("case", FAR)
 def test_features_that_float32_rounds_are_told_once(case, door):
     values, is_told = FAR[case]
     model, frame = BSGDClassifier(), pd.DataFrame({"a": 1.5, "when": values})

@@ -12,8 +12,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairwise import pairwise
 from river import datasets, evaluate, metrics, preprocessing
 
 from streamsvm.errors import DataError
@@ -61,8 +63,8 @@ def told(learner):
     return kept, json.dumps(attrs, default=str)
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize(("first", "later"), PAIRS)
+@every_case("task", TASKS)
+@every_case(("first", "later"), PAIRS)
 def test_a_feature_of_another_kind_is_refused_in_python(first, later, task):
     learner = learnt(task, [{"f": value, "n": 1.0} for value in VALUES[first] * 2])
     before = told(learner)
@@ -139,7 +141,7 @@ def test_missing_markers_are_those_of_tables():
     assert set(arrow.MISSING) == MISSING
 
 
-@pytest.mark.parametrize("missing", ["n/a", "", "NA", "null", None])
+@every_case("missing", ["n/a", "", "NA", "null", None])
 def test_a_missing_marker_before_the_first_number_is_missing(missing):
     marked = learnt("classify", [{"a": missing, "b": 1.0}, {"a": 2.0, "b": 0.5}, {"a": missing, "b": 1.5}])
     absent = learnt("classify", [{"b": 1.0}, {"a": 2.0, "b": 0.5}, {"b": 1.5}])
@@ -158,8 +160,8 @@ def test_kinds_are_known_after_a_restart(tmp_path):
     assert told(again) == told(learner)
 
 
-@pytest.mark.parametrize(("first", "later"), [pair for pair in product(LABELS, LABELS) if pair[0] != pair[1]])
-@pytest.mark.parametrize("make", [TASKS["classify"], lambda: BSGDMultiLabelClassifier(budget=20)])
+@every_case(("first", "later"), [pair for pair in product(LABELS, LABELS) if pair[0] != pair[1]])
+@every_case("make", [TASKS["classify"], lambda: BSGDMultiLabelClassifier(budget=20)])
 def test_labels_of_two_kinds_are_refused_when_met(make, first, later):
     learner, has = make(), isinstance(make(), BSGDMultiLabelClassifier)
     for label in LABELS[first]:
@@ -170,9 +172,7 @@ def test_labels_of_two_kinds_are_refused_when_met(make, first, later):
     assert learner.labels == LABELS[first]
 
 
-@pytest.mark.parametrize(
-    "label", [("u", 1), b"u", 1 << 64, math.inf, "a\0", "\ud800", 1j, datetime(2026, 1, 1)], ids=repr
-)
+@every_case("label", [("u", 1), b"u", 1 << 64, math.inf, "a\0", "\ud800", 1j, datetime(2026, 1, 1)], ids=repr)
 def test_labels_that_no_model_can_hold_are_refused_when_met(label):
     learner = TASKS["classify"]()
     with pytest.raises(DataError, match="found label"):
@@ -219,9 +219,9 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("text", [False, True])
-@pytest.mark.parametrize("library", FRAMES)
-@pytest.mark.parametrize("task", ["classify", "regress"])
+@pytest.mark.parametrize(
+    ("task", "library", "text"), pairwise(["classify", "regress"], FRAMES, [False, True])
+)
 def test_frames_with_gaps_are_learned_as_their_rows(task, library, text):
     frame, series = FRAMES[library]
     rng = np.random.default_rng(0)
@@ -313,7 +313,7 @@ CSV = {
 }
 
 
-@pytest.mark.parametrize("case", CSV)
+@every_case("case", CSV)
 def test_a_csv_stream_reads_as_ingest_does(case, tmp_path):
     header, row, expected = CSV[case]
     stream = Stream.open(tmp_path / "m", TASKS["classify"], scale=False, label="y")

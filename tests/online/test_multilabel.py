@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from every_case import every_case
 from label_sets import NAMES, config, rows, texts
 from online.rivers import checks_of, failures
 from river import datasets
@@ -167,7 +168,7 @@ def test_a_fit_goes_on_as_a_stream(loss, tmp_path):
         BSGDMultiLabelClassifier.from_model(weighed)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("y", "label"),
     [
         ("sky,sea", "sea,sky"),

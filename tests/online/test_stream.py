@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import piped
+from every_case import every_case
 from river.preprocessing import StandardScaler
 from sklearn.metrics import roc_auc_score
 from terminal import read_all
@@ -127,7 +128,7 @@ BAD_CSV = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@every_case("case", BAD)
 def test_a_bad_line_is_told_counted_and_changes_nothing(case, tmp_path):
     bad, message = BAD[case]
     good = lines(120)
@@ -739,7 +740,7 @@ DIALECTS = {  # options, lines, and the features of the two events
 }
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@every_case("name", DIALECTS)
 def test_csv_lines_are_read_as_ingest_reads_files(name, tmp_path):
     options, written, features = DIALECTS[name]
     status, answers, said = command(tmp_path / "m", "\n".join(written), "--format", "csv", *options)
@@ -774,8 +775,8 @@ def test_number_codes_of_a_stream_are_categories(tmp_path):
     assert "--decimal applies to --format csv, found json; leave it out" in said
 
 
-@pytest.mark.parametrize("wrong", [True, 1e300, float("nan"), float("inf"), 10**40, [1], {"a": 1}], ids=str)
-@pytest.mark.parametrize("scale", [True, False])
+@every_case("wrong", [True, 1e300, float("nan"), float("inf"), 10**40, [1], {"a": 1}], ids=str)
+@every_case("scale", [True, False])
 def test_what_is_no_code_changes_nothing(tmp_path, wrong, scale):
     def answers(*first):
         stream = Stream.open(tmp_path / "m", MAKE["regress"][0], scale=scale, label="y", categories=["code"])

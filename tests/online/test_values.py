@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from every_case import every_case
 from online.rivers import checks_of, failures
 from river import datasets, linear_model, metrics, neighbors, preprocessing, tree
 from river.datasets import synth
@@ -165,7 +166,7 @@ def test_errors_are_below_those_of_rivers_regressors(name):
     assert error(BSGDRegressor(), numbers) < min(error(model, numbers) for model in theirs)
 
 
-@pytest.mark.parametrize("target", [float("nan"), float("inf"), 1e300, 10**400, "high", None, 1j])
+@every_case("target", [float("nan"), float("inf"), 1e300, 10**400, "high", None, 1j])
 def test_targets_that_are_none_change_nothing(target):
     model = learn(BSGDRegressor(), events()[:20])
     before = pickle.dumps(model._learner.to_state())
@@ -196,7 +197,7 @@ def test_a_share_nu_is_outside_and_outliers_are_found_as_by_all_rows(nu, budget)
     assert late.max() <= 1.0
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("make", "match"),
     [
         (lambda: BSGDOneClass(nu=0.0), "nu: found 0.0, expected a number above 0"),

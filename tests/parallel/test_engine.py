@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 
 from streamsvm.events import Events, Progress
 from streamsvm.parallel.engine import (
@@ -33,7 +34,7 @@ def test_reduction_keeps_the_order(threads):
     assert merged == "".join(map(str, range(30)))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("count", "tree"),
     [(1, "0"), (2, "(01)"), (3, "((01)2)"), (5, "(((01)(23))4)"), (7, "(((01)(23))((45)6))")],
 )
@@ -41,7 +42,7 @@ def test_the_tree_of_a_reduction_follows_from_the_number_of_items(count, tree):
     assert merged_in_tree(lambda a, b: f"({a}{b})", map(str, range(count))) == tree
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 6, 11, 37])
+@every_case("count", [1, 2, 3, 6, 11, 37])
 def test_a_tree_merged_level_by_level_is_the_same(count):
     parts, levels = [str(number) for number in range(count)], []
 

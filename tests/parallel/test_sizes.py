@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
+from every_case import every_case
 from scipy import sparse
 from sent import arrays, sent
 
@@ -32,8 +32,8 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("offset", [0, 1, 4, 8])
-@pytest.mark.parametrize("name", VALUES)
+@every_case("offset", [0, 1, 4, 8])
+@every_case("name", VALUES)
 def test_arrays_are_aligned_where_they_arrive(name, offset):
     found = aligned(sent(VALUES[name], offset))
     assert type(found) is type(VALUES[name])

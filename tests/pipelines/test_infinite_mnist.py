@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_case import every_case
 from scipy import ndimage
 
 from streamsvm import Store
@@ -143,7 +144,7 @@ def test_a_shorter_store_is_the_beginning_of_a_longer_one(recipe, digits, tmp_pa
     np.testing.assert_array_equal(short.y, long.y[:70])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "message"),
     [
         (("--data", "nowhere"), "--data nowhere: no such folder"),

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from every_case import every_case
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.preprocessing import scale
 
@@ -101,7 +102,7 @@ def test_names_stay_in_their_cells():
     assert "<script>" not in text
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "message"),
     [
         (["--out", "r.html"], "found no run, expected a RUN_DIR, or --model MODEL for the card of a model"),

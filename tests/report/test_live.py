@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 import browser
 import pytest
 import told
+from every_case import every_case
 
 from streamsvm.cli.app import app
 from streamsvm.errors import ConfigError, NotFoundError
@@ -73,7 +74,7 @@ def test_runs_are_listed_the_latest_first_and_compared(runs):
     assert list(found_runs(runs / "one")) == ["one"]  # a run itself
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("path", "query"),
     [
         ("/runs", "name=../outside"),

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import told
+from every_case import every_case
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
@@ -46,9 +47,7 @@ def test_residuals_of_any_size_are_counted(tmp_path, errors):
     assert sum(bar.get_height() for bar in bars) == 2
 
 
-@pytest.mark.parametrize(
-    "points", [[[1e200, 0.0]], None, [], [[1.0]], [["a", 2.0]], "x", [[1.0, float("inf")]], {"a": 1}]
-)
+@every_case("points", [[[1e200, 0.0]], None, [], [[1.0]], [["a", 2.0]], "x", [[1.0, float("inf")]], {"a": 1}])
 def test_what_are_no_points_is_left_out(tmp_path, points):
     record = told.record("held-out", 1, rows=3, points=points)
     folder = told.write_run(tmp_path, [record], evaluation={"points": points, "decisions": points})

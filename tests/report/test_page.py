@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import told
+from every_case import every_case
 
 from streamsvm.cli.app import app
 from streamsvm.report.html import contents, page
@@ -92,7 +93,7 @@ def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
     assert "#1768c4" not in text.partition("</style>")[2]  # colours are the page's
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("ids", "records", "files"),
     [
         ((), [], {}),

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import told
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,9 +138,7 @@ def test_columns_are_of_rows_whose_values_are_all_numbers():
     assert [len(column) for column in columns(2, [])] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    "value", [None, 3, [], [1, 2], [[1], [2, 3]], [["a", "b"]], [[1, float("inf")]], [[[1]]]]
-)
+@every_case("value", [None, 3, [], [1, 2], [[1], [2, 3]], [["a", "b"]], [[1, float("inf")]], [[[1]]]])
 def test_what_is_no_matrix(value):
     assert matrix(value) is None
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import told
+from every_case import every_case
 
 from streamsvm.report import drawing, part_plots, plots
 from streamsvm.report.html import contents, page
@@ -70,7 +71,7 @@ def test_scores_of_folds_are_no_axis_of_a_heat_map(tmp_path):
     assert plot.figure.axes[0].get_ylabel() == "mean ROC AUC"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "records", "files"),
     [
         ("objective", told.ROUNDS, {}),
@@ -244,7 +245,7 @@ def test_shares_of_labels_add_up(tmp_path):
     assert (top.x0, top.x1, top.y1) == (100, 500, 1)
 
 
-@pytest.mark.parametrize("spoiled", [None, "x", [], [1], [[None]], {"rows": 3}, [["a", "b"]]])
+@every_case("spoiled", [None, "x", [], [1], [[None]], {"rows": 3}, [["a", "b"]]])
 def test_what_cannot_be_drawn_is_left_out(tmp_path, spoiled):
     records = [told.PARTS[0] | {name: spoiled for name in ("rows", "seconds", "places")}]
     records += [

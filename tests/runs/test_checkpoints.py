@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -199,7 +200,7 @@ MEMBERS = {
 }
 
 
-@pytest.mark.parametrize("kind", MEMBERS)
+@every_case("kind", MEMBERS)
 def test_hostile_states_are_refused(tmp_path, kind):
     path = tmp_path / "state-000001.npz"
     path.write_bytes(hostile(kind))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import told
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -65,7 +66,7 @@ class TestRunsOfAnEarlierVersion:
         assert "accuracy" in shown if solver == "bsgd" else "(tol 0.001)" in shown or "primal" in shown
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "event"),
     [
         ({"event": "level", "level": 2, "rows": 5}, LevelSolved(2, None, None, None, None, None, None)),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_case import every_case
 from making import write
 
 from streamsvm.config import FitConfig, repeating
@@ -33,7 +34,7 @@ def test_where_nothing_is_given_all_is_chosen():
     assert completed([], searches=False) == FitConfig()
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("values", "given"),
     [
         ({"C": 3.0}, {"C"}),
@@ -119,7 +120,7 @@ def test_a_time_budget_is_of_a_search():
     assert str(error.value) == told
 
 
-@pytest.mark.parametrize("budget", ["0", "1s", "-5", "soon", "5 d", "nan", True])
+@every_case("budget", ["0", "1s", "-5", "soon", "5 d", "nan", True])
 def test_a_time_budget_that_is_none_is_refused(budget):
     with pytest.raises(ConfigError, match=r"^--time-budget: found .*, expected"):
         completed([("--time-budget", {"search": {"time_budget": budget}})])

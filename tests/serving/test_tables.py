@@ -7,6 +7,7 @@ import csv
 import numpy as np
 import pytest
 from cases import config
+from every_case import every_case
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
@@ -86,7 +87,7 @@ def test_a_stream_continues_with_the_rows_that_ingest_makes(tmp_path, options):
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("wrong", "message"),
     [
         ({"colour": 1.5}, "event 1: feature 'colour': found '1.5', expected a text"),

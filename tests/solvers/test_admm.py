@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import reference
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
@@ -211,7 +212,7 @@ def test_from_a_saved_state_it_goes_on_bit_by_bit(solver):
         np.testing.assert_array_equal(array, expected[name])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("n", "beta"),
     [(1, 10), (9_999, 10), (10_000, 100), (100_000, 100), (100_001, 1e3), (10**6, 1e3), (10**6 + 1, 1e4)],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
+from pairwise import pairwise
 from sklearn.svm import SVR
 
 from streamsvm.data.regroup import PartitionsInMemory
@@ -66,10 +67,12 @@ def test_the_augmented_lagrangian_solves_a_block(kernel, C):
         assert lam == pytest.approx(-b, abs=1e-2 * np.abs(Q).max())
 
 
-@pytest.mark.parametrize("candidates", [None, 15])
-@pytest.mark.parametrize(("kernel", "C"), [("rbf", 0.1), ("rbf", 10.0), ("linear", 10.0), ("poly", 0.1)])
-@pytest.mark.parametrize("subproblem", ["pairs", "fpg"])
-def test_reaches_the_optimum_of_the_twin(subproblem, kernel, C, candidates):
+@pytest.mark.parametrize(
+    ("subproblem", "shape", "candidates"),
+    pairwise(["pairs", "fpg"], [("rbf", 0.1), ("rbf", 10.0), ("linear", 10.0), ("poly", 0.1)], [None, 15]),
+)
+def test_reaches_the_optimum_of_the_twin(subproblem, shape, candidates):
+    kernel, C = shape
     p = problem(kernel=kernel, C=C)
     state = solve(p, solver(subproblem=subproblem, candidates=candidates))
     Q = Q_of(p)

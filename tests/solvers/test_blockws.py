@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 import reference
+from pairwise import pairwise
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
@@ -400,10 +401,11 @@ def cancer(unbalanced: bool) -> tuple[np.ndarray, np.ndarray]:
     return X[kept], y[kept]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("unbalanced", [False, True])
-@pytest.mark.parametrize("C", [0.01, 1.0, 50.0])
-@pytest.mark.parametrize("kernel", [RBF(1 / 30), Linear()], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(
+    ("kernel", "C", "unbalanced", "weighted"),
+    pairwise([RBF(1 / 30), Linear()], [0.01, 1.0, 50.0], [False, True], [False, True]),
+    ids=str,
+)
 def test_libsvm_agrees(kernel, C, unbalanced, weighted):
     X, y = cancer(unbalanced)
     weight = np.random.default_rng(0).uniform(0.1, 3, len(y)) if weighted else np.ones(len(y))

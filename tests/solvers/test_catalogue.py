@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import config, labelled
+from every_case import every_case
 
 import streamsvm
 from streamsvm.config import FitConfig, build_config, load_config
@@ -35,7 +36,7 @@ from streamsvm.train import train
 from streamsvm.unread import require_read
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@every_case("name", SOLVERS)
 def test_a_row_says_what_is_there(name):
     row = solver_row(name)
     assert issubclass(fit_class(name), Fit)

@@ -7,6 +7,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairwise import pairwise
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.distance import RBF
@@ -61,9 +62,9 @@ def check(problem: DualQP, Q: np.ndarray, state: BlockState) -> None:
     assert objective - best - 1e-6 <= gap <= TOL * upper.sum()
 
 
-@pytest.mark.parametrize("block_rows", [16, 64, 2048])
-@pytest.mark.parametrize("nu", [0.1, 0.5, 0.8])
-@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize(
+    ("in_parts", "nu", "block_rows"), pairwise([False, True], [0.1, 0.5, 0.8], [16, 64, 2048])
+)
 def test_classes_reach_the_optimum_of_the_twin(nu, block_rows, in_parts):
     problem, Q = classes(nu)
     if in_parts:

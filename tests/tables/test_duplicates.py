@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from making import write
+from pairwise import pairwise
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
@@ -20,9 +21,7 @@ def by_sets(X, y, Z, v):
         yield len(here) - len(known), sum(tuple(row) in known for row in there.tolist())
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("is_sparse", [False, True])
-@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize(("text", "is_sparse", "seed"), pairwise([False, True], [False, True], range(3)))
 def test_counts_are_those_of_sets(tmp_path, seed, is_sparse, text):
     rng = np.random.default_rng(seed)
     X, Z = (rng.integers(0, 3, (n, 4)).astype(np.float32) for n in (120, 70))

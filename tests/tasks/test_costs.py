@@ -9,6 +9,7 @@ import cases
 import numpy as np
 import pytest
 from cases import labelled
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,7 +181,7 @@ def test_learning_goes_on_without_costs_only():
         BudgetedSVC(costs={(0, 1): 2}).partial_fit(X, y, classes=[0, 1])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("values", "text"),
     [
         ({"costs": "yes"}, "found 'yes', expected TRUE>PREDICTED=COST"),

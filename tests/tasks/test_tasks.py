@@ -9,6 +9,7 @@ from runpy import run_path
 
 import numpy as np
 import pytest
+from every_case import every_case
 from making import write
 
 from streamsvm import Store, load_model, tasks
@@ -26,7 +27,7 @@ from streamsvm.tasks.regress import Regress
 from streamsvm.train import train_in_memory
 
 
-@pytest.mark.parametrize("name", task_names())
+@every_case("name", task_names())
 def test_a_task_is_found_by_its_name(name):
     assert task_of(name).name == name
     assert task_of(name) is task_of(name)
