@@ -1,6 +1,7 @@
-"""The `streamsvm` command: its subcommands, and every error as one line and an exit status.
+"""The `streamsvm` command: its subcommands, their help, and every error as one line and an exit status.
 
-The help of a command: its options by group, one below the other, as wide as the terminal.
+A subcommand is a function in the module of its name, imported when it is called or asked for its help. The help lists
+options by group, one below the other, as wide as the terminal: the usual ones, or with `--help-all` every one.
 """
 
 from __future__ import annotations
@@ -74,9 +75,33 @@ def command(name: str) -> Any:
     module_name = f"{name}_" if iskeyword(name) else name
     with importing():
         function = getattr(import_module(f"streamsvm.cli.{module_name}"), module_name)
+    made = _command(name, function)
+    made.params += _command("all", _all_options).params
+    return made
+
+
+def _command(name: str, function: Callable[..., None]) -> Any:
     alone = typer.Typer(add_completion=False, **SETTINGS)
     alone.command(name, cls=Command)(function)
     return typer.main.get_command(alone)
+
+
+def _show_all(ctx: typer.Context, is_given: bool) -> None:
+    if is_given:
+        ctx.command.shows_all = True  # type: ignore[attr-defined]
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+def _all_options(
+    help_all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all", is_eager=True, expose_value=False, callback=_show_all, help="Show all options."
+        ),
+    ] = False,
+) -> None:
+    """An option of every command."""
 
 
 app = typer.Typer(name="streamsvm", cls=Commands, **SETTINGS)
@@ -149,32 +174,55 @@ def _say(line: str) -> None:
 
 
 OTHERS = "Options"  # those without a group
-MOST_NAMES = 3  # option names get at most 1 / MOST_NAMES of the width
-KINDS = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>": "NUMBER", "<path>": "PATH"}
+NAME_SHARE = 3  # the names of options get at most this part of the width, 1 / 3
+PLACEHOLDERS = {
+    "<int>": "N",
+    "<int range>": "N",
+    "<float>": "NUMBER",
+    "<float range>": "NUMBER",
+    "<path>": "PATH",
+}
+LONG_TEXT = 90  # characters of an option's text that --help shows whole
 
 
 class Command(TyperCommand):
-    """A command whose help has a section for each group, and whose switches explain that they take no value.
+    """A command whose help has a section for each group of options.
 
-    Options that take local files only refuse URLs.
+    `--help` shows the options that people use, in a few words, and `--help-all` all of them: those of the groups in
+    `cli.options.DETAILS`, too. Switches explain that they take no value, and options of local files refuse URLs.
     """
+
+    shows_all = False  # set by --help-all
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Required options by name, then arguments."""
         options = [p for p in self.params if p.param_type_name == "option" and p.required]
         arguments = [p for p in self.params if p.param_type_name == "argument"]
-        return [*(f"{p.opts[0]} {_value(p, ctx)}" for p in options), "[OPTIONS]", *map(_argument, arguments)]
+        return [
+            *(f"{p.opts[0]} {_placeholder(p, ctx)}" for p in options),
+            "[OPTIONS]",
+            *map(_argument, arguments),
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
+        from streamsvm.cli.options import DETAILS  # whose imports the list of commands does without
+
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             other = "Arguments" if param.param_type_name == "argument" else OTHERS
             group = getattr(param, "rich_help_panel", None) or other
             if record := param.get_help_record(ctx):
                 sections.setdefault(group, []).append((_name(param, record[0], ctx), record[1]))
-        for group, rows in sections.items():
+        usual = [group for group in sections if group not in DETAILS]
+        details = [group for group in sections if group in DETAILS]
+        is_short = bool(details) and not self.shows_all
+        also = f"Show all {len(self.params)}: also {', '.join(details).lower()}"
+        for group in usual if is_short else [*usual, *details]:
+            rows = sections[group]
+            if is_short:
+                rows = [(name, also if name == "--help-all" else _brief(text)) for name, text in rows]
             with formatter.section(group):
-                formatter.write_dl(rows, col_max=min(30, formatter.width // MOST_NAMES))
+                formatter.write_dl(rows, col_max=min(30, formatter.width // NAME_SHARE))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         switches = {name for p in self.params if getattr(p, "is_flag", False) for name in p.opts}
@@ -184,10 +232,12 @@ class Command(TyperCommand):
                 ctx.fail(f"{name} is a switch, found {name} {value}; {what}")
         rest = super().parse_args(ctx, args)
         for param in self.params:
-            given = ctx.params.get(param.name)
-            if isinstance(given, Path) and was_url(given):
-                own = param.opts[0] if param.param_type_name == "option" else param.metavar
-                ctx.fail(f"{own}: found a URL, expected a local path; copy the file to or from this machine")
+            value = ctx.params.get(param.name)
+            if isinstance(value, Path) and was_url(value):
+                shown = param.opts[0] if param.param_type_name == "option" else param.metavar
+                ctx.fail(
+                    f"{shown}: found a URL, expected a local path; copy the file to or from this machine"
+                )
         return rest
 
 
@@ -196,14 +246,37 @@ def _name(param: Any, shown: str, ctx: Any) -> str:
     if param.param_type_name == "argument":
         return _argument(param)
     kind = param.display_type_rich(ctx)
-    return shown.replace(kind, _value(param, ctx)) if kind else shown
+    return shown.replace(kind, _placeholder(param, ctx)) if kind else shown
 
 
 def _argument(param: Any) -> str:
     return f"{param.metavar}{'' if param.nargs == 1 else '...'}"
 
 
-def _value(param: Any, ctx: Any) -> str:
-    """The placeholder of an option's value: a word, or the list of values."""
+def _placeholder(param: Any, ctx: Any) -> str:
+    """That of an option's value: a word, or the list of values."""
     kind = param.display_type_rich(ctx) or ""
-    return KINDS.get(kind, kind.strip("<>"))
+    return PLACEHOLDERS.get(kind, kind.strip("<>"))
+
+
+def _brief(text: str) -> str:
+    """The first sentence of an option's text, without asides; its values stay."""
+    description, is_one_of, values = text.partition("; one of ")
+    description = _without_asides(description).partition(". ")[0]
+    if is_one_of:
+        return values if " " not in description else f"{description}: {values}"
+    for end in ("; ", ": "):
+        if len(description) > LONG_TEXT:
+            description = description.partition(end)[0]
+    return description.removesuffix(".")
+
+
+def _without_asides(text: str) -> str:
+    """A text without what is in parentheses, but for a default that is a value."""
+    text, bracket, default = text.partition(" (default ")
+    outside, depth = "", 0
+    for letter in text:
+        depth += letter == "("
+        outside += "" if depth else letter
+        depth -= letter == ")"
+    return outside.replace("  ", " ").replace(" ,", ",").strip() + bracket + default

@@ -5,45 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import typer
-
 from streamsvm.cli.choices import threshold as shown
 from streamsvm.cli.flags import COSTS, WISH, section_flag, section_layers
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.options import (
+    THREADS,
     AsJson,
+    Cluster,
     ForceModel,
     ModelIn,
-    PerformanceReport,
-    Scheduler,
-    WaitForScheduler,
-    Workers,
     XName,
     YName,
-    engine,
+    on_cluster,
+    option,
+    place_option,
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
 from streamsvm.config import ProbabilityConfig, validated
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.storage.paths import place_of
 
 
+@on_cluster
 @reads(*LABELLED)
 def calibrate(
     model: ModelIn,
     files: FilesIn = None,
     store: Annotated[
-        str | None,
-        typer.Option("--store", help="Rows and labels that the model was not trained on.", metavar="STORE"),
+        str | None, option("--store", "Rows and labels that the model was not trained on.", "STORE")
     ] = None,
     read: Mapping[str, Any] = {},
     method: Annotated[
         Literal["sigmoid", "isotonic"] | None,
-        typer.Option(
+        option(
             "--method",
-            help="Isotonic needs many rows. Default: sigmoid, or none with --threshold or --costs alone.",
+            "Isotonic needs many rows. Default: sigmoid, or none with --threshold or --costs alone.",
         ),
     ] = None,
     threshold: Annotated[
@@ -51,21 +48,12 @@ def calibrate(
     ] = None,
     costs: Annotated[Any, section_flag(ProbabilityConfig, "--costs", metavar=COSTS, parser=str)] = None,
     out: Annotated[
-        Any,
-        typer.Option(
-            "--out",
-            parser=place_of,
-            help="Path of the model with probabilities. Default: replace MODEL.",
-            metavar="MODEL",
-        ),
+        Any, place_option("--out", "Path of the model with probabilities. Default: replace MODEL.", "MODEL")
     ] = None,
     force: ForceModel = False,
     x: XName = None,
     y: YName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    wait_for_scheduler: WaitForScheduler = None,
-    performance_report: PerformanceReport = None,
+    cluster: Cluster = THREADS,
     as_json: AsJson = False,
 ) -> None:
     """Add probabilities, a threshold or costs to a model. They replace any that it has.
@@ -87,7 +75,7 @@ def calibrate(
     with (
         progress() as events,
         given_rows(files, store, read, loaded.layout, events, x, y, category=loaded.categories) as rows,
-        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+        cluster.engine(events) as tasks,
     ):
         calibrated, n = held_out(loaded, rows.store, asked, engine=tasks, events=events)
         save_model(calibrated, target)

@@ -9,45 +9,32 @@ import typer
 
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import LEARNT, RowsIn, StoreToLookAt, reads, rows_against, rows_to_look_at
-from streamsvm.cli.options import (
-    AsJson,
-    PerformanceReport,
-    Scheduler,
-    WaitForScheduler,
-    Workers,
-    XName,
-    YName,
-    engine,
-)
+from streamsvm.cli.options import THREADS, AsJson, Cluster, XName, YName, on_cluster, option, place_option
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.errors import ConfigError
-from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.paths import Place
 
 
+@on_cluster
 @reads(*LEARNT)
 def check(
     rows: RowsIn = None,
     store: StoreToLookAt = None,
     against: Annotated[
-        str | None,
-        typer.Option("--against", help="Compare with these rows, such as test rows.", metavar="STORE|FILE"),
+        str | None, option("--against", "Compare with these rows, such as test rows.", "STORE|FILE")
     ] = None,
     read: Mapping[str, Any] = {},
     model: Annotated[
         Any,
-        typer.Option(
+        place_option(
             "--model",
-            parser=place_of,
-            help="Check a model instead of rows: list its contents and make sure that none of them is code.",
-            metavar="MODEL",
+            "Check a model instead of rows: list its contents and make sure that none of them is code.",
+            "MODEL",
         ),
     ] = None,
     x: XName = None,
     y: YName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    wait_for_scheduler: WaitForScheduler = None,
-    performance_report: PerformanceReport = None,
+    cluster: Cluster = THREADS,
     as_json: AsJson = False,
 ) -> None:
     """Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 on a fault.
@@ -69,7 +56,7 @@ def check(
         progress() as events,
         rows_to_look_at(rows, store, read, events, x, y) as given,
         rows_against(against, given.store, read, events, x, y) as other,
-        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+        cluster.engine(events) as tasks,
     ):
         found = check_store(given.store, tasks, events) | {"store": given.name}
         if other is not None:

@@ -9,20 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson
+from streamsvm.cli.options import AsJson, option
 from streamsvm.cli.output import emit, progress
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.human import human_bytes
 
 
 def demo(
-    rows: Annotated[int, typer.Option("--rows", min=1000, help="Deformed digits to train on.")] = 200_000,
-    folder: Annotated[
-        Path | None, typer.Option("--dir", help="Keep stores and model here.", metavar="DIR")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace what an earlier demo left in --dir.")
-    ] = False,
+    rows: Annotated[int, option("--rows", "Deformed digits to train on.", min=1000)] = 200_000,
+    folder: Annotated[Path | None, option("--dir", "Keep stores and model here.", "DIR")] = None,
+    force: Annotated[bool, option("--force", "Replace what an earlier demo left in --dir.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits."""

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.options import (
+    THREADS,
     AsJson,
+    Cluster,
     ModelIn,
-    PerformanceReport,
-    Scheduler,
-    WaitForScheduler,
-    Workers,
     XName,
     YName,
-    engine,
+    on_cluster,
+    option,
+    place_option,
 )
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.human import heading
-from streamsvm.storage.paths import place_of
 from streamsvm.storage.quoted import names_in
 
 CURVES = (
@@ -39,42 +36,30 @@ CURVES = (
 )  # for reports, too long to print
 
 
+@on_cluster
 @reads(*LABELLED, "group")
 def evaluate(
     model: ModelIn,
     files: FilesIn = None,
-    store: Annotated[
-        str | None, typer.Option("--store", help="Rows and labels to test on.", metavar="STORE")
-    ] = None,
+    store: Annotated[str | None, option("--store", "Rows and labels to test on.", "STORE")] = None,
     interval: Annotated[
-        float | None,
-        typer.Option(
-            "--interval", help="Coverage of prediction intervals. Default: the fit's.", metavar="LEVEL"
-        ),
+        float | None, option("--interval", "Coverage of prediction intervals. Default: the fit's.", "LEVEL")
     ] = None,
     sliced: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--slice",
-            help="Also score the rows of each value of a column, or of each quartile of numbers and times.",
-            metavar="COL[,COL...]",
+            "Also score the rows of each value of a column, or of each quartile of numbers and times.",
+            "COL[,COL...]",
         ),
     ] = None,
     read: Mapping[str, Any] = {},
     x: XName = None,
     y: YName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    wait_for_scheduler: WaitForScheduler = None,
-    performance_report: PerformanceReport = None,
+    cluster: Cluster = THREADS,
     run_dir: Annotated[
         Any,
-        typer.Option(
-            "--run-dir",
-            parser=place_of,
-            help="The run that made the model. Its report will show these scores.",
-            metavar="DIR",
-        ),
+        place_option("--run-dir", "The run that made the model. Its report will show these scores.", "DIR"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,7 +83,7 @@ def evaluate(
     with (
         progress() as events,
         given_rows(files, store, read, loaded.layout, events, x, y, category=loaded.categories) as rows,
-        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+        cluster.engine(events) as tasks,
     ):
         judged = loaded if interval is None else loaded.at_level(interval)
         how: Any = {"engine": tasks, "with_curves": run_dir is not None, "events": events}

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import ROWS, FilesIn, given_rows, reads, require_other
-from streamsvm.cli.options import AsJson, ModelIn, XName
+from streamsvm.cli.options import AsJson, ModelIn, XName, option
 from streamsvm.cli.output import emit, print_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
@@ -32,37 +30,25 @@ SHORT, RAW = 4, 6  # digits of computed numbers, and of values in rows
 def explain(
     model: ModelIn,
     files: FilesIn = None,
-    store: Annotated[
-        str | None, typer.Option("--store", help="Rows to explain, unscaled.", metavar="STORE")
-    ] = None,
+    store: Annotated[str | None, option("--store", "Rows to explain, unscaled.", "STORE")] = None,
     rows: Annotated[
-        str | None,
-        typer.Option("--rows", help=f"Which rows, such as 0,5,10..20 (default {FIRST}).", metavar="N,N..N"),
+        str | None, option("--rows", f"Which rows, such as 0,5,10..20 (default {FIRST}).", "N,N..N")
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Columns to show in tables.", metavar="N")] = 10,
+    top: Annotated[int, option("--top", "Columns to show in tables.", "N", min=1)] = 10,
     support: Annotated[
         int,
-        typer.Option(
-            "--support",
-            min=0,
-            help="Support vectors to show for each row, by weight and by distance.",
-            metavar="N",
-        ),
+        option("--support", "Support vectors to show for each row, by weight and by distance.", "N", min=0),
     ] = 3,
     shapley: Annotated[
-        bool, typer.Option("--shapley", help="Shapley values of each row: rbf and laplacian kernels, pools.")
+        bool, option("--shapley", "Shapley values of each row: rbf and laplacian kernels, pools.")
     ] = False,
     of_label: Annotated[
-        str | None,
-        typer.Option(
-            "--of-label", help="Whose decision to explain, of a model of task multilabel.", metavar="LABEL"
-        ),
+        str | None, option("--of-label", "Whose decision to explain, of a model of task multilabel.", "LABEL")
     ] = None,
     read: Mapping[str, Any] = {},
     x: XName = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write everything to this file, .csv or .json.", metavar="FILE"),
+        Path | None, option("--out", "Write everything to this file, .csv or .json.", "FILE")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -110,9 +96,9 @@ def explain(
 
 def _require(has_rows: bool, out: Path | None, of_rows: dict[str, Any]) -> None:
     """Raises ConfigError for options that need rows if there are none, and for file names of other types."""
-    for option, value in of_rows.items():
+    for name, value in of_rows.items():
         if value is not None and not has_rows:
-            raise ConfigError(f"--{option} is about rows: name their store with --store, or give a FILE")
+            raise ConfigError(f"--{name} is about rows: name their store with --store, or give a FILE")
     if out is not None and out.suffix not in (".csv", ".json"):
         raise ConfigError(f"--out {out}: expected a name ending in .csv or .json")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from streamsvm.cli.options import AsJson, ModelIn
+from streamsvm.cli.options import AsJson, ModelIn, option
 from streamsvm.cli.output import emit
 from streamsvm.errors import ConfigError
 
@@ -16,9 +16,9 @@ def export(
     model: ModelIn,
     format: Annotated[
         Literal["libsvm", "onnx"],
-        typer.Option("--format", help="LIBSVM's text format, or an ONNX graph."),
+        option("--format", "LIBSVM's text format, or an ONNX graph."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="File to write.", metavar="FILE", dir_okay=False)],
+    out: Annotated[Path, option("--out", "File to write.", "FILE", dir_okay=False)],
     as_json: AsJson = False,
 ) -> None:
     """Write a model for other systems. What the format cannot store is reported and saved next to the file."""

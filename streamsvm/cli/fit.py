@@ -24,20 +24,33 @@ from streamsvm.cli.flags import (
     flag_layers,
 )
 from streamsvm.cli.imports import importing
-from streamsvm.cli.inputs import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
+from streamsvm.cli.inputs import (
+    LEARNT,
+    FilesToLearnIn,
+    StoreToLearnFrom,
+    reads,
+    require_other_than_store,
+    store_to_learn_from,
+)
 from streamsvm.cli.options import (
+    ANSWERS,
     CHOICE,
     DATA,
-    KERNEL,
+    MODEL,
+    PAPERS,
     RUN,
-    SOLVER,
+    RUNS,
+    TUNING,
+    VALUES,
     AsJson,
     ForceModel,
     PerformanceReport,
     XName,
     YName,
-    model_beside,
+    default_model,
     open_store,
+    option,
+    place_option,
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
@@ -47,7 +60,7 @@ from streamsvm.options.layers import Layer, parse_set, read_layer
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.options import completed
 from streamsvm.storage.human import number_or_text
-from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.paths import Place
 from streamsvm.storage.place import is_same
 
 if TYPE_CHECKING:
@@ -60,118 +73,83 @@ KEPT = (".", "search", "regions", "folds")  # folders of a run directory that ho
 def fit(
     context: typer.Context,
     files: FilesToLearnIn = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", help="Rows and labels to train on.", metavar="STORE", rich_help_panel=DATA),
-    ] = None,
+    store: StoreToLearnFrom = None,
     read: Mapping[str, Any] = {},
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
-    gaps: Annotated[Any, flag("--gaps", "gaps", DATA)] = None,
-    mark_gaps: Annotated[bool | None, flag("--mark-gaps", "mark_gaps", DATA)] = None,
+    gaps: Annotated[Any, flag("--gaps", "gaps", VALUES)] = None,
+    mark_gaps: Annotated[bool | None, flag("--mark-gaps", "mark_gaps", VALUES)] = None,
     positive: Annotated[
-        str | None, flag("--positive", "positive", DATA, metavar="L[,L...]", parser=str)
+        str | None, flag("--positive", "positive", VALUES, metavar="L[,L...]", parser=str)
     ] = None,
     class_weight: Annotated[
-        Any,
-        flag("--class-weight", "class_weight", DATA, metavar="balanced|L=W[,...]", parser=class_weights),
+        Any, flag("--class-weight", "class_weight", DATA, metavar="balanced|L=W[,...]", parser=class_weights)
     ] = None,
     x: XName = None,
     y: YName = None,
-    solver: Annotated[Any, flag("--solver", "solver", SOLVER)] = None,
-    task: Annotated[Any, flag("--task", "task", SOLVER)] = None,
-    C: Annotated[Any, flag("--C", "C", SOLVER)] = None,
-    nu: Annotated[Any, flag("--nu", "nu", SOLVER)] = None,
-    tol: Annotated[Any, flag("--tol", "tol", SOLVER)] = None,
-    interval: Annotated[Any, flag("--interval", "interval", SOLVER)] = None,
-    early: Annotated[bool | None, flag("--early", "dcsvm.early", SOLVER)] = None,
-    budget: Annotated[Any, flag("--budget", "bsgd.budget", SOLVER)] = None,
-    merge: Annotated[Any, flag("--merge", "bsgd.merge", SOLVER)] = None,
-    epochs: Annotated[Any, flag("--epochs", "bsgd.epochs", SOLVER)] = None,
-    probability: Annotated[Any, flag("--probability", "probability.method", SOLVER)] = None,
+    solver: Annotated[Any, flag("--solver", "solver", MODEL)] = None,
+    task: Annotated[Any, flag("--task", "task", MODEL)] = None,
+    C: Annotated[Any, flag("--C", "C", MODEL)] = None,
+    nu: Annotated[Any, flag("--nu", "nu", PAPERS)] = None,
+    tol: Annotated[Any, flag("--tol", "tol", TUNING)] = None,
+    interval: Annotated[Any, flag("--interval", "interval", ANSWERS)] = None,
+    early: Annotated[bool | None, flag("--early", "dcsvm.early", MODEL)] = None,
+    budget: Annotated[Any, flag("--budget", "bsgd.budget", PAPERS)] = None,
+    merge: Annotated[Any, flag("--merge", "bsgd.merge", PAPERS)] = None,
+    epochs: Annotated[Any, flag("--epochs", "bsgd.epochs", PAPERS)] = None,
+    probability: Annotated[Any, flag("--probability", "probability.method", MODEL)] = None,
     threshold: Annotated[
-        Any, flag("--threshold", "probability.threshold", SOLVER, metavar=WISH, parser=str)
+        Any, flag("--threshold", "probability.threshold", ANSWERS, metavar=WISH, parser=str)
     ] = None,
-    costs: Annotated[Any, flag("--costs", "probability.costs", SOLVER, metavar=COSTS, parser=str)] = None,
-    seed: Annotated[Any, flag("--seed", "seed", SOLVER)] = None,
-    kernel: Annotated[Any, flag("--kernel", "kernel.name", KERNEL)] = None,
+    costs: Annotated[Any, flag("--costs", "probability.costs", ANSWERS, metavar=COSTS, parser=str)] = None,
+    seed: Annotated[Any, flag("--seed", "seed", TUNING)] = None,
+    kernel: Annotated[Any, flag("--kernel", "kernel.name", MODEL)] = None,
     gamma: Annotated[
-        Any, flag("--gamma", "kernel.gamma", KERNEL, metavar="NUMBER", parser=number_or_text)
+        Any, flag("--gamma", "kernel.gamma", MODEL, metavar="NUMBER", parser=number_or_text)
     ] = None,
-    degree: Annotated[Any, flag("--degree", "kernel.degree", KERNEL)] = None,
-    coef0: Annotated[Any, flag("--coef0", "kernel.coef0", KERNEL)] = None,
-    metric: Annotated[Any, flag("--metric", "metric.kind", KERNEL)] = None,
+    degree: Annotated[Any, flag("--degree", "kernel.degree", TUNING)] = None,
+    coef0: Annotated[Any, flag("--coef0", "kernel.coef0", TUNING)] = None,
+    metric: Annotated[Any, flag("--metric", "metric.kind", MODEL)] = None,
     time_budget: Annotated[
         Any, flag("--time-budget", "search.time_budget", CHOICE, metavar="60s|10m|2h", parser=str)
     ] = None,
-    trials: Annotated[Any, flag("--trials", "search.trials", CHOICE)] = None,
-    scoring: Annotated[Any, flag("--scoring", "search.scoring", CHOICE)] = None,
+    trials: Annotated[Any, flag("--trials", "search.trials", TUNING)] = None,
+    scoring: Annotated[Any, flag("--scoring", "search.scoring", TUNING)] = None,
     no_search: Annotated[
-        bool,
-        typer.Option(
-            "--no-search", help="Use defaults for options that you leave out.", rich_help_panel=CHOICE
-        ),
+        bool, option("--no-search", "Use defaults for options that you leave out.", group=CHOICE)
     ] = False,
     model: Annotated[
         Any,
-        typer.Option(
-            "--model",
-            parser=place_of,
-            help="Model to write. Default: STORE.model.zarr, next to the store.",
-            metavar="MODEL",
-            rich_help_panel=RUN,
+        place_option(
+            "--model", "Model to write. Default: STORE.model.zarr, next to the store.", "MODEL", RUN
         ),
     ] = None,
     config: Annotated[
-        Any,
-        typer.Option(
-            "--config",
-            parser=place_of,
-            help="A TOML file, or a model to repeat.",
-            metavar="FILE",
-            rich_help_panel=RUN,
-        ),
+        Any, place_option("--config", "A TOML file, or a model to repeat.", "FILE", RUN)
     ] = None,
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
     run_dir: Annotated[
-        Any,
-        typer.Option(
-            "--run-dir",
-            parser=place_of,
-            help="Folder for events and checkpoints.",
-            metavar="DIR",
-            rich_help_panel=RUN,
-        ),
+        Any, place_option("--run-dir", "Folder for events and checkpoints.", "DIR", RUN)
     ] = None,
     checkpoint_every: Annotated[
-        Any, flag("--checkpoint-every", "checkpoint_every", RUN, metavar="SECONDS|'N steps'", parser=str)
+        Any, flag("--checkpoint-every", "checkpoint_every", RUNS, metavar="SECONDS|'N steps'", parser=str)
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume from the checkpoint in --run-dir.", rich_help_panel=RUN),
+        bool, option("--resume", "Resume from the checkpoint in --run-dir.", group=RUN)
     ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print the memory and time plan only.", rich_help_panel=RUN),
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Print the memory and time plan only.", group=RUN)] = False,
     pilot: Annotated[
         float,
-        typer.Option(
+        option(
             "--pilot",
+            "With --dry-run: seconds for small fits that estimate the time; 0 for none.",
+            "SECONDS",
+            RUNS,
             min=0,
-            help="With --dry-run: seconds for small fits that estimate the time; 0 for none.",
-            metavar="SECONDS",
-            rich_help_panel=RUN,
         ),
     ] = 15.0,
     graph: Annotated[
-        Path | None,
-        typer.Option(
-            "--graph",
-            help="Draw the task graph of an early fit.",
-            metavar="FILE.svg|.png",
-            rich_help_panel=RUN,
-        ),
+        Path | None, option("--graph", "Draw the task graph of an early fit.", "FILE.svg|.png", RUNS)
     ] = None,
     workers: WorkersFlag = None,
     scheduler: SchedulerFlag = None,
@@ -200,7 +178,7 @@ def fit(
     if dry_run:
         _print_plan(open_store(store, x, y), resolved, pilot, as_json)
         return
-    model = model or model_beside(store)
+    model = model or default_model(store)
     if run_dir is not None and is_same(run_dir, model):
         raise ConfigError(f"--run-dir {run_dir}: found the place of --model, expected another one")
     rows = open_store(store, x, y)

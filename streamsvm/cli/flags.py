@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
-from streamsvm.cli.options import CLUSTER, RUN
+from streamsvm.cli.options import CLUSTER, RUN, option
 from streamsvm.config import Options, field_values, option_field, option_names, option_values
 from streamsvm.errors import ConfigError
 from streamsvm.options.layers import Layer
@@ -67,19 +67,19 @@ def completes(values: tuple[str, ...]) -> Callable[..., list[str]] | None:
 
 def complete_set(incomplete: str) -> list[str]:
     """Options that `--set` may name, and their values if they are listed."""
-    name, equals, _ = incomplete.partition("=")
+    given, equals, _ = incomplete.partition("=")
     names = list(option_names())
-    if equals and name in names:
-        return [f"{name}={value}" for value in option_values(name)]
-    return [f"{option}=" for option in names if option.startswith(incomplete)]
+    if equals and given in names:
+        return [f"{given}={value}" for value in option_values(given)]
+    return [f"{name}=" for name in names if name.startswith(incomplete)]
 
 
 def flag_layers(flags: dict[str, Any]) -> list[Layer]:
     """A layer for each of a command's flags that was given (is not None)."""
     layers: list[Layer] = []
-    for name, option in _OPTIONS.items():
+    for name, configured in _OPTIONS.items():
         if flags.get(name) is not None:
-            group, _, member = option.rpartition(".")
+            group, _, member = configured.rpartition(".")
             value = {member: flags[name]}
             layers.append((f"--{name.replace('_', '-')}", {group: value} if group else value))
     return layers
@@ -98,16 +98,16 @@ def class_weights(text: str) -> Any:
 
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
-        help="Set any option by name; overrides flags and file.",
-        metavar="NAME=VALUE",
+        "Set any option by name; overrides flags and file.",
+        "NAME=VALUE",
+        RUN,
         autocompletion=complete_set,
-        rich_help_panel=RUN,
     ),
 ]
 MemoryLimit = Annotated[Any, flag("--memory-limit", "memory_limit", RUN, metavar="SIZE", parser=str)]
-WorkersFlag = Annotated[Any, flag("--workers", "workers", CLUSTER)]
+WorkersFlag = Annotated[Any, flag("--workers", "workers", RUN)]
 SchedulerFlag = Annotated[
     Any, flag("--scheduler", "scheduler", CLUSTER, metavar="tcp://HOST:PORT", parser=str)
 ]

@@ -7,27 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson, ForceModel, require_model_place
+from streamsvm.cli.options import AsJson, ForceModel, option, place_option, require_model_place
 from streamsvm.cli.output import emit, progress
-from streamsvm.storage.paths import place_of
 
 
 def import_(
     source: Annotated[Path, typer.Argument(help="A model file of LIBSVM.", metavar="FILE")],
-    model: Annotated[Any, typer.Option("--model", parser=place_of, help="Model to write.", metavar="MODEL")],
+    model: Annotated[Any, place_option("--model", "Model to write.", "MODEL")],
     ranges: Annotated[
-        Path | None, typer.Option("--range", help="Scaling file of svm-scale -s, to predict unscaled rows.")
+        Path | None, option("--range", "Scaling file of svm-scale -s, to predict unscaled rows.")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option("--labels", help="Labels for the numbers 0, 1, ...: a JSON list.")
+        Path | None, option("--labels", "Labels for the numbers 0, 1, ...: a JSON list.")
     ] = None,
     features: Annotated[
-        int | None,
-        typer.Option("--features", min=1, help="Number of features, if rows to predict have more."),
+        int | None, option("--features", "Number of features, if rows to predict have more.", min=1)
     ] = None,
-    names: Annotated[
-        Path | None, typer.Option("--names", help="Names of the features in order: a JSON list.")
-    ] = None,
+    names: Annotated[Path | None, option("--names", "Names of the features in order: a JSON list.")] = None,
     force: ForceModel = False,
     as_json: AsJson = False,
 ) -> None:

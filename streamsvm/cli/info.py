@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import LEARNT, RowsIn, StoreToLookAt, reads, rows_against, rows_to_look_at
-from streamsvm.cli.options import AsJson, XName, YName
+from streamsvm.cli.options import AsJson, XName, YName, option
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 
 
@@ -18,14 +16,14 @@ def info(
     rows: RowsIn = None,
     store: StoreToLookAt = None,
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Read all rows and count those equal to earlier ones.")
+        bool, option("--duplicates", "Read all rows and count those equal to earlier ones.")
     ] = False,
     against: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--against",
-            help="Like --duplicates, and also count the rows of this other store that are in the first one.",
-            metavar="STORE|FILE",
+            "Like --duplicates, and also count the rows of this other store that are in the first one.",
+            "STORE|FILE",
         ),
     ] = None,
     read: Mapping[str, Any] = {},

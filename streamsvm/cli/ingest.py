@@ -9,13 +9,13 @@ import typer
 
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import file_options, plain_sources, reads
-from streamsvm.cli.options import AsJson
+from streamsvm.cli.options import DATA, AsJson, option
 from streamsvm.cli.output import emit, progress
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.runs.phases import usage_so_far
 
 
-@reads(*IngestOptions.model_fields)
+@reads(*IngestOptions.model_fields, group=DATA)
 def ingest(
     sources: Annotated[
         list[str],
@@ -25,7 +25,7 @@ def ingest(
             callback=plain_sources,
         ),
     ],
-    store: Annotated[str, typer.Option("--store", help="Store to write.", metavar="STORE")],
+    store: Annotated[str, option("--store", "Store to write.", "STORE")],
     read: Mapping[str, Any] = {},
     as_json: AsJson = False,
 ) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import wraps
-from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from streamsvm.cli.flags import section_flag, section_layers
 from streamsvm.cli.imports import importing
-from streamsvm.cli.options import DATA, open_store
+from streamsvm.cli.options import DATA, FILES, open_store, option, with_flags
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
 from streamsvm.errors import ConfigError
@@ -68,7 +66,7 @@ TEXTS = {
 SWITCHES = {"header": "--header/--no-header", "dense": "--dense/--sparse"}
 
 Read = Mapping[str, Any]  # flags about reading a file, by option name; None: not given
-FILES = "CSV, parquet, databases and all else that ingest reads, folders, patterns such as 'data/*.csv'; - is stdin"
+SOURCES = "CSV, parquet, databases and all else that ingest reads, folders, patterns such as 'data/*.csv'; - is stdin"
 
 
 def plain_sources(sources: list[str] | None) -> list[str] | None:
@@ -79,7 +77,7 @@ def plain_sources(sources: list[str] | None) -> list[str] | None:
 FilesIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Rows in files, instead of a store: {FILES}.",
+        help=f"Rows in files, instead of a store: {SOURCES}.",
         metavar="[FILE]",
         rich_help_panel=DATA,
         callback=plain_sources,
@@ -88,7 +86,7 @@ FilesIn = Annotated[
 FilesToLearnIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Rows in files, instead of a store: {FILES}. They are read into a store, next to them or at --store, "
+        help=f"Rows in files, instead of a store: {SOURCES}. They are read into a store, next to them or at --store, "
         "which is used again until they change.",
         metavar="[FILE]",
         rich_help_panel=DATA,
@@ -98,50 +96,34 @@ FilesToLearnIn = Annotated[
 RowsIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Path or URL of a store, or files: {FILES}.",
+        help=f"Path or URL of a store, or files: {SOURCES}.",
         metavar="[STORE|FILE]",
         rich_help_panel=DATA,
         callback=plain_sources,
     ),
 ]
-StoreToLookAt = Annotated[
-    str | None,
-    typer.Option("--store", help="The store, by name.", metavar="STORE", rich_help_panel=DATA),
-]
+StoreToLookAt = Annotated[str | None, option("--store", "The store, by name.", "STORE", DATA)]
+StoreToLearnFrom = Annotated[str | None, option("--store", "Rows and labels to train on.", "STORE", DATA)]
 
 
-def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replaces a command's parameter `read` by flags for these options of files, and passes their values as `read`."""
-    flags = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name)) for name in names]
-
-    def with_flags(function: Callable[..., None]) -> Callable[..., None]:
-        own = signature(function, eval_str=True)
-
-        @wraps(function)
-        def command(**given: Any) -> None:
-            read = {name: given.pop(name) for name in names}
-            function(**given, read=read)
-
-        taken = [
-            flag
-            for parameter in own.parameters.values()
-            for flag in (
-                flags if parameter.name == "read" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-            )
-        ]
-        command.__signature__ = own.replace(parameters=taken)  # type: ignore[attr-defined]
-        return command
-
-    return with_flags
+USUAL = ("label", "ignore")  # flags of files that --help shows, too
 
 
-def _flag(name: str) -> Any:
+def reads(*names: str, group: str = FILES) -> Callable:
+    """Replaces a command's parameter `read` by flags for these options of files, and passes their values as `read`.
+
+    group: that of the flags in the help, but for the usual ones.
+    """
+    return with_flags("read", {name: _flag(name, DATA if name in USUAL else group) for name in names}, dict)
+
+
+def _flag(name: str, group: str) -> Any:
     more: dict[str, Any] = {"metavar": TEXTS[name], "parser": str} if name in TEXTS else {}
     more |= {"metavar": "FRACTION", "parser": number_or_text} if name == "split" else {}
     is_switch = IngestOptions.model_fields[name].annotation in (bool, bool | None)
-    option = SWITCHES.get(name, f"--{name.replace('_', '-')}")
+    flag = SWITCHES.get(name, f"--{name.replace('_', '-')}")
     kind: Any = bool | None if is_switch else Any
-    return Annotated[kind, section_flag(IngestOptions, option, rich_help_panel=DATA, **more)]
+    return Annotated[kind, section_flag(IngestOptions, flag, rich_help_panel=group, **more)]
 
 
 class InputRows(NamedTuple):

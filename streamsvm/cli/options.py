@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,58 +23,23 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
     from streamsvm.parallel.engine import Engine
 
-DATA, KERNEL, SOLVER, CHOICE, RUN, CLUSTER = (
-    "Data",
-    "Kernel",
-    "Solver",
-    "Choice",
-    "Run",
-    "Cluster",
-)  # option groups in the help
+# Groups of options in the help of a command,
+DATA, MODEL, CHOICE, RUN = "Data", "Model", "Choice", "Run"
+# and those that only --help-all shows.
+FILES, VALUES, ANSWERS = "Reading files", "Labels and gaps", "Predictions"
+PAPERS, TUNING, LEARNER = "Papers' switches", "Fine tuning", "Learner"
+RUNS, CLUSTER, LATE_LABELS = "Plans and checkpoints", "Cluster", "Labels that come later"
+DETAILS = frozenset({FILES, VALUES, PAPERS, ANSWERS, TUNING, RUNS, CLUSTER, LEARNER, LATE_LABELS})
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-ModelIn = Annotated[
-    Any, typer.Option("--model", parser=place_of, help="A model written by fit.", metavar="MODEL")
-]
-ForceModel = Annotated[bool, typer.Option("--force", help="Replace an existing model.")]
-XName = Annotated[
-    str | None,
-    typer.Option(
-        "--x",
-        help="Array or CSR group with the rows, in a store of another program.",
-        metavar="NAME",
-        rich_help_panel=DATA,
-    ),
-]
-YName = Annotated[
-    str | None,
-    typer.Option(
-        "--y",
-        help="Array with the labels, in a store of another program.",
-        metavar="NAME",
-        rich_help_panel=DATA,
-    ),
-]
 
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        help="Number of worker processes on this machine. Default: threads only.",
-        metavar="N",
-        rich_help_panel=CLUSTER,
-    ),
-]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        help="Address of a dask.distributed scheduler, or file:PATH of its file.",
-        metavar="tcp://HOST:PORT",
-        rich_help_panel=CLUSTER,
-    ),
-]
+def option(name: str, help: str, metavar: str | None = None, group: str | None = None, **more: Any) -> Any:
+    """An option by its name on the command line. metavar: the placeholder of its value. group: one of those above."""
+    return typer.Option(name, help=help, metavar=metavar, rich_help_panel=group, **more)
+
+
+def place_option(name: str, help: str, metavar: str, group: str | None = None) -> Any:
+    """An option whose value is a path or URL, as a `Place`."""
+    return option(name, help, metavar, group, parser=place_of)
 
 
 def _time(text: str) -> float:
@@ -81,48 +49,122 @@ def _time(text: str) -> float:
         raise typer.BadParameter(f"found {text!r}, {error}") from None
 
 
-WaitForScheduler = Annotated[
-    Any,
-    typer.Option(
-        "--wait-for-scheduler",
-        parser=_time,
-        help="How long to wait for a lost scheduler to return. Default: end at once.",
-        metavar="60s|10m|2h",
-        rich_help_panel=CLUSTER,
-    ),
+AsJson = Annotated[bool, option("--json", "Print one JSON object on stdout.")]
+ModelIn = Annotated[Any, place_option("--model", "A model written by fit.", "MODEL")]
+ForceModel = Annotated[bool, option("--force", "Replace an existing model.")]
+XName = Annotated[
+    str | None,
+    option("--x", "Array or CSR group with the rows, in a store of another program.", "NAME", FILES),
+]
+YName = Annotated[
+    str | None, option("--y", "Array with the labels, in a store of another program.", "NAME", FILES)
 ]
 PerformanceReport = Annotated[
     Path | None,
-    typer.Option(
-        help="Write Dask's performance report of the workers here (HTML).",
-        metavar="FILE",
-        rich_help_panel=CLUSTER,
+    option(
+        "--performance-report",
+        "Write Dask's performance report of the workers here (HTML).",
+        "FILE",
+        CLUSTER,
     ),
 ]
+CLUSTER_FLAGS = {
+    "workers": Annotated[
+        int | None,
+        option(
+            "--workers",
+            "Number of worker processes on this machine. Default: threads only.",
+            "N",
+            CLUSTER,
+            min=1,
+        ),
+    ],
+    "scheduler": Annotated[
+        str | None,
+        option(
+            "--scheduler",
+            "Address of a dask.distributed scheduler, or file:PATH of its file.",
+            "tcp://HOST:PORT",
+            CLUSTER,
+        ),
+    ],
+    "wait_for_scheduler": Annotated[
+        Any,
+        option(
+            "--wait-for-scheduler",
+            "How long to wait for a lost scheduler to return. Default: end at once.",
+            "60s|10m|2h",
+            CLUSTER,
+            parser=_time,
+        ),
+    ],
+    "performance_report": PerformanceReport,
+}
+
+Command = Callable[..., None]
 
 
-@contextmanager
-def engine(
-    workers: int | None,
-    scheduler: str | None,
-    wait_s: float | None,
-    performance_report: Path | None,
-    events: Events,
-) -> Iterator[Engine]:
-    """Threads, processes or a cluster, for as long as the command needs them."""
-    from streamsvm.parallel.open import open_engine
+def with_flags(name: str, flags: Mapping[str, Any], collect: Callable[[dict[str, Any]], Any]) -> Callable:
+    """Replaces a command's parameter of this name by flags, and passes collect(their values by name) as its argument.
 
-    if wait_s is not None and scheduler is None:
-        raise ConfigError("--wait-for-scheduler needs a cluster with a scheduler; give --scheduler too")
-    opened = open_engine(
-        workers=workers,
-        scheduler=scheduler,
-        events=events,
-        performance_report=performance_report,
-        wait_s=wait_s,
-    )
-    with closing(opened):
-        yield opened
+    flags: annotations by the name of the flag's parameter; all are None if they are not given.
+    """
+    parameters = [
+        Parameter(flag, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for flag, annotation in flags.items()
+    ]
+
+    def decorate(function: Command) -> Command:
+        inner = signature(function, eval_str=True)
+
+        @wraps(function)
+        def command(**arguments: Any) -> None:
+            collected = collect({flag: arguments.pop(flag) for flag in flags})
+            function(**arguments, **{name: collected})
+
+        outer: list[Parameter] = []
+        for parameter in inner.parameters.values():
+            kept = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+            outer += parameters if parameter.name == name else kept
+        command.__signature__ = inner.replace(parameters=outer)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Who computes, as the flags of `on_cluster` say."""
+
+    workers: int | None = None
+    scheduler: str | None = None
+    wait_for_scheduler: float | None = None
+    performance_report: Path | None = None
+
+    @property
+    def is_this_process(self) -> bool:
+        return self.workers is None and self.scheduler is None
+
+    @contextmanager
+    def engine(self, events: Events) -> Iterator[Engine]:
+        """Threads, processes or a cluster, for as long as the command needs them."""
+        from streamsvm.parallel.open import open_engine
+
+        if self.wait_for_scheduler is not None and self.scheduler is None:
+            raise ConfigError("--wait-for-scheduler needs a cluster with a scheduler; give --scheduler too")
+        opened = open_engine(
+            workers=self.workers,
+            scheduler=self.scheduler,
+            events=events,
+            performance_report=self.performance_report,
+            wait_s=self.wait_for_scheduler,
+        )
+        with closing(opened):
+            yield opened
+
+
+THREADS = Cluster()
+on_cluster = with_flags("cluster", CLUSTER_FLAGS, lambda flags: Cluster(**flags))
 
 
 def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
@@ -137,7 +179,7 @@ def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
     return Store.open(url, **names)
 
 
-def model_beside(store: str) -> Place:
+def default_model(store: str) -> Place:
     """The default path of a model: next to its store, `data.zarr` -> `data.model.zarr`."""
     path = place_of(store)
     if path.name in ("", ".."):  # a store may be the current folder

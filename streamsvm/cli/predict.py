@@ -5,65 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import ROWS, FilesIn, file_options, given_rows, kept_columns, reads, require_other
-from streamsvm.cli.options import (
-    AsJson,
-    ModelIn,
-    PerformanceReport,
-    Scheduler,
-    WaitForScheduler,
-    Workers,
-    XName,
-    engine,
-)
+from streamsvm.cli.options import THREADS, AsJson, Cluster, ModelIn, XName, on_cluster, option, place_option
 from streamsvm.cli.output import emit, progress
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.storage.paths import place_of
 
 
+@on_cluster
 @reads(*ROWS)
 def predict(
     model: ModelIn,
     files: FilesIn = None,
-    store: Annotated[
-        str | None, typer.Option("--store", help="Rows to predict, unscaled.", metavar="STORE")
-    ] = None,
+    store: Annotated[str | None, option("--store", "Rows to predict, unscaled.", "STORE")] = None,
     out: Annotated[
-        Any,
-        typer.Option(
-            "--out",
-            parser=place_of,
-            help="File to write: .csv, .npy or .zarr. Default: CSV on stdout.",
-            metavar="FILE",
-        ),
+        Any, place_option("--out", "File to write: .csv, .npy or .zarr. Default: CSV on stdout.", "FILE")
     ] = None,
     keep: Annotated[
-        str | None,
-        typer.Option("--keep", help="Columns of FILE to write with the predictions.", metavar="COL[,COL...]"),
+        str | None, option("--keep", "Columns of FILE to write with the predictions.", "COL[,COL...]")
     ] = None,
-    decision: Annotated[
-        bool, typer.Option("--decision", help="Write decision values too (.npy: instead).")
-    ] = False,
-    proba: Annotated[bool, typer.Option("--proba", help="Write probabilities too (.npy: instead).")] = False,
+    decision: Annotated[bool, option("--decision", "Write decision values too (.npy: instead).")] = False,
+    proba: Annotated[bool, option("--proba", "Write probabilities too (.npy: instead).")] = False,
     interval: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--interval",
-            help="Write prediction intervals with this coverage. Default: the fit's, if it made any (.npy: instead).",
-            metavar="LEVEL",
+            "Write prediction intervals with this coverage. Default: the fit's, if it made any (.npy: instead).",
+            "LEVEL",
         ),
     ] = None,
     read: Mapping[str, Any] = {},
     x: XName = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    wait_for_scheduler: WaitForScheduler = None,
-    performance_report: PerformanceReport = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    cluster: Cluster = THREADS,
+    force: Annotated[bool, option("--force", "Replace an existing file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the predicted label of every row, block by block.
@@ -89,7 +64,7 @@ def predict(
     loaded = load_model(model)
     also, is_plain = (
         PredictionOptions(decision, proba, interval),
-        workers is None and scheduler is None and x is None,
+        cluster.is_this_process and x is None,
     )
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
     known = _known(loaded, files, read) if files and not store and is_plain and not counts else None
@@ -102,7 +77,7 @@ def predict(
                     files, store, read, loaded.layout, events, x, label="none", category=loaded.categories
                 ) as rows,
                 kept_columns(rows.files, keep) as beside,
-                engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+                cluster.engine(events) as tasks,
             ):
                 n = write_predictions(
                     loaded, rows.store, out, also, engine=tasks, events=events, beside=beside

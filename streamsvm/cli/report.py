@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson
+from streamsvm.cli.options import AsJson, option, place_option
 from streamsvm.cli.output import emit
 from streamsvm.errors import ConfigError
 from streamsvm.runs.phases import usage_so_far
@@ -27,7 +27,7 @@ class PageFormat(StrEnum):
 def report(
     out: Annotated[
         Any,
-        typer.Option("--out", parser=place_of, help="Page or model card to write.", metavar="FILE"),
+        place_option("--out", "Page or model card to write.", "FILE"),
     ],
     runs: Annotated[
         list[str] | None,
@@ -35,24 +35,22 @@ def report(
     ] = None,
     model: Annotated[
         Any,
-        typer.Option(
+        place_option(
             "--model",
-            parser=place_of,
-            help="Instead of the page, write the card of this model in Markdown, with the scores of its run.",
-            metavar="MODEL",
+            "Instead of the page, write the card of this model in Markdown, with the scores of its run.",
+            "MODEL",
         ),
     ] = None,
     form: Annotated[
         PageFormat | None,
-        typer.Option(
+        option(
             "--format",
-            help="Format of the page (default: md if --out ends in .md, otherwise html).",
+            "Format of the page (default: md if --out ends in .md, otherwise html).",
             show_default=False,
         ),
     ] = None,
     plots: Annotated[
-        Path | None,
-        typer.Option("--plots", help="Folder in which to save each plot as PNG and SVG.", metavar="DIR"),
+        Path | None, option("--plots", "Folder in which to save each plot as PNG and SVG.", "DIR")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from streamsvm.cli.app import INTERRUPTED
 from streamsvm.cli.imports import importing
-from streamsvm.cli.options import ModelIn
+from streamsvm.cli.options import ModelIn, option
 from streamsvm.cli.stream import alone
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.storage.paths import Place, local_path
@@ -46,91 +46,55 @@ def _size(text: str) -> int:
 
 def serve(
     model: ModelIn,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.", metavar="HOST")] = "127.0.0.1",
+    host: Annotated[str, option("--host", "Address to listen at.", "HOST")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", help="Port to listen at; 0: a free one.", min=0, max=65_535, metavar="N")
+        int, option("--port", "Port to listen at; 0: a free one.", "N", min=0, max=65_535)
     ] = 8000,
     label: Annotated[
-        str | None,
-        typer.Option(
-            "--label", help="Field that holds the label (y).", metavar="FIELD", rich_help_panel=LEARNING
-        ),
+        str | None, option("--label", "Field that holds the label (y).", "FIELD", LEARNING)
     ] = None,
     every: Annotated[
         int | None,
-        typer.Option(
-            "--snapshot-every",
-            help="Events from snapshot to snapshot (10,000).",
-            min=1,
-            metavar="N",
-            rich_help_panel=LEARNING,
-        ),
+        option("--snapshot-every", "Events from snapshot to snapshot (10,000).", "N", LEARNING, min=1),
     ] = None,
     durable: Annotated[
         bool,
-        typer.Option(
+        option(
             "--durable",
-            help="Keep events in MODEL.log before they are answered, and learn them again after a kill.",
-            rich_help_panel=LEARNING,
+            "Keep events in MODEL.log before they are answered, and learn them again after a kill.",
+            group=LEARNING,
         ),
     ] = False,
     wait: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--wait-for-labels",
-            help="Events sent to /learn that may wait for labels, which come later by their ids.",
+            "Events sent to /learn that may wait for labels, which come later by their ids.",
+            "N",
+            LEARNING,
             min=0,
-            metavar="N",
-            rich_help_panel=LEARNING,
         ),
     ] = None,
     id_: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            help="Field that holds the id of an event (id).",
-            metavar="FIELD",
-            rich_help_panel=LEARNING,
-        ),
+        str | None, option("--id", "Field that holds the id of an event (id).", "FIELD", LEARNING)
     ] = None,
     max_body: Annotated[
-        Any,
-        typer.Option(
-            "--max-body",
-            parser=_size,
-            help="Maximum size of a request.",
-            metavar="SIZE",
-            rich_help_panel=LIMITS,
-        ),
+        Any, option("--max-body", "Maximum size of a request.", "SIZE", LIMITS, parser=_size)
     ] = "8MiB",
     max_events: Annotated[
-        int,
-        typer.Option(
-            "--max-events",
-            help="Maximum number of events in a request.",
-            min=1,
-            metavar="N",
-            rich_help_panel=LIMITS,
-        ),
+        int, option("--max-events", "Maximum number of events in a request.", "N", LIMITS, min=1)
     ] = 10_000,
     max_waiting: Annotated[
-        int,
-        typer.Option(
-            "--max-waiting",
-            help="Requests at work or waiting; others get 503.",
-            min=1,
-            metavar="N",
-            rich_help_panel=LIMITS,
-        ),
+        int, option("--max-waiting", "Requests at work or waiting; others get 503.", "N", LIMITS, min=1)
     ] = 64,
     max_rate: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--max-rate",
-            help="Maximum number of requests a second; more get 429 (default: no limit).",
+            "Maximum number of requests a second; more get 429 (default: no limit).",
+            "N",
+            LIMITS,
             min=0.001,
-            metavar="N",
-            rich_help_panel=LIMITS,
         ),
     ] = None,
 ) -> None:

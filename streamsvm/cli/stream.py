@@ -22,7 +22,7 @@ import typer
 from streamsvm.cli.app import FAILED
 from streamsvm.cli.flags import class_weights, section_layers
 from streamsvm.cli.inputs import reads
-from streamsvm.cli.options import require_model_place
+from streamsvm.cli.options import LATE_LABELS, LEARNER, option, place_option, require_model_place
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
@@ -30,7 +30,7 @@ from streamsvm.ingest.options import DIALECT, IngestOptions
 from streamsvm.options.layers import parse_set
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.jsonable import jsonable
-from streamsvm.storage.paths import Place, local_path, nearest, place_of
+from streamsvm.storage.paths import Place, local_path, nearest
 
 if TYPE_CHECKING:
     from streamsvm.online.brokers import Messages
@@ -45,133 +45,123 @@ BROKERS = (KAFKA, "nats://")
 def stream(
     model: Annotated[
         Any,
-        typer.Option(
-            "--model",
-            parser=place_of,
-            help="Snapshot file. If it exists, training continues from it.",
-            metavar="MODEL",
-        ),
+        place_option("--model", "Snapshot file. If it exists, training continues from it.", "MODEL"),
     ],
     input_: Annotated[
         str,
-        typer.Option(
+        option(
             "--input",
-            help="Events: a file or its URL, plain or compressed, - for stdin, kafka://HOST:PORT/TOPIC, or "
+            "Events: a file or its URL, plain or compressed, - for stdin, kafka://HOST:PORT/TOPIC, or "
             "nats://HOST:PORT/STREAM.",
-            metavar="SOURCE",
+            "SOURCE",
         ),
     ] = "-",
-    format_: Annotated[
-        Literal["json", "csv"], typer.Option("--format", help="Format of the lines.")
-    ] = "json",
+    format_: Annotated[Literal["json", "csv"], option("--format", "Format of the lines.")] = "json",
     read: Mapping[str, Any] = {},
-    label: Annotated[str, typer.Option("--label", help="Field that holds the label.", metavar="FIELD")] = "y",
-    every: Annotated[
-        int, typer.Option("--snapshot-every", help="Events between snapshots.", min=1, metavar="N")
-    ] = 10_000,
+    label: Annotated[str, option("--label", "Field that holds the label.", "FIELD")] = "y",
+    every: Annotated[int, option("--snapshot-every", "Events between snapshots.", "N", min=1)] = 10_000,
     on_error: Annotated[
-        Literal["skip", "stop"], typer.Option("--on-error", help="What to do with a bad line.")
+        Literal["skip", "stop"], option("--on-error", "What to do with a bad line.")
     ] = "skip",
     task: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--task",
-            help="Task of a new stream: classify (default), multilabel, regress, or oneclass, which needs no label.",
-            metavar="TASK",
+            "Task of a new stream: classify (default), multilabel, regress, or oneclass, which needs no label.",
+            "TASK",
         ),
     ] = None,
     scale: Annotated[
         Literal["none", "standard"] | None,
-        typer.Option("--scale", help="Of a new stream: standardise features while training (the default)."),
+        option(
+            "--scale", "Of a new stream: standardise features while training (the default).", group=LEARNER
+        ),
     ] = None,
     gamma: Annotated[
         Any,
-        typer.Option(
+        option(
             "--gamma",
-            parser=number_or_text,
-            help="Of a new stream: scale is 1 / sum of the columns' variances, auto is 1 / columns. Default: tuned "
+            "Of a new stream: scale is 1 / sum of the columns' variances, auto is 1 / columns. Default: tuned "
             "while training.",
-            metavar="NUMBER|scale|auto",
+            "NUMBER|scale|auto",
+            parser=number_or_text,
+            group=LEARNER,
         ),
     ] = None,
     lam: Annotated[
-        float | None, typer.Option("--lam", help="lambda of a new stream. Default: tuned while training.")
+        float | None,
+        option("--lam", "lambda of a new stream. Default: tuned while training.", group=LEARNER),
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--budget",
-            help="Maximum number of support vectors of each kernel expansion of a new stream (500).",
+            "Maximum number of support vectors of each kernel expansion of a new stream (500).",
+            group=LEARNER,
         ),
     ] = None,
     merge: Annotated[
-        int | None, typer.Option("--merge", help="Support vectors merged at a time, of a new stream (3).")
+        int | None,
+        option("--merge", "Support vectors merged at a time, of a new stream (3).", group=LEARNER),
     ] = None,
     max_features: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-features",
-            help="Maximum number of columns; features beyond it are left out (65,536).",
+            "Maximum number of columns; features beyond it are left out (65,536).",
             min=1,
+            group=LEARNER,
         ),
     ] = None,
     max_classes: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--max-classes",
-            help="Maximum number of labels; events with further labels are bad lines (256).",
+            "Maximum number of labels; events with further labels are bad lines (256).",
             min=2,
+            group=LEARNER,
         ),
     ] = None,
     class_weight: Annotated[
         Any,
-        typer.Option(
+        option(
             "--class-weight",
+            "Weight of errors on this label, of a new stream (1).",
+            "LABEL=WEIGHT[,...]",
             parser=class_weights,
-            help="Weight of errors on this label, of a new stream (1).",
-            metavar="LABEL=WEIGHT[,...]",
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--set",
-            help="Other options of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, "
+            "Other options of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, "
             ".average, epsilon, nu.",
-            metavar="NAME=VALUE",
+            "NAME=VALUE",
         ),
     ] = None,
     ask: Annotated[
         float | None,
-        typer.Option(
-            "--ask",
-            help="Maximum share of the events whose answers ask for a label.",
-            metavar="SHARE",
+        option(
+            "--ask", "Maximum share of the events whose answers ask for a label.", "SHARE", group=LATE_LABELS
         ),
     ] = None,
     wait: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--wait-for-labels",
-            help="Events that may wait for labels, which come later by their ids. Default: labels come with events.",
+            "Events that may wait for labels, which come later by their ids. Default: labels come with events.",
+            "N",
             min=0,
-            metavar="N",
+            group=LATE_LABELS,
         ),
     ] = None,
     id_: Annotated[
-        str | None, typer.Option("--id", help="Field that holds the id of an event (id).", metavar="FIELD")
+        str | None, option("--id", "Field that holds the id of an event (id).", "FIELD", group=LATE_LABELS)
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Start a new stream and replace an existing model.")
-    ] = False,
+    force: Annotated[bool, option("--force", "Start a new stream and replace an existing model.")] = False,
     run_dir: Annotated[
-        Any,
-        typer.Option(
-            "--run-dir",
-            parser=place_of,
-            help="Folder for the records that report and top show.",
-            metavar="DIR",
-        ),
+        Any, place_option("--run-dir", "Folder for the records that report and top show.", "DIR")
     ] = None,
 ) -> None:
     """Predict, then learn, event by event; one JSON line out for each line in.

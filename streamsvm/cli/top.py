@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.cli.options import option
 from streamsvm.events import (
     Done,
     Event,
@@ -59,8 +60,8 @@ def top(
     run_dir: Annotated[
         Any, typer.Argument(parser=place_of, help="Folder that --run-dir named.", metavar="RUN_DIR")
     ],
-    once: Annotated[bool, typer.Option("--once", help="Print the current state and end.")] = False,
-    interval: Annotated[float, typer.Option("--interval", help="Seconds between updates.", min=0.1)] = 1.0,
+    once: Annotated[bool, option("--once", "Print the current state and end.")] = False,
+    interval: Annotated[float, option("--interval", "Seconds between updates.", min=0.1)] = 1.0,
 ) -> None:
     """Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run ends."""
     from rich.console import Console

@@ -12,12 +12,28 @@ import typer
 from streamsvm.cli.fit import given_layers, hint_to_resume
 from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WaitFlag, WorkersFlag, flag
 from streamsvm.cli.imports import importing
-from streamsvm.cli.inputs import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
-from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
+from streamsvm.cli.inputs import (
+    LEARNT,
+    FilesToLearnIn,
+    reads,
+    require_other_than_store,
+    store_to_learn_from,
+)
+from streamsvm.cli.options import (
+    RUN,
+    AsJson,
+    ForceModel,
+    XName,
+    YName,
+    open_store,
+    option,
+    place_option,
+    require_model_place,
+)
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.search.options import completed
-from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.paths import Place
 
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
@@ -26,37 +42,24 @@ TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 def tune(
     context: typer.Context,
     files: FilesToLearnIn = None,
-    store: Annotated[
-        str | None, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")
-    ] = None,
+    store: Annotated[str | None, option("--store", "Rows and labels to train on.", "STORE")] = None,
     read: Mapping[str, Any] = {},
     config: Annotated[
         Any,
-        typer.Option(
+        place_option(
             "--config",
-            parser=place_of,
-            help="A TOML file of options, with values to try in a table [tune]. Default: search what fit chooses.",
-            metavar="FILE",
+            "A TOML file of options, with values to try in a table [tune]. Default: search what fit chooses.",
+            "FILE",
         ),
     ] = None,
     model: Annotated[
-        Any,
-        typer.Option(
-            "--model",
-            parser=place_of,
-            help="Train the best options on all rows and write this model.",
-            metavar="MODEL",
-        ),
+        Any, place_option("--model", "Train the best options on all rows and write this model.", "MODEL")
     ] = None,
     out: Annotated[
-        Any,
-        typer.Option(
-            "--out", parser=place_of, help="Write the table to this file.", metavar="FILE.csv|.json|.zarr"
-        ),
+        Any, place_option("--out", "Write the table to this file.", "FILE.csv|.json|.zarr")
     ] = None,
     heat_map: Annotated[
-        Path | None,
-        typer.Option("--heat-map", help="Draw the scores over two options.", metavar="FILE.png|.svg"),
+        Path | None, option("--heat-map", "Draw the scores over two options.", "FILE.png|.svg")
     ] = None,
     time_budget: Annotated[
         Any, flag("--time-budget", "search.time_budget", RUN, metavar="60s|10m|2h", parser=str)
@@ -65,19 +68,9 @@ def tune(
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
     run_dir: Annotated[
-        Any,
-        typer.Option(
-            "--run-dir",
-            parser=place_of,
-            help="Folder for events, scores and the table.",
-            metavar="DIR",
-            rich_help_panel=RUN,
-        ),
+        Any, place_option("--run-dir", "Folder for events, scores and the table.", "DIR", RUN)
     ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume from the scores in --run-dir.", rich_help_panel=RUN),
-    ] = False,
+    resume: Annotated[bool, option("--resume", "Resume from the scores in --run-dir.", group=RUN)] = False,
     force: ForceModel = False,
     workers: WorkersFlag = None,
     scheduler: SchedulerFlag = None,
@@ -103,10 +96,10 @@ def tune(
         from streamsvm.search.score_table import has_scores, require_free, require_suffix, write_records
         from streamsvm.search.search import tune as search
 
-    for option, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
+    for name, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
         if path is not None:
-            require_suffix(option, path, *suffixes)
-            require_free(option, path)
+            require_suffix(name, path, *suffixes)
+            require_free(name, path)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted search")
     layers = given_layers(context.params, config, set_ or [])

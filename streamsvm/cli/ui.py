@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from streamsvm.cli.imports import importing
+from streamsvm.cli.options import option
 from streamsvm.errors import ConfigError, NotFoundError
 
 
@@ -18,14 +19,9 @@ def ui(
         Path, typer.Argument(help="A folder of run directories, at any depth, or one.", metavar="RUNS")
     ],
     host: Annotated[
-        str,
-        typer.Option(
-            "--host",
-            help="Address to listen at; other than 127.0.0.1, others can read the runs.",
-            metavar="HOST",
-        ),
+        str, option("--host", "Address to listen at; other than 127.0.0.1, others can read the runs.", "HOST")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0: a free one.", min=0, max=65535)] = 8321,
+    port: Annotated[int, option("--port", "0: a free one.", min=0, max=65535)] = 8321,
 ) -> None:
     """Show runs on a live page: lists, compares and follows them. Read-only, on this machine.
 

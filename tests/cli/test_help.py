@@ -28,6 +28,9 @@ LISTED = {
     "scale": "scale",
     "probability": "probability.method",
 }
+USUAL = ["Data", "Model", "Choice", "Run", "Options"]
+DETAILED = ["Reading files", "Labels and gaps", "Papers' switches", "Fine tuning", "Predictions"]
+DETAILED += ["Plans and checkpoints", "Cluster"]
 
 
 def helped(*words, columns=88):
@@ -57,7 +60,7 @@ def test_every_command_says_all_that_it_does():
 
 def test_options_have_texts_and_no_types_of_programs():
     for name in COMMANDS:
-        text = helped(name, "--help")
+        text = helped(name, "--help-all")
         assert text.startswith(f"Usage: streamsvm {name} ")
         assert not re.search(r"<\w|\}\.\.\.|\[\]", text), name
         lines = text.splitlines()
@@ -70,18 +73,48 @@ def test_help_fits_a_narrow_terminal():
     wide = [
         f"{name}: {line}"
         for name in COMMANDS
-        for line in helped(name, "--help", columns=60).splitlines()
+        for asked in ("--help", "--help-all")
+        for line in helped(name, asked, columns=60).splitlines()
         if len(line) > 60 and not line.startswith(("  streamsvm ", "Usage"))
     ]
     assert not wide, "\n".join(wide)
 
 
+def headings(text):
+    return [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z][\w' ]+:", line)]
+
+
+def flags(text):
+    return re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.M)
+
+
 def test_the_options_of_fit_come_in_groups_below_examples():
     text = helped("fit", "--help")
-    headings = [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z]\w+:", line)]
-    assert headings == ["Data", "Solver", "Kernel", "Choice", "Run", "Cluster", "Options"]
+    assert headings(text) == USUAL
+    assert headings(helped("fit", "--help-all")) == [*USUAL, *DETAILED]
     assert text.index("streamsvm fit --store train.zarr\n") < text.index("Data:")
     assert re.search(r"^  --early  +Stop", text, re.M)
+
+
+def test_help_of_fit_shows_the_usual_options_on_a_screen_and_names_the_page_of_all():
+    short, whole = helped("fit", "--help", columns=100), helped("fit", "--help-all")
+    assert len(short.splitlines()) <= 55
+    assert len(flags(short)) == 25 + len(["--help", "--help-all"])
+    assert set(flags(short)) < set(flags(whole))
+    assert {"--nu", "--budget", "--merge", "--epochs"} == set(
+        flags(whole.partition("Papers' switches:")[2])[:4]
+    )
+    assert re.search(r"^  --help-all  Show all \d\d: also reading files, ", short, re.M)
+
+
+@pytest.mark.parametrize(
+    "name", ["tune", "stream", "predict", "evaluate", "info", "check", "calibrate", "explain"]
+)
+def test_what_is_rarely_needed_is_left_to_the_page_of_all(name):
+    short, whole = helped(name, "--help"), helped(name, "--help-all")
+    assert "--delimiter" not in short
+    assert "--delimiter" in whole
+    assert {"--help", "--help-all"} < set(flags(short)) < set(flags(whole))
 
 
 @pytest.mark.parametrize(("flag", "option"), LISTED.items())
@@ -89,7 +122,8 @@ def test_values_are_listed_and_completed(flag, option):
     values = option_values(option)
     assert len(values) > 1
     words = " ".join(helped("fit", "--help", columns=200).split())
-    assert f"; one of {', '.join(values)}" in words
+    assert f"--{flag} {flag.upper()} " in words
+    assert f"{', '.join(values)} " in words
     assert completed("fit", f"--{flag}", values[0][:2]) == [v for v in values if v.startswith(values[0][:2])]
 
 

@@ -12,7 +12,7 @@ from every_case import every_case
 from making import write
 
 from streamsvm import load_model
-from streamsvm.cli.options import model_beside
+from streamsvm.cli.options import default_model
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import StorageError
@@ -46,12 +46,12 @@ def table(tmp_path):
     ],
 )
 def test_a_model_goes_next_to_its_store(store, model):
-    assert str(model_beside(store)) == model
+    assert str(default_model(store)) == model
 
 
 def test_a_store_may_be_the_folder_at_hand(store, monkeypatch, tmp_path):
     monkeypatch.chdir(store)
-    assert model_beside(".") == tmp_path / "data.model.zarr"
+    assert default_model(".") == tmp_path / "data.model.zarr"
 
 
 def test_fit_with_a_store_alone_says_where_the_model_is_and_what_comes_next(store, tmp_path, capfd):

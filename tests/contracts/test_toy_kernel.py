@@ -114,12 +114,12 @@ np.testing.assert_allclose(found, 2 * [kernel.gradient(a, a, coef)], atol=1e-5)
 
 
 WRONG = {
-    "there is a kernel 'rbf' already": "register('rbf', Row('toy_kernel:Toy', '1'))",
-    "kernel 'new': class 'toy_kernel:Tay' is not there": "register('new', Row('toy_kernel:Tay', '1'))",
-    "found parameter 'width', expected some of coef0": "register('new', Row('toy_kernel:Toy', '1', ('width',)))",
-    "of name 'toy' and fields ": "register('new', Row('toy_kernel:Toy', '1'))",
-    "and a dataclass with fields ": "register('new', Row('__main__:Other', '1', ('gamma', 'nu')))",
-    "kernel 'half': class __main__:Half has no slope": "register('half', Row('__main__:Half', '1'))",
+    "there is a kernel 'rbf' already": "register('rbf', KernelRow('toy_kernel:Toy', '1'))",
+    "kernel 'new': class 'toy_kernel:Tay' is not there": "register('new', KernelRow('toy_kernel:Tay', '1'))",
+    "found parameter 'width', expected some of coef0": "register('new', KernelRow('toy_kernel:Toy', '1', ('width',)))",
+    "of name 'toy' and fields ": "register('new', KernelRow('toy_kernel:Toy', '1'))",
+    "and a dataclass with fields ": "register('new', KernelRow('__main__:Other', '1', ('gamma', 'nu')))",
+    "kernel 'half': class __main__:Half has no slope": "register('half', KernelRow('__main__:Half', '1'))",
 }
 
 
@@ -130,7 +130,7 @@ def test_what_is_forgotten_is_an_error_where_it_is_registered():
             [
                 "import pytest",
                 "from streamsvm.errors import ConfigError",
-                "from streamsvm.kernels.table import Row, kernel_names, register",
+                "from streamsvm.kernels.table import KernelRow, kernel_names, register",
                 "class Other(toy_kernel.Toy): name = 'new'",
                 "class Half(toy_kernel.Toy): name = 'half'",
                 "Half.__abstractmethods__ = frozenset({'slope'})",

@@ -124,15 +124,15 @@ def test_it_keeps_to_the_contracts():
 
 
 WRONG = {
-    "already": "register('alfpgm', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
-    "toy_solver:Toy' is not there": "register('new', Row('toy_solver:Toy', 'toy_solver:ToyConfig'))",
-    "has no plan and no solve": "register('new', Row('streamsvm.fits.base:Fit', 'toy_solver:ToyConfig'))",
-    "expected a SolverOptions": "register('new', Row('toy_solver:ToyFit', 'toy_solver:State'))",
-    "and a name that is not an option": "register('kernel', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
-    "rules name wrong.shape": "register('wrong', Row('toy_solver:ToyFit', '__main__:Wrong'))",
-    "solver 'own': found options": "register('own', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
-    "solver 'a b': found options": "register('a b', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
-    "found 'tool' in reads": "register('new', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig', reads=('tool',)))",
+    "already": "register('alfpgm', SolverRow('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "toy_solver:Toy' is not there": "register('new', SolverRow('toy_solver:Toy', 'toy_solver:ToyConfig'))",
+    "has no plan and no solve": "register('new', SolverRow('streamsvm.fits.base:Fit', 'toy_solver:ToyConfig'))",
+    "expected a SolverOptions": "register('new', SolverRow('toy_solver:ToyFit', 'toy_solver:State'))",
+    "and a name that is not an option": "register('kernel', SolverRow('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "rules name wrong.shape": "register('wrong', SolverRow('toy_solver:ToyFit', '__main__:Wrong'))",
+    "solver 'own': found options": "register('own', SolverRow('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "solver 'a b': found options": "register('a b', SolverRow('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "found 'tool' in reads": "register('new', SolverRow('toy_solver:ToyFit', 'toy_solver:ToyConfig', reads=('tool',)))",
 }
 
 
@@ -143,10 +143,10 @@ def test_what_is_forgotten_is_an_error_where_it_is_registered():
             [
                 "import pytest",
                 "from streamsvm.errors import ConfigError",
-                "from streamsvm.solvers.catalogue import Row, register, solver_names",
-                "from streamsvm.options.base import Rule, SolverOptions",
+                "from streamsvm.solvers.catalogue import SolverRow, register, solver_names",
+                "from streamsvm.options.base import ReadRule, SolverOptions",
                 "class Wrong(SolverOptions):",
-                "    rules = (Rule('C', 'wrong of one shape', 'wrong.shape', bool),)",
+                "    rules = (ReadRule('C', 'wrong of one shape', 'wrong.shape', bool),)",
                 *lines,
                 "assert solver_names()[-1] == 'toy-descent'",
             ]

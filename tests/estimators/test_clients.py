@@ -134,7 +134,7 @@ def test_a_fit_inside_a_task_computes_on_threads(client, opened):
 
 
 def test_where_workers_cannot_have_what_a_fit_needs_threads_compute(client, opened, monkeypatch):
-    monkeypatch.setattr(clients, "MOST_SHARE", 1e-9)
+    monkeypatch.setattr(clients, "MAX_SHARE", 1e-9)
     with pytest.warns(
         UserWarning, match="fitted on threads, not on the cluster of the active dask client: .* 0%"
     ):
@@ -142,7 +142,7 @@ def test_where_workers_cannot_have_what_a_fit_needs_threads_compute(client, open
     with pytest.raises(ConfigError, match=r"^client: .* memory; write it to a store .*give client=False"):
         clone(EARLY).set_params(client=client).fit(*data(100))
     monkeypatch.undo()
-    monkeypatch.setattr(clients, "_blind", lambda client: "tcp://w:1")
+    monkeypatch.setattr(clients, "_without_files", lambda client: "tcp://w:1")
     with pytest.raises(ConfigError, match="the worker at tcp://w:1 does not see this machine's"):
         clone(EARLY).set_params(client=client).fit(*data(100))
     assert [engine.is_local for engine in opened] == [True]
