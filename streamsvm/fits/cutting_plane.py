@@ -69,7 +69,7 @@ class _RowColumns(SizedInBytes):
 
     def read(self, start: int, stop: int) -> Columns:
         asked = self.answers.read(start, stop)
-        return *self.pieces.known(asked.targets), asked.upper
+        return *self.pieces.row_columns(asked.targets), asked.upper
 
 
 class _Growth(CostGrowth):

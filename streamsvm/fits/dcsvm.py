@@ -269,7 +269,7 @@ class DCSVMFit(Fit):
 
     def _compare(self, state: DCSVMState, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
-        for number, bits in state.found.items():
+        for number, bits in state.level_support.items():
             support_of_level = np.unpackbits(bits, count=self.store.n)
             hits = int(np.count_nonzero(support_of_level[support]))
             precision, recall = hits / max(int(support_of_level.sum()), 1), hits / max(len(support), 1)

@@ -109,7 +109,7 @@ class DividedProblem:
     def _asked(self) -> DualData:
         """The targets and bounds of all rows."""
         dual_data = self._fit.prepared.dual_data
-        return dual_data if self._bottom is None else replace(dual_data, close=self._bottom[1].all())
+        return dual_data if self._bottom is None else replace(dual_data, parts=self._bottom[1].all())
 
     def _vectors(self, level: int) -> VectorFactory:
         if self._memory.in_memory:

@@ -53,7 +53,7 @@ class TargetsInMemory(SizedInBytes):
 
     @property
     def nbytes(self) -> int:
-        return size_of(vars(self.asked.targets)) + self.asked.upper.nbytes + self.asked.close.nbytes
+        return size_of(vars(self.asked.targets)) + self.asked.upper.nbytes + self.asked.parts.nbytes
 
     def read(self, start: int, stop: int) -> DualData:
         return self.asked.take(slice(start, stop))

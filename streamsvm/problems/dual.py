@@ -17,7 +17,7 @@ from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows, multiply_signs
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
 
-MOST_KEPT = 4096  # rows of a Gram matrix (64 MiB) whose memory is kept
+MOST_KEPT = 4096  # rows of a Gram matrix (64 MiB) whose memory a thread keeps
 SIGNS_STRIP = 256  # rows of a Gram matrix that are multiplied by signs at once
 MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
 
@@ -46,8 +46,8 @@ class DualQP(BlockProblem, Protocol):
     """min over a of 1/2 a'Qa + p'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j).
 
     y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification (Hsieh
-    et al. 2014, (1)). `parts`: (n,) the partition of each row, if it is known that rows of different partitions are far
-    from each other; else None. nu, over_margin: of a `Subproblem`; nu over the bounds of all variables.
+    et al. 2014, (1)). `parts`: (n,) the partition of each row, if rows of different partitions are far from each other;
+    else None. nu, over_margin: as of a `Subproblem`; nu is relative to the bounds of all variables.
     """
 
     linear: np.ndarray | float
@@ -68,10 +68,10 @@ class DualQP(BlockProblem, Protocol):
         """Primal minus dual objective at a, shifted (n,): Qa + p + y b, for any b where y'a is kept."""
 
     def in_float64(self) -> DualQP:
-        """The same dual, whose Gram matrices and products are float64; itself if its values have no more digits."""
+        """The same dual with Gram matrices and products in float64; itself if its values have no more digits."""
 
     def float32_error(self, alpha: np.ndarray) -> float:
-        """About the error of float32 products with these coefficients; 0 where values are given."""
+        """About the error of float32 products with these coefficients; 0 where the kernel matrix is given."""
 
 
 class BoundedGap:
@@ -121,7 +121,7 @@ class KernelDual(BoundedGap):
     cache_bytes: int = 0
     linear: np.ndarray | float = -1.0
     nu: float | None = None
-    _taken: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
+    _active: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
 
     def __post_init__(self) -> None:
         self._cache = RowCache(len(self.y), self.cache_bytes if is_wide(self.rows) else 0)
@@ -152,12 +152,12 @@ class KernelDual(BoundedGap):
         if isinstance(self.kernel, Float64):
             rows = self.rows.take(ids)
             return signed(self.kernel.block(rows, rows, self.threads), self.y[ids], self.threads)
-        K = _gram_memory(len(ids))
-        known = self._cache.block(ids, K, self.threads)
-        new, rows = ~known, self.rows.take(ids[~known])
-        if known.any():
+        K = _thread_buffer.of(len(ids))
+        cached = self._cache.block(ids, K, self.threads)
+        new, rows = ~cached, self.rows.take(ids[~cached])
+        if cached.any():
             K[np.ix_(new, new)] = self.kernel.block(rows, rows, self.threads)
-            K[np.ix_(new, known)] = K[np.ix_(known, new)].T
+            K[np.ix_(new, cached)] = K[np.ix_(cached, new)].T
         else:
             self.kernel.block(rows, rows, self.threads, K)
         return signed(K, self.y[ids], self.threads)
@@ -172,8 +172,8 @@ class KernelDual(BoundedGap):
 
     def _apply_cached(self, ids: np.ndarray, coef: np.ndarray, active: Rows) -> np.ndarray:
         places = self._cache.find(ids)
-        known, new = places >= 0, places < 0
-        product = self._cache.product(places[known], coef[known], self.threads)
+        cached, new = places >= 0, places < 0
+        product = self._cache.product(places[cached], coef[cached], self.threads)
         places = self._cache.admit(ids[new])
 
         def keep(columns: slice, start: int, tile: np.ndarray) -> None:
@@ -183,7 +183,7 @@ class KernelDual(BoundedGap):
 
     def _rows(self, ids: np.ndarray | None) -> Rows:
         """The rows of an active set, gathered once for the rounds that share it."""
-        return self.rows if ids is None else self._taken.of(ids, self.rows.take)
+        return self.rows if ids is None else self._active.of(ids, self.rows.take)
 
 
 def is_wide(rows: Rows) -> bool:
@@ -239,30 +239,50 @@ class MatrixDual(BoundedGap):
         return out if rows is None else out[rows]
 
 
-class CachedGram:
-    """The Gram matrix of the last rows that were asked for; problems that take turns can share its memory.
+class GramBuffer:
+    """Memory for Gram matrices, one at a time, used again and again: fresh pages cost more than the values.
 
-    rows: it has room for so many at first.
+    rows: it has room for so many from its first use on.
     """
 
     def __init__(self, rows: int = 0) -> None:
-        self._rows = rows
-        self._space = np.empty(0, np.float32)  # used again and again: fresh pages cost more than values
+        self._rows, self._space = rows, np.empty(0, np.float32)
+
+    def of(self, q: int) -> np.ndarray:
+        """(q, q) float32, not set."""
+        if len(self._space) < q * q:
+            self._space = np.empty(max(q, self._rows) ** 2, np.float32)
+        return self._space[: q * q].reshape(q, q)
+
+
+class _ThreadBuffer(threading.local):
+    """A buffer of each thread, for matrices of up to MOST_KEPT rows."""
+
+    def __init__(self) -> None:
+        self._buffer = GramBuffer()
+
+    def of(self, q: int) -> np.ndarray:
+        return np.empty((q, q), np.float32) if q > MOST_KEPT else self._buffer.of(q)
+
+
+_thread_buffer = _ThreadBuffer()
+
+
+class CachedGram:
+    """The Gram matrix of the last ids; problems that take turns can share its memory. rows: see `GramBuffer`."""
+
+    def __init__(self, rows: int = 0) -> None:
+        self._buffer = GramBuffer(rows)
         self._owner: KernelColumns | None = None
         self._latest: SingleEntryCache[np.ndarray] = SingleEntryCache()
 
     def of(
         self, owner: KernelColumns, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """make(out (q, q) float32) of q ids of a problem, or what it made of them the time before."""
+        """make(out (q, q) float32) of q ids of a problem; cached if they are those of the call before."""
         if owner is not self._owner:  # the same ids are other rows there
             self._owner, self._latest = owner, SingleEntryCache()
-        return self._latest.of(ids, lambda ids: make(self._room(len(ids))))
-
-    def _room(self, q: int) -> np.ndarray:
-        if len(self._space) < q * q:
-            self._space = np.empty(max(q, self._rows) ** 2, np.float32)
-        return self._space[: q * q].reshape(q, q)
+        return self._latest.of(ids, lambda ids: make(self._buffer.of(len(ids))))
 
 
 @dataclass
@@ -275,7 +295,7 @@ class KernelColumns:
     upper: np.ndarray
     threads: int = 1
     linear: np.ndarray | float = -1.0
-    kept: CachedGram = field(default_factory=CachedGram, repr=False)
+    cache: CachedGram = field(default_factory=CachedGram, repr=False)
     _active: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
@@ -285,7 +305,7 @@ class KernelColumns:
             some = self.rows.take(ids)
             return signed(self.kernel.block(some, some, self.threads, out), self.y[ids])
 
-        return self.kept.of(self, ids, make)
+        return self.cache.of(self, ids, make)
 
     def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
@@ -301,7 +321,7 @@ class KernelColumns:
 class RepeatedDual(BoundedGap):
     """A dual with several variables for each row: of y, linear (c n,) the first n are the first ones of all rows.
 
-    once: the problem of the n rows, labels all 1; its bounds are those of every variable of a row.
+    once: the problem of the n rows with one variable each and labels of 1; all variables of a row have its bound.
     """
 
     nu: float | None = None
@@ -311,7 +331,7 @@ class RepeatedDual(BoundedGap):
         self.y, self.linear, self._n = y, linear, len(once.y)
         self.upper = np.tile(once.upper, len(y) // self._n)
         self._once = once
-        self._of_rows: SingleEntryCache[tuple[np.ndarray, np.ndarray]] = SingleEntryCache()
+        self._active: SingleEntryCache[tuple[np.ndarray, np.ndarray]] = SingleEntryCache()
 
     def in_float64(self) -> RepeatedDual:
         return like(self, RepeatedDual(self._once.in_float64(), self.y, self.linear))
@@ -335,17 +355,17 @@ class RepeatedDual(BoundedGap):
             return np.zeros(len(self.y) if rows is None else len(rows))
         if rows is None:
             return np.tile(self._once.apply(base, coef), len(self.y) // self._n) * self.y
-        once, all_of_them = self._of_rows.of(rows, self._once_each)
-        return self._once.apply(base, coef, once)[all_of_them] * self.y[rows]
+        distinct, inverse = self._active.of(rows, self._distinct)
+        return self._once.apply(base, coef, distinct)[inverse] * self.y[rows]
 
-    def _once_each(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that an active set is of, each once; and where in them each of its variables is."""
-        once, all_of_them = np.unique(rows % self._n, return_inverse=True)
-        return once, all_of_them
+    def _distinct(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of the variables of an active set, each once; and where among them each variable's row is."""
+        distinct, inverse = np.unique(rows % self._n, return_inverse=True)
+        return distinct, inverse
 
 
 def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
-    """The dual of a subproblem. of_rows: that of its rows with one variable each, of labels y (m,)."""
+    """The dual of a subproblem. of_rows: makes the dual of its rows with one variable each, from labels y (m,)."""
     dual: DualQP
     if part.copies > 1:
         dual = RepeatedDual(of_rows(np.ones(len(part.ids))), part.y, part.linear)
@@ -360,10 +380,10 @@ def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
 Dual = TypeVar("Dual", bound=Any)
 
 
-def like(dual: DualQP, found: Dual) -> Dual:
-    """A dual of the same variables, with the terms of this one that `dual_of` sets."""
-    found.linear, found.nu, found.over_margin = dual.linear, dual.nu, dual.over_margin
-    return found
+def like(dual: DualQP, other: Dual) -> Dual:
+    """The other dual, of the same variables, with this one's terms that `dual_of` sets."""
+    other.linear, other.nu, other.over_margin = dual.linear, dual.nu, dual.over_margin
+    return other
 
 
 def signed(K: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
@@ -375,17 +395,3 @@ def signed(K: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
 
     strips(multiply, len(K), SIGNS_STRIP, threads)
     return K
-
-
-_memory = threading.local()
-
-
-def _gram_memory(q: int) -> np.ndarray:
-    """(q, q) float32 that this thread uses again and again, unless it is large: fresh pages cost more than the
-    values."""
-    if q > MOST_KEPT:
-        return np.empty((q, q), np.float32)
-    space = getattr(_memory, "space", None)
-    if space is None or len(space) < q * q:
-        space = _memory.space = np.empty(q * q, np.float32)
-    return space[: q * q].reshape(q, q)

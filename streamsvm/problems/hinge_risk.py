@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -13,7 +13,7 @@ from numba import njit
 from streamsvm.data.pass_cache import Columns
 from streamsvm.data.rows import Rows
 from streamsvm.problems.passes import View, scores
-from streamsvm.problems.row_risk import NOTHING, LossTerms, RowRisk, stretches
+from streamsvm.problems.row_risk import NOTHING, LossTerms, RowRisk, row_slices
 
 FIRST, LAST, DIGITS = -16, 6, 5  # a step is 0, or 1.xxxxx times one of these powers of 2
 POWERS = 2.0 ** np.arange(FIRST, LAST + 1)
@@ -36,14 +36,22 @@ class HingeRisk(RowRisk):
 
     line_shape = (2, N_STEPS, 2)
 
-    def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
-        visit = partial(_active_of, self._pieces, self._passes.bias)
+    def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
+        visit = partial(_count_active, self._terms, self._passes.bias)
         _, (count,) = self._passes.over(visit, shared=(W,))
         return int(count)
 
     @staticmethod
-    def add(F: Any, c: int, pieces: Any, upper: Any, G: Any, sums: Any, lines: Any) -> None:
-        _hinge(F, c, pieces, upper, G, sums, lines)
+    def add(
+        F: np.ndarray,
+        c: int,
+        piece: np.ndarray,
+        upper: np.ndarray,
+        G: np.ndarray,
+        sums: np.ndarray,
+        lines: np.ndarray,
+    ) -> None:
+        _hinge(F, c, piece, upper, G, sums, lines)
 
     @staticmethod
     def view(value: float, slope: np.ndarray, line: np.ndarray) -> View:
@@ -51,8 +59,8 @@ class HingeRisk(RowRisk):
 
 
 def risks_at_steps(bends: np.ndarray) -> np.ndarray:
-    """(N_STEPS,) R at each of STEPS, of sums of m and s (2, N_STEPS, 2): of the rows whose loss ends after this step,
-    and before the next; of those whose loss begins there."""
+    """(N_STEPS,) R at each of STEPS, from sums of m and s (2, N_STEPS, 2): of the rows whose loss ends between this
+    step and the next; and of those whose loss begins there."""
     ending, beginning = bends
     active = np.cumsum(ending[::-1], axis=0)[::-1]
     active[1:] += np.cumsum(beginning, axis=0)[:-1]
@@ -66,33 +74,33 @@ class _View:
     value: float
     slope: np.ndarray
     risks: np.ndarray
-    known: ClassVar[np.ndarray] = NOTHING
+    scores: ClassVar[np.ndarray] = NOTHING
 
     def lowest(self, slope: float, curvature: float) -> Iterator[tuple[float, float, np.ndarray]]:
         best = int(np.argmin((slope + curvature / 2 * STEPS) * STEPS + self.risks))
         yield float(STEPS[best]), float(self.risks[best]), NOTHING
 
 
-def _active_of(
-    pieces: LossTerms, bias: float, W: np.ndarray, block: tuple[Rows, Columns]
+def _count_active(
+    terms: LossTerms, bias: float, W: np.ndarray, block: tuple[Rows, Columns]
 ) -> tuple[None, tuple[np.ndarray, ...]]:
-    (rows, (*known, _)), count = block, 0
-    for start, stop in stretches(rows, 2 * pieces.columns):
+    (rows, (*row_columns, _)), count = block, 0
+    for start, stop in row_slices(rows, 2 * terms.columns):
         F = scores(rows, W, bias, start, stop)
         active = np.zeros(stop - start, bool)
-        here = tuple(values[start:stop] for values in known)
-        for column in range(pieces.columns):
-            for y, margin in pieces.of(column, here):
+        sliced = tuple(values[start:stop] for values in row_columns)
+        for column in range(terms.columns):
+            for y, margin in terms.pieces(column, sliced):
                 active |= margin - y * F[:, column] > 0
         count += int(np.count_nonzero(active))
     return None, (np.array(count),)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def _hinge(F, c, pieces, upper, G, sums, bends):
+def _hinge(F, c, piece, upper, G, sums, bends):
     """See `RowRisk.add`: bends get m and s of each row, see `risks_at_steps`.
 
-    Without a branch that depends on the row: half of them would be foretold wrongly, at three times the cost of all
+    Without a branch that depends on the row: half of them would be predicted wrongly, at three times the cost of all
     else. A row that never bends has a k below 0 or infinite, which is beyond the last step whatever its sign.
     """
     M, S, at, places = (
@@ -102,20 +110,20 @@ def _hinge(F, c, pieces, upper, G, sums, bends):
         np.empty(TOGETHER, np.int64),
     )
     bits = at.view(np.uint64)
-    own = bends[c].reshape(2 * N_STEPS, 2)
-    signs, margins = pieces[0], pieces[1]
+    flat_bends = bends[c].reshape(2 * N_STEPS, 2)
+    signs, margins = piece[0], piece[1]
     for start in range(0, len(F), TOGETHER):
         n = min(TOGETHER, len(F) - start)
         value = slope = 0.0
         for i in range(n):
             j = start + i
             y, u = signs[j], upper[j]
-            m, there = margins[j] - y * F[j, 2 * c], margins[j] - y * F[j, 2 * c + 1]
-            g = -y * u if there > 0.0 else 0.0
+            m, m_q = margins[j] - y * F[j, 2 * c], margins[j] - y * F[j, 2 * c + 1]
+            g = -y * u if m_q > 0.0 else 0.0
             G[j, c] += g
-            value += u * max(there, 0.0)
+            value += u * max(m_q, 0.0)
             slope += g
-            s = m - there
+            s = m - m_q
             M[i], S[i], at[i] = m, s, m / s
         sums[0, c] += value
         sums[1, c] += slope
@@ -125,5 +133,5 @@ def _hinge(F, c, pieces, upper, G, sums, bends):
             places[i] = place if M[i] >= 0.0 else N_STEPS + place
         for i in range(n):
             u = upper[start + i]
-            own[places[i], 0] += u * M[i]
-            own[places[i], 1] += u * S[i]
+            flat_bends[places[i], 0] += u * M[i]
+            flat_bends[places[i], 1] += u * S[i]

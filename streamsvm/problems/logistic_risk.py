@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -29,13 +29,21 @@ class LogisticRisk(RowRisk):
 
     line_shape = (N_STEPS,)
 
-    def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
-        """All of them: a loss is never 0."""
+    def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
+        """All rows: a loss is never 0."""
         return self._passes.n
 
     @staticmethod
-    def add(F: Any, c: int, pieces: Any, upper: Any, G: Any, sums: Any, lines: Any) -> None:
-        slopes, weight = pieces
+    def add(
+        F: np.ndarray,
+        c: int,
+        piece: np.ndarray,
+        upper: np.ndarray,
+        G: np.ndarray,
+        sums: np.ndarray,
+        lines: np.ndarray,
+    ) -> None:
+        slopes, weight = piece
         _logistic(F, c, np.sign(slopes), weight * upper, G, sums, lines)
 
     @staticmethod
@@ -50,7 +58,7 @@ class _View:
     value: float
     slope: np.ndarray
     risks: np.ndarray
-    known: ClassVar[np.ndarray] = NOTHING
+    scores: ClassVar[np.ndarray] = NOTHING
 
     def lowest(self, slope: float, curvature: float) -> Iterator[tuple[float, float, np.ndarray]]:
         best = int(np.argmin((slope + curvature / 2 * STEPS) * STEPS + self.risks))

@@ -40,60 +40,61 @@ class PairRisk:
         self._pairs = _Pairs(ranks, groups, weight)
         self._few = self._pairs.sample(LINE_ROWS)
         self._scale, self.total = C * float(weight.sum()), self._pairs.total
-        self._known: SingleEntryCache[tuple[float, np.ndarray]] = SingleEntryCache()
+        self._latest: SingleEntryCache[tuple[float, np.ndarray]] = SingleEntryCache()
 
     def start(self) -> np.ndarray:
-        """Scores."""
         return np.zeros(self.n)
 
-    def at(self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, known: list[np.ndarray]) -> list[_View]:
+    def at(self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, scores: list[np.ndarray]) -> list[_View]:
         bias = self._passes.bias
         f = np.concatenate(self._passes.over(partial(_scores_of, bias), shared=(Q,))[0])[:, 0]
         value, g = self._pairs.mean_loss(f)
         G = (self._scale * g)[:, None]
         _, (slopes,) = self._passes.over(partial(_slopes_of, bias), G)
-        return [_View(self._scale * value, slopes[:, 0], f, self, known[0])]
+        return [_View(self._scale * value, slopes[:, 0], f, self, scores[0])]
 
-    def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
-        return int(np.count_nonzero(self._loss(known[0])[1]))
+    def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
+        return int(np.count_nonzero(self._loss(scores[0])[1]))
 
     def lowest(
         self, f: np.ndarray, df: np.ndarray, slope: float, curvature: float
     ) -> Iterator[tuple[float, float, np.ndarray]]:
-        """See `View`, of scores f + k df: by a sample of the rows; then by all."""
+        """As `View.lowest`, of scores f + k df: by a sample of the rows; then by all."""
         for exact in (False, True):
             k = self._step(f, df, slope, curvature, exact=exact)
-            scores = f + k * df
-            yield k, self._scale * self._loss(scores)[0], scores
+            f_k = f + k * df
+            yield k, self._scale * self._loss(f_k)[0], f_k
 
     def _loss(self, f: np.ndarray) -> tuple[float, np.ndarray]:
-        """The mean loss and its slope; those of the last scores asked for are kept: a line starts from there."""
-        return self._known.of(f, self._pairs.mean_loss)
+        """The mean loss and its slope; those of the last scores are cached: the next line starts from there."""
+        return self._latest.of(f, self._pairs.mean_loss)
 
     def _step(self, f: np.ndarray, df: np.ndarray, slope: float, curvature: float, *, exact: bool) -> float:
-        """By a sample of the rows, whose slope is mended by that of all rows at 0, unless exact."""
+        """By all rows if exact; else by a sample, whose slope is corrected by that of all rows at 0."""
         pairs = self._pairs if exact or self._few is None else self._few
         start, direction = f[pairs.ids], df[pairs.ids]
 
         def risk_slope(k: float) -> float:
             return self._scale * float(pairs.mean_loss(start + k * direction)[1] @ direction)
 
-        mend = 0.0 if pairs is self._pairs else self._scale * float(self._loss(f)[1] @ df) - risk_slope(0.0)
-        return _root(lambda k: slope + mend + curvature * k + risk_slope(k), FINE if exact else ROUGH)
+        correction = (
+            0.0 if pairs is self._pairs else self._scale * float(self._loss(f)[1] @ df) - risk_slope(0.0)
+        )
+        return _root(lambda k: slope + correction + curvature * k + risk_slope(k), FINE if exact else ROUGH)
 
 
 @dataclass(frozen=True)
 class _View:
-    """known, start (n,): scores at q, and at w."""
+    """scores, start (n,): scores at q, and at w."""
 
     value: float
     slope: np.ndarray
-    known: np.ndarray
+    scores: np.ndarray
     risk: PairRisk
     start: np.ndarray
 
     def lowest(self, slope: float, curvature: float) -> Iterator[tuple[float, float, np.ndarray]]:
-        return self.risk.lowest(self.start, self.known - self.start, slope, curvature)
+        return self.risk.lowest(self.start, self.scores - self.start, slope, curvature)
 
 
 def _scores_of(

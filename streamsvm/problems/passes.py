@@ -16,9 +16,9 @@ from streamsvm.problems.products import times, transposed_times
 
 
 class View(Protocol):
-    """What a pass gives for one column: R's value and slope (d,) at q, and how R runs on the way from w to q.
+    """What a pass gives for one column: R's value and slope (d,) at q, and how R runs along the line from w to q.
 
-    known: what the risk has to know of q again.
+    scores: of the rows at q, (n,), if the risk needs them again when q is the next w; else (0,).
     """
 
     @property
@@ -28,15 +28,16 @@ class View(Protocol):
     def slope(self) -> np.ndarray: ...
 
     @property
-    def known(self) -> np.ndarray: ...
+    def scores(self) -> np.ndarray: ...
 
     def lowest(self, slope: float, curvature: float) -> Iterator[tuple[float, float, np.ndarray]]:
-        """Steps k >= 0 of which the first about minimises slope k + curvature k^2 / 2 + R(w + k (q - w)), later ones
-        nearer to that: each with R there, and what the risk has to know of that point again."""
+        """Steps k >= 0 near the minimum of slope k + curvature k^2 / 2 + R(w + k (q - w)), each nearer than the one
+        before; with R at the point, and its scores as above."""
 
 
 class LinearRisk(Protocol):
-    """d: length of w. columns: how many problems share the passes.
+    """A convex risk R(w) that is computed by passes over the rows. d: length of w. columns: how many problems share the
+    passes.
 
     reward: of the last entry of w, which is free then, see `solvers.cutting_plane`; else 0.
     """
@@ -46,19 +47,20 @@ class LinearRisk(Protocol):
     reward: float
 
     def start(self) -> np.ndarray:
-        """What it has to know of w = 0."""
+        """The scores of w = 0, (n,); (0,) if no scores are needed again."""
 
     def at(
-        self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, known: list[np.ndarray]
+        self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, scores: list[np.ndarray]
     ) -> Sequence[View]:
-        """Of each of these columns, seen from w at q: those of W and Q (d, q). known: of each w."""
+        """Views of these columns, each from its w and at its q, the columns of W and Q (d, q). scores: of each w."""
 
-    def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
+    def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
         """How many rows have a loss in any column at W (d, columns)."""
 
 
 class Passes:
-    """Passes over rows with a constant feature `bias` unless it is 0. count: how many; note: of the bar for them."""
+    """Passes over rows with a constant feature `bias` unless it is 0. count: of passes; note: fields of their progress
+    events."""
 
     def __init__(
         self, samples: CachedSamples, engine: Engine, bias: float = 0.0, events: Events = ignore
@@ -77,9 +79,9 @@ class Passes:
     def over(
         self, visit: Callable[..., tuple[Any, Any]], *columns: np.ndarray, shared: tuple[Any, ...] = ()
     ) -> tuple[list[Any], Any]:
-        """visit(*shared, (rows, what goes with them), ...) of each block, with its rows of the columns.
+        """visit(*shared, (rows, their row columns), ...) of each block, with the block's part of `columns`.
 
-        Returns what is the rows' own, block by block, and the sum of the rest.
+        visit returns two values: of the first the list, block by block, and of the second the sum are returned.
         """
         self.count += 1
         shared = tuple(self._engine.share(value) for value in shared)

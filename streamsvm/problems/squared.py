@@ -13,7 +13,7 @@ class SquaredDual:
     """min over a >= 0 of 1/2 a'(Q + D)a + p'a, D_ii = 1 / (2 c_i): the dual of 1/2 |w|^2 + sum_i c_i xi_i^2.
 
     xi_i = max(0, -h_i), of h = Qa + p + y b, are the same errors as those of the dual of the losses themselves, whose
-    bounds are the c; rows of c_i = 0 have variables of 0 (Hsieh et al. 2008, (2)). Decision values know no D.
+    bounds are the c; rows of c_i = 0 have variables of 0 (Hsieh et al. 2008, (2)). Decision values do not contain D.
     """
 
     over_margin = False
@@ -39,14 +39,14 @@ class SquaredDual:
         return ridged(self._dual.gram(ids), self.ridge[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """As of all duals; ids differ, and rows rise."""
-        out, own = self._dual.apply(ids, delta, rows), self.ridge[ids] * delta
+        """As `DualQP.apply`; ids are distinct, and rows rise."""
+        out, diagonal = self._dual.apply(ids, delta, rows), self.ridge[ids] * delta
         if rows is None:
-            out[ids] += own
+            out[ids] += diagonal
             return out
         place = np.minimum(np.searchsorted(rows, ids), len(rows) - 1)
-        here = rows[place] == ids
-        out[place[here]] += own[here]
+        present = rows[place] == ids
+        out[place[present]] += diagonal[present]
         return out
 
     def gap(self, alpha: np.ndarray, shifted: np.ndarray) -> float:

@@ -1,4 +1,5 @@
-"""A dual whose rows are elsewhere: products are made where they are, and few rows at a time come here."""
+"""A dual whose rows are with the workers or in files: these compute products, and the driver gets few rows at a
+time."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import BoundedGap, signed
 
 COPIES = 3  # of rows that tasks keep: by partition, the problem's, and its active ones
-NEAR_BYTES = 32 << 20  # of rows kept here: to fetch one takes as long as to make a block's matrix
-BATCHES = 64  # of rows near; then they become one
+NEAR_BYTES = (
+    32 << 20
+)  # of rows in the driver's cache: to fetch one takes as long as to compute a block's matrix
+BATCHES = 64  # of rows in the cache; then they become one
 
 
 class CachedRows(NamedTuple):
-    """Rows that tasks keep, as items of mapped functions, and for each item their places in a product."""
+    """Rows in the workers' memory, as items for `Engine.map`, and for each item their places in a product."""
 
     rows: Sequence[Any]
     places: list[np.ndarray]
@@ -31,9 +34,9 @@ class CachedRows(NamedTuple):
 class StreamedDual(BoundedGap):
     """The dual of one binary problem whose rows are read partition by partition, once for each product.
 
-    ids (n,): the problem's rows among those of `groups`; y and upper (n,) follow their order. On a cluster workers keep
-    the rows, with separate copies of those of the active set, so that a round sends a working set there, and products
-    back. Rows of working sets stay here, too, as most of them come back.
+    ids (n,): the problem's rows among those of `groups`; y and upper (n,) are in their order. On a cluster the workers
+    keep the rows, and separate copies of those of the active set: a round sends them a working set, and they send
+    products back. The driver caches rows of working sets, as most of them come again.
     """
 
     def __init__(
@@ -56,14 +59,14 @@ class StreamedDual(BoundedGap):
         position = np.full(max(int(ids.max()) + 1, 1), -1)
         position[ids] = np.arange(len(ids))
         for number in range(groups.n_parts):
-            own = groups.ids(number)
-            inside = np.flatnonzero(own < len(position))
-            members = position[own[inside]]
+            part_ids = groups.ids(number)
+            inside = np.flatnonzero(part_ids < len(position))
+            members = position[part_ids[inside]]
             self._part[members[members >= 0]] = number
             self._place[members[members >= 0]] = inside[members >= 0]
-            self._sizes[number] = len(own)
+            self._sizes[number] = len(part_ids)
         shared = (engine.share(groups.reader),)
-        self._rows = engine.hold(_part, range(groups.n_parts), shared=shared, nbytes=groups.nbytes)
+        self._rows = engine.hold(_read_part, range(groups.n_parts), shared=shared, nbytes=groups.nbytes)
         self._active: SingleEntryCache[CachedRows] = SingleEntryCache()
         row = max(groups.nbytes / self._sizes.sum(), 1.0)
         self._near = NearRows(len(ids), 0 if engine.is_local else int(NEAR_BYTES / row))
@@ -75,16 +78,16 @@ class StreamedDual(BoundedGap):
     def _in_float64(self) -> StreamedDual:
         if isinstance(self._kernel, Float64):
             return self
-        found = copy(self)
-        found._kernel = self._kernel.in_float64()
-        return found
+        dual = copy(self)
+        dual._kernel = self._kernel.in_float64()
+        return dual
 
     def float32_error(self, alpha: np.ndarray) -> float:
-        """Unknown, as rows are elsewhere."""
+        """Unknown, as the rows are not in memory: infinite, so that the solver compares with float64."""
         return 0.0 if isinstance(self._kernel, Float64) else np.inf
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        both = self._gather(np.concatenate([a, b]))  # in one talk with the workers
+        both = self._gather(np.concatenate([a, b]))  # in one message to the workers
         return self._kernel.block(
             both.take(slice(len(a))), both.take(slice(len(a), None)), self._engine.threads
         )
@@ -101,18 +104,18 @@ class StreamedDual(BoundedGap):
         if len(ids) == 0:
             return out
         right = self._engine.share((self._gather(ids), delta * self.y[ids]))
-        held = self._all if rows is None else self._active.of(rows, self._hold)
-        products = self._engine.map(partial(_multiply, self._kernel), held.rows, shared=(right,))
-        for here, product in zip(held.places, products, strict=True):
-            out[here] = product
+        cached = self._all if rows is None else self._active.of(rows, self._cache)
+        products = self._engine.map(partial(_multiply, self._kernel), cached.rows, shared=(right,))
+        for places, product in zip(cached.places, products, strict=True):
+            out[places] = product
         return out * (self.y if rows is None else self.y[rows])
 
     @cached_property
     def _all(self) -> CachedRows:
-        return self._hold(np.arange(len(self.y)))
+        return self._cache(np.arange(len(self.y)))
 
-    def _hold(self, ids: np.ndarray) -> CachedRows:
-        """Rows by problem ids, where they are."""
+    def _cache(self, ids: np.ndarray) -> CachedRows:
+        """Rows by problem ids, in the memory of the workers that have their partitions."""
         parts, chosen, places = self._cut(ids)
         wanted = [self._rows[part] for part in parts]
         whole = (
@@ -137,13 +140,13 @@ class StreamedDual(BoundedGap):
         new = self._near.missing(ids)
         if len(new):
             parts, chosen, places = self._cut(new)
-            found = self._engine.map(Rows.take, [self._rows[part] for part in parts], chosen)
-            self._near.add(new[np.concatenate(places)], concat(list(found)))
+            fetched = self._engine.map(Rows.take, [self._rows[part] for part in parts], chosen)
+            self._near.add(new[np.concatenate(places)], concat(list(fetched)))
         return self._near.take(ids)
 
 
 class NearRows:
-    """Rows of a problem that are here, with room for `most`, or for two working sets where these are more."""
+    """The driver's cache of rows of a problem, with room for `most`, or for two working sets where these are more."""
 
     def __init__(self, n: int, most: int) -> None:
         self._most = most
@@ -152,7 +155,8 @@ class NearRows:
         self._starts = [0]  # of batches, and where the next one begins
 
     def missing(self, ids: np.ndarray) -> np.ndarray:
-        """Which of these rows, each once and rising, have to be added; all if there is no room."""
+        """The rows to add before `take`, each once and rising; all of these if there is no room, and the cache is
+        emptied."""
         wanted = np.unique(ids)
         new = wanted[self._at[wanted] < 0]
         if len(new) and self._starts[-1] + len(new) > max(self._most, 2 * len(wanted)):
@@ -179,7 +183,7 @@ class NearRows:
         return concat(pieces).take(np.argsort(order))
 
 
-def _part(reader: PartitionReader, part: int) -> Rows:
+def _read_part(reader: PartitionReader, part: int) -> Rows:
     return reader.rows(part)
 
 

@@ -26,32 +26,32 @@ MATRIX_ROWS = (
 class DualData(SizedInBytes):
     """The targets of rows, their task, and bounds upper (n,) of their duals, C times the weights.
 
-    close (n,): a number that rows share which are close to each other. left_out (k,): bounds of rows that are not here,
-    by their codes: sums that duals keep are those of all rows.
+    `parts` (n,): numbers of partitions whose rows are near each other. left_out (k,): sums of the bounds of rows that
+    are left out, by their codes: sums that duals keep are those of all rows.
     """
 
     task: Task
     targets: Targets
     upper: np.ndarray
-    close: np.ndarray
+    parts: np.ndarray
     left_out: np.ndarray | None = None
 
     def take(self, ids: np.ndarray | slice) -> DualData:
-        return DualData(self.task, self.targets.take(ids), self.upper[ids], self.close[ids])
+        return DualData(self.task, self.targets.take(ids), self.upper[ids], self.parts[ids])
 
     def times(self, factors: np.ndarray) -> DualData:
         """With bounds times these factors: (k,) by class, (1,) without classes, or (2, k), see `Targets.factors`."""
         if factors.ndim == 2:
-            own = self.targets.factors
-            return replace(
-                self, targets=replace(self.targets, factors=factors if own is None else own * factors)
-            )
+            before = self.targets.factors
+            factors = factors if before is None else before * factors
+            return replace(self, targets=replace(self.targets, factors=factors))
         return replace(self, upper=self.upper * factors[self.targets.codes])
 
     def among(self, ids: np.ndarray) -> DualData:
-        """Of rows without which all variables are 0, and stay so: sums that are kept are those of all rows."""
-        own = self.take(ids)
-        return replace(own, left_out=self.weights - own.weights) if self.targets.nu is not None else own
+        """The data of some rows, where the variables of all others stay 0: sums that duals keep are those of all
+        rows."""
+        some = self.take(ids)
+        return replace(some, left_out=self.weights - some.weights) if self.targets.nu is not None else some
 
     @property
     def weights(self) -> np.ndarray:
@@ -60,12 +60,12 @@ class DualData(SizedInBytes):
 
     @property
     def most_nu(self) -> float:
-        """That its duals allow."""
+        """The largest nu that its duals allow."""
         return self.task.most_nu(self.weights)
 
     @property
     def present(self) -> np.ndarray:
-        """What rows that are learned from there are, see `Task.present`."""
+        """`Task.present` of the rows with a bound above 0."""
         return self.task.present(self.targets.take(self.upper > 0))
 
     @property
@@ -75,21 +75,21 @@ class DualData(SizedInBytes):
 
     @property
     def count(self) -> int:
-        """Subproblems, where rows of all classes are here."""
+        """Of subproblems, where all classes have rows."""
         return self.task.n_subproblems(len(self.targets.classes))
 
 
 def over_margins(
-    asked: DualData, alpha: np.ndarray, bias: np.ndarray, margin: np.ndarray
+    dual_data: DualData, alpha: np.ndarray, bias: np.ndarray, margin: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Variables (n, columns) and biases (subproblems,) over the margins of subproblems that are reported over it.
+    """Variables (n, columns) and biases (subproblems,) divided by the margin, of subproblems with `over_margin`.
 
-    What leaves no margin, as it separates nothing, stays as it is.
+    A subproblem without a margin, as it separates nothing, stays as it is.
     """
-    if asked.targets.nu is None:
+    if dual_data.targets.nu is None:
         return alpha, bias
     alpha, bias = alpha.copy(), bias.copy()
-    for part in asked.task.subproblems(asked.targets):
+    for part in dual_data.task.subproblems(dual_data.targets):
         if part.over_margin and margin[part.number] > 0:
             alpha[part.places] /= margin[part.number]
             bias[part.number] /= margin[part.number]
@@ -102,28 +102,28 @@ def coefficients_of(task: Task, targets: Targets, alpha: np.ndarray) -> np.ndarr
 
 
 def sums_of(task: Task, targets: Targets, alpha: np.ndarray) -> np.ndarray:
-    """(n, subproblems) what the variables alpha (n, columns) make of each row in each subproblem's sum."""
+    """(n, subproblems) coefficients of the rows in each subproblem's expansion, from the variables alpha (n,
+    columns)."""
     coef = np.zeros((len(alpha), task.n_subproblems(len(targets.classes))))
     for part in task.subproblems(targets, single=True):
         coef[part.ids, part.number] = part.coefficients(alpha[part.places])
     return coef
 
 
-MakeDual = Callable[
-    [Subproblem, np.ndarray, "np.ndarray | None"], DualQP
-]  # of upper (m,), and partitions if several
+# the dual of a subproblem, its upper (m,), and the partitions of its rows if there are several
+MakeDual = Callable[[Subproblem, np.ndarray, "np.ndarray | None"], DualQP]
 
 
 class TaskDuals:
-    """The duals of a task's subproblems, made one at a time. single: of one class, too."""
+    """The duals of a task's subproblems, made one at a time. single: also those whose rows have only one sign."""
 
-    def __init__(self, asked: DualData, make: MakeDual, *, single: bool = True) -> None:
-        self.asked, self.shape = asked, asked.shape
+    def __init__(self, dual_data: DualData, make: MakeDual, *, single: bool = True) -> None:
+        self.dual_data, self.shape = dual_data, dual_data.shape
         self._make, self._single = make, single
-        self._begin()
+        self._restart()
 
-    def _begin(self) -> None:
-        coming = self.asked.task.subproblems(self.asked.targets, single=self._single)
+    def _restart(self) -> None:
+        coming = self.dual_data.task.subproblems(self.dual_data.targets, single=self._single)
         self._coming = coming if self._single else filter(self._has_two, coming)
         self._number = -1
         self._part: Subproblem | None = None
@@ -131,12 +131,12 @@ class TaskDuals:
 
     def _has_two(self, part: Subproblem) -> bool:
         """Whether rows of both signs have a weight."""
-        y = part.y[np.tile(self.asked.upper[part.ids] > 0, part.copies)]
+        y = part.y[np.tile(self.dual_data.upper[part.ids] > 0, part.copies)]
         return len(y) > 0 and bool(y.min() < y.max())
 
     def _at(self, number: int) -> Subproblem | None:
         if number < self._number:
-            self._begin()
+            self._restart()
         if number > self._number:
             self._dual = None  # let it go before the next one is made
             self._part = next(islice(self._coming, number - self._number - 1, None), None)
@@ -149,7 +149,7 @@ class TaskDuals:
 
     @property
     def count(self) -> int:
-        return self.asked.count
+        return self.dual_data.count
 
     def which(self, number: int) -> int:
         part = self._at(number)
@@ -160,39 +160,40 @@ class TaskDuals:
         part = self._at(number)
         if self._dual is None:
             assert part is not None  # it has places
-            close = self.asked.close[part.ids]
-            several = close if len(close) and np.any(close != close[0]) else None
+            parts = self.dual_data.parts[part.ids]
+            several = parts if len(parts) and np.any(parts != parts[0]) else None
             self._dual = self._make(*self._feasible(part), several)
         return self._dual
 
     def _feasible(self, part: Subproblem) -> tuple[Subproblem, np.ndarray]:
-        """With a share of the bounds that are here, and no more of them than either sign has; and these."""
-        upper, left_out = part.bounds(self.asked.upper), self.asked.left_out
-        here = float(upper.sum())
-        if part.nu is None or here <= 0:
+        """The subproblem, with a nu relative to the bounds of these rows and no larger than either sign allows; and the
+        bounds."""
+        upper, left_out = part.bounds(self.dual_data.upper), self.dual_data.left_out
+        total = float(upper.sum())
+        if part.nu is None or total <= 0:
             return part, upper
         nu = part.nu
         if left_out is not None:
-            nu *= 1 + float(left_out[np.unique(self.asked.targets.codes[part.ids])].sum()) / here
+            nu *= 1 + float(left_out[np.unique(self.dual_data.targets.codes[part.ids])].sum()) / total
         if part.copies == 1 and part.over_margin:
-            nu = min(nu, 2 * min(float(upper[part.y == sign].sum()) for sign in (1.0, -1.0)) / here)
+            nu = min(nu, 2 * min(float(upper[part.y == sign].sum()) for sign in (1.0, -1.0)) / total)
         return replace(part, nu=nu), upper
 
 
 def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> MakeDual:
-    """Duals over rows in memory. Few wide ones, as of a pair of many classes, have their kernel values made once, and
-    so have duals of the same few rows, as of each class against the rest, one after another."""
+    """Duals over rows in memory. Kernel values of few wide rows, as of a pair of many classes, are computed once, also
+    for successive duals of the same few rows, as of each class against the rest."""
     wide, matrix = is_wide(rows), SingleEntryCache[np.ndarray]()
 
     def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
-        own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
-        if wide and parts is None and len(own) <= MATRIX_ROWS:
-            K = matrix.of(part.ids, lambda ids: kernel.block(own, own, threads))
+        members = rows if len(part.ids) == len(rows) else rows.take(part.ids)
+        if wide and parts is None and len(members) <= MATRIX_ROWS:
+            K = matrix.of(part.ids, lambda ids: kernel.block(members, members, threads))
             return dual_of(
                 part,
-                lambda y: MatrixDual(K, y, upper, threads, KernelDual(kernel, own, y, upper, threads)),
+                lambda y: MatrixDual(K, y, upper, threads, KernelDual(kernel, members, y, upper, threads)),
             )
-        return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
+        return dual_of(part, lambda y: KernelDual(kernel, members, y, upper, threads, parts, cache_bytes))
 
     return dual
 
@@ -203,21 +204,22 @@ def with_loss(make: MakeDual, *, squared: bool) -> MakeDual:
 
 
 def task_gradients(
-    kernel: Kernel, rows: Rows, asked: DualData, alpha: np.ndarray, at: np.ndarray, threads: int = 1
+    kernel: Kernel, rows: Rows, dual_data: DualData, alpha: np.ndarray, at: np.ndarray, threads: int = 1
 ) -> np.ndarray:
-    """(g, d) float32 derivatives of what each subproblem has learned, at those of some rows that it is about.
+    """(g, d) float32 gradients of each subproblem's decision function, at those of the rows `at` that are its own.
 
-    alpha: of all rows, as its solver left it. at: rising numbers of rows. Each is weighted by the root of its bound,
-    so that a mean square is one over weighted rows. Of thousands of subproblems, some are enough.
+    alpha (n, columns): the solution. at: rising numbers of rows. A gradient is multiplied by the root of the row's
+    bound over the largest, so that a mean of squares is one over weighted rows. Of thousands of subproblems, evenly
+    spaced ones are enough.
     """
-    step = -(-asked.task.n_subproblems(len(asked.targets.classes)) // MOST_SUBPROBLEMS)
-    root = np.sqrt(asked.upper / asked.upper.max())
-    found = [np.empty((0, rows.d), np.float32)]
-    for part in islice(asked.task.subproblems(asked.targets), 0, None, step):
+    step = -(-dual_data.task.n_subproblems(len(dual_data.targets.classes)) // MOST_SUBPROBLEMS)
+    root = np.sqrt(dual_data.upper / dual_data.upper.max())
+    gradients = [np.empty((0, rows.d), np.float32)]
+    for part in islice(dual_data.task.subproblems(dual_data.targets), 0, None, step):
         coef = part.coefficients(alpha[part.places])
-        support, here = np.flatnonzero(coef), np.intersect1d(part.ids, at, assume_unique=True)
-        if len(support) and len(here):
-            learned = rows.take(part.ids[support]), coef[support]
-            gradients = kernel.gradients(rows.take(here), *learned, threads)
-            found.append(gradients * root[here, None].astype(np.float32))
-    return np.concatenate(found)
+        support, points = np.flatnonzero(coef), np.intersect1d(part.ids, at, assume_unique=True)
+        if len(support) and len(points):
+            vectors = rows.take(part.ids[support])
+            G = kernel.gradients(rows.take(points), vectors, coef[support], threads)
+            gradients.append(G * root[points, None].astype(np.float32))
+    return np.concatenate(gradients)

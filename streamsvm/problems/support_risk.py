@@ -1,4 +1,4 @@
-"""What one class risks: rows below a threshold that is learned as well, the last entry of w."""
+"""The risk of one class: rows below a threshold that is learned as well, the last entry of w."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamsvm.problems.row_risk import MarginTerms
 
 RHO = -1.0  # the constant feature of every row, whose weight is rho: a score is w'x - rho
 DIGITS = 16  # bits of a score that a pass counts
-SLACK = 1e-6  # of rho, by which rows at it are inside, whatever rounds
+SLACK = 1e-6  # of rho: so that rounding leaves no row at rho outside
 
 
 class SupportRisk(HingeRisk):
@@ -30,20 +30,20 @@ class SupportRisk(HingeRisk):
         self.reward = nu * float(weight)
 
     def threshold(self, w: np.ndarray) -> float:
-        """The best rho for w (d - 1,): rows of the weight of the reward are below it, and so outside.
+        """The best rho for w (d - 1,): rows whose weights add up to the reward are below it, and so outside.
 
-        Scores are counted by their leading bits, those of the place where it lies by the next ones, and so on: to the
-        last bit, with nothing held of each row.
+        A pass counts scores by their leading bits, the next one those that share the leading bits of rho by their next
+        bits, and so on to the last bit, with nothing in memory for each row.
         """
-        found, left = np.uint64(0), self.reward * (1 + 1e-12)
+        rho_bits, left = np.uint64(0), self.reward * (1 + 1e-12)
         for start in range(64 - DIGITS, -1, -DIGITS):
-            visit = partial(_counted, start, int(found))
+            visit = partial(_counted, start, int(rho_bits))
             _, (counts,) = self._passes.over(visit, shared=(w[:, None],))
             up_to = np.cumsum(counts)
             place = min(int(np.searchsorted(up_to, left, side="right")), int(np.flatnonzero(counts)[-1]))
             left -= float(up_to[place] - counts[place])
-            found |= np.uint64(place) << np.uint64(start)
-        rho = _number(found)
+            rho_bits |= np.uint64(place) << np.uint64(start)
+        rho = _number(rho_bits)
         return rho - SLACK * abs(rho)
 
 
@@ -52,15 +52,15 @@ def _weight_of(block: tuple[Rows, Columns]) -> tuple[None, tuple[np.ndarray, ...
 
 
 def _counted(
-    start: int, found: int, w: np.ndarray, block: tuple[Rows, Columns]
+    start: int, leading: int, w: np.ndarray, block: tuple[Rows, Columns]
 ) -> tuple[None, tuple[np.ndarray, ...]]:
-    """(2^DIGITS,) weights by the digit of scores from the bit `start` on, of rows whose bits above are those found."""
+    """(2^DIGITS,) weights by the digit of scores from the bit `start` on, of rows with these leading bits."""
     rows, (*_, upper) = block
     order = _ordered(times(rows, w)[:, 0])
     first, above = np.uint64(start), np.uint64(start + DIGITS)
     if start + DIGITS < 64:
-        own = order >> above == np.uint64(found) >> above
-        order, upper = order[own], upper[own]
+        same = order >> above == np.uint64(leading) >> above
+        order, upper = order[same], upper[same]
     digits = (order >> first & np.uint64((1 << DIGITS) - 1)).astype(np.int64)
     return None, (np.bincount(digits, upper, 1 << DIGITS),)
 
@@ -72,6 +72,6 @@ def _ordered(f: np.ndarray) -> np.ndarray:
 
 
 def _number(order: np.uint64) -> float:
-    """What `_ordered` makes this of."""
+    """The number that `_ordered` maps to this."""
     bits = order ^ np.uint64(1 << 63) if order >> np.uint64(63) else ~order
     return float(np.array(bits, np.uint64).view(np.float64))

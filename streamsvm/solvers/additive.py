@@ -28,7 +28,7 @@ TRACKS = (
 GRIDS = (5, 17, 65)  # knots
 KNOTS = sum(GRIDS)
 END = 3.0  # of the grids
-LARGEST = 5.0  # entry that w meets
+LARGEST = 5.0  # entry that the linear part sees: larger ones are clipped
 DAMPING = 1e-2  # of the steps: no first gradient is trusted
 MOST_CURVED = 128  # columns, the first ones
 
@@ -42,7 +42,7 @@ class AdditiveRow(NamedTuple):
     x: np.ndarray  # (1 + d,) a constant, and the entries
     at: np.ndarray  # knots that its entries are next to: rows of V
     share: np.ndarray  # of each, how near
-    known: np.ndarray  # (1,) how many they are
+    n_near: np.ndarray  # (1,) how many knots that are
     f: np.ndarray  # (tracks, columns)
     slope: np.ndarray  # (columns,) of the loss, by f
 
@@ -96,12 +96,12 @@ class AdditiveLearner(InArrays):
         return out
 
     def row(self) -> tuple[np.ndarray, ...]:
-        """Space for a `AdditiveRow`."""
+        """Space for an `AdditiveRow`."""
         _, width, columns = self.W.shape
         near = 2 * len(GRIDS) * (self.V.shape[1] // KNOTS)
         x, f, slope = np.ones(width, np.float32), np.empty((len(TRACKS), columns)), np.empty(columns)
-        at, share, known = np.empty(near, np.int64), np.empty(near, np.float32), np.zeros(1, np.int64)
-        return tuple(AdditiveRow(x, at, share, known, f, slope))
+        at, share, n_near = np.empty(near, np.int64), np.empty(near, np.float32), np.zeros(1, np.int64)
+        return tuple(AdditiveRow(x, at, share, n_near, f, slope))
 
     def widen(self, d: int) -> None:
         """Room for d columns."""
@@ -132,7 +132,7 @@ def decide_row(z, coefficients, row):
     r, largest = AdditiveRow(*row), np.float32(LARGEST)
     for j in range(len(z)):
         r.x[1 + j] = min(max(z[j], -largest), largest)
-    n = r.known[0] = _knots(z, V.shape[1], r.at, r.share)
+    n = r.n_near[0] = _knots(z, V.shape[1], r.at, r.share)
     for t in range(len(W)):
         _add_products(W[t], r.x, r.f[t])
     for t in range(len(V)):
@@ -185,7 +185,7 @@ def _knots(z, size, at, share):
 
 
 @nb.njit(nogil=True)
-def _tell(f, out):  # a loop: assigning a whole array takes numba two seconds more to compile
+def _write(f, out):  # a loop: assigning a whole array takes numba two seconds more to compile
     for t in range(len(f)):
         for c in range(f.shape[1]):
             out[t, c] = f[t, c]
@@ -195,23 +195,23 @@ def _tell(f, out):  # a loop: assigning a whole array takes numba two seconds mo
 def decide(Z, coefficients, row, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
-        _tell(AdditiveRow(*row).f, D[:, i])
+        _write(AdditiveRow(*row).f, D[:, i])
 
 
 @nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def learn(Z, coefficients, row, codes, weight, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
-        _tell(AdditiveRow(*row).f, D[:, i])
+        _write(AdditiveRow(*row).f, D[:, i])
         learn_row(coefficients, row, codes[i], weight[i])
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def learn_row(coefficients, row, code, weight):
-    """The step of a row that `decide_row` has decided."""
+    """The step of a row after `decide_row`."""
     W, G, V, Q = coefficients
     r = AdditiveRow(*row)
-    n, first = r.known[0], len(W) - len(V)
+    n, first = r.n_near[0], len(W) - len(V)
     for t in range(len(W)):
         _slope(r.f[t], code, weight, r.slope)
         _step(W[t], G[t], r.x, r.slope, RATES[t])

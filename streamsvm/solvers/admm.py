@@ -8,8 +8,9 @@ sides of the same solves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numba as nb
 import numpy as np
@@ -30,9 +31,9 @@ class ADMMColumns:
     upper: np.ndarray
     epsilon: float = 0.0
 
-    def take(self, own: slice) -> ADMMColumns:
+    def take(self, some: slice) -> ADMMColumns:
         """Some of the columns."""
-        return ADMMColumns(self.target[:, own], self.lower[:, own], self.upper[:, own], self.epsilon)
+        return ADMMColumns(self.target[:, some], self.lower[:, some], self.upper[:, some], self.epsilon)
 
 
 class ShiftedSystem(Protocol):
@@ -60,11 +61,11 @@ class ADMMState:
         """The largest of all columns'."""
         return float(max(self.primal.max(), self.dual.max()))
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> dict[str, object]:
         return dict(vars(self))
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Any]) -> ADMMState:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ADMMState:
         z, mu, w, primal, dual = (np.asarray(arrays[name]) for name in ("z", "mu", "w", "primal", "dual"))
         return cls(z, mu, float(arrays["beta"]), w, primal, dual, int(arrays["steps"]))
 
@@ -92,17 +93,16 @@ class ADMM:
         )
 
     def step(self, problem: ShiftedSystem, state: ADMMState) -> ADMMState:
-        beta, z, mu, w = state.beta, state.z, state.mu, state.w
+        beta, z, mu, w, columns = state.beta, state.z, state.mu, state.w, problem.columns
         right = np.empty_like(z)
-        of = problem.columns
-        _right_side(of.target, z, mu, beta, right)
+        _right_side(columns.target, z, mu, beta, right)
         s = problem.solve(beta, right)
-        own = of.target, of.lower, of.upper, of.epsilon
-        sums, new, moved = _project(s, w, s.sum(axis=0) / w.sum(), own, (z, mu, beta))
-        apart, size_x, size_z, step, size_mu, size_t = np.sqrt(sums)
-        primal = apart / np.maximum(np.maximum(size_x, size_z), 1e-300)
+        terms = columns.target, columns.lower, columns.upper, columns.epsilon
+        sums, new_z, new_mu = _project(s, w, s.sum(axis=0) / w.sum(), terms, (z, mu, beta))
+        distance, size_x, size_z, step, size_mu, size_t = np.sqrt(sums)
+        primal = distance / np.maximum(np.maximum(size_x, size_z), 1e-300)
         dual = beta * step / np.maximum(np.maximum(size_mu, size_t), 1e-300)
-        state = ADMMState(new, moved, beta, w, primal, dual, state.steps + 1)
+        state = ADMMState(new_z, new_mu, beta, w, primal, dual, state.steps + 1)
         if self.balance_every and state.steps % self.balance_every == 0:
             return self._balanced(problem, state)
         return state
@@ -194,27 +194,27 @@ def _right_side(target, z, mu, beta, right):  # t + mu + beta z
 
 
 @nb.njit(nogil=True, cache=True)
-def _project(s, w, lam, problem, state):
+def _project(s, w, lam, terms, state):
     """(6, c) squared norms of x - new z, x, new z, new z - z, new mu and t; new z and new mu: in one pass.
 
-    z is the soft threshold of what is ahead, then brought into the box.
+    New z is the relaxed point less mu / beta, soft-thresholded by epsilon / beta, then clipped to the box.
     """
-    target, lower, upper, epsilon = problem
+    target, lower, upper, epsilon = terms
     z, mu, beta = state
-    new, moved, least = np.empty_like(z), np.empty_like(z), epsilon / beta
+    new_z, new_mu, least = np.empty_like(z), np.empty_like(z), epsilon / beta
     sums = np.zeros((6, z.shape[1]))
     for i in range(z.shape[0]):
         for c in range(z.shape[1]):
             x = s[i, c] - w[i] * lam[c]
             ahead = RELAX * x + (1.0 - RELAX) * z[i, c] - mu[i, c] / beta
             soft = max(ahead - least, 0.0) + min(ahead + least, 0.0)
-            found = min(max(soft, lower[i, c]), upper[i, c])
-            new[i, c] = found
-            moved[i, c] = beta * (found - ahead)
-            sums[0, c] += (x - found) ** 2
+            clipped = min(max(soft, lower[i, c]), upper[i, c])
+            new_z[i, c] = clipped
+            new_mu[i, c] = beta * (clipped - ahead)
+            sums[0, c] += (x - clipped) ** 2
             sums[1, c] += x**2
-            sums[2, c] += found**2
-            sums[3, c] += (found - z[i, c]) ** 2
-            sums[4, c] += moved[i, c] ** 2
+            sums[2, c] += clipped**2
+            sums[3, c] += (clipped - z[i, c]) ** 2
+            sums[4, c] += new_mu[i, c] ** 2
             sums[5, c] += target[i, c] ** 2
-    return sums, new, moved
+    return sums, new_z, new_mu

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -29,18 +29,19 @@ FLAT = 1e-12  # least curvature of a pair, LIBSVM's
 
 @dataclass(frozen=True)
 class ALFPGMState(BlockState):
-    """The block solver's state, and how often each row was in a working set, (n,); releases: of settled rows."""
+    """The block solver's state, and how often each row was in a working set, (n,); releases: how often the limits on
+    that were doubled."""
 
     uses: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     stalled: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
     releases: int = 0
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> dict[str, object]:
         more = {"uses": self.uses, "stalled": self.stalled, "releases": self.releases}
         return super().to_arrays() | more
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> ALFPGMState:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ALFPGMState:
         plain = BlockState.from_arrays(arrays)
         uses, stalled = np.asarray(arrays["uses"]), np.asarray(arrays["stalled"])
         return cls(**vars(plain), uses=uses, stalled=stalled, releases=int(arrays["releases"]))
@@ -48,7 +49,8 @@ class ALFPGMState(BlockState):
 
 @dataclass(frozen=True)
 class ALFPGM(BlockSolver):
-    """Algorithm 1 of the paper with pWSS and the MinMaxLimiter; block_rows is 4 p, half of it for kept rows.
+    """Algorithm 1 of the paper with pWSS and the MinMaxLimiter; block_rows is 4 p, half of it for free rows of the
+    block before.
 
     candidates (minAlphaCheck): rows with the least levels among which partners are sought; None: all.
     least_uses (minAlphaOpt): after so many working sets a row at a bound, or one that last moved by less than
@@ -109,7 +111,8 @@ class ALFPGM(BlockSolver):
         return super()._shrink(problem, state) if self.shrinking else state
 
     def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
-        """pWSS: the p rows of I_up with the largest levels, each with its best partner of I_low; and kept rows."""
+        """pWSS: the p rows of I_up with the largest levels, each with its best partner of I_low; and free ones of the
+        block before."""
         rows = self._candidates(state)
         level, up, low = levels(problem, state, rows)
         m, M = level[up].max(), level[low].min()
@@ -122,10 +125,10 @@ class ALFPGM(BlockSolver):
         )
         # b[:1], the lowest level, too: near twins gain much by steps so small that a block of them alone would not move
         new = np.union1d(a, b[np.append(partners[partners >= 0], 0)])
-        kept = np.intersect1d(state.block, rows)
-        kept = np.setdiff1d(kept[free_rows(problem, state, kept)], new)
-        worst = row_violations(problem, state, kept)
-        return np.union1d(new, kept[_least(np.arange(len(kept)), -worst, 2 * self.pairs)])
+        free = np.intersect1d(state.block, rows)
+        free = np.setdiff1d(free[free_rows(problem, state, free)], new)
+        worst = row_violations(problem, state, free)
+        return np.union1d(new, free[_least(np.arange(len(free)), -worst, 2 * self.pairs)])
 
     def solve_block(
         self, problem: BlockProblem, state: BlockState, block: np.ndarray
@@ -147,7 +150,7 @@ class ALFPGM(BlockSolver):
         return before, np.zeros(len(block), bool)
 
     def _moved(self, problem: DualQP, before: BlockState, after: BlockState) -> BlockState:
-        """Counts the rows of the block, and notes which have settled."""
+        """Counts the rows of the block, and marks those that have settled."""
         assert isinstance(after, ALFPGMState)
         uses, stalled, block = after.uses.copy(), after.stalled.copy(), after.block
         uses[block] += 1
@@ -176,9 +179,9 @@ def augmented_lagrangian(
     left of h goes by a projection onto the plane.
     """
     a, g, h = a0.copy(), g0.copy(), 0.0
-    Q, upper, y, mu, _ = own = tuple(piece)
+    Q, upper, y, mu, L = piece
     for _ in range(OUTER_STEPS):
-        h, residual = _fast_projected_gradient(own, a, g, h, lam, accuracy, INNER_STEPS)
+        h, residual = _fast_projected_gradient((Q, upper, y, mu, L), a, g, h, lam, accuracy, INNER_STEPS)
         lam -= mu * h
         if mu * abs(h) < accuracy and residual < accuracy:
             break
@@ -213,9 +216,9 @@ def _partners(K, diag_i, diag_j, level_i, level_j):
     for i in range(len(K)):
         best = 0.0
         for j in range(len(level_j)):
-            apart = level_i[i] - level_j[j]
-            if apart > 0 and not taken[j]:
-                gain = apart * apart / max(diag_i[i] + diag_j[j] - 2.0 * K[i, j], FLAT)
+            violation = level_i[i] - level_j[j]
+            if violation > 0 and not taken[j]:
+                gain = violation * violation / max(diag_i[i] + diag_j[j] - 2.0 * K[i, j], FLAT)
                 if gain > best:
                     best, partners[i] = gain, j
         if partners[i] >= 0:
@@ -227,9 +230,9 @@ def _partners(K, diag_i, diag_j, level_i, level_j):
 def _fast_projected_gradient(piece, a, g, h, lam, accuracy, most):
     """(h, residual (10)) of L_mu(a, lam) minimised over the box; a and g, f's gradient there, in place.
 
-    piece: Piece as a plain tuple.
+    piece: `WorkingSetDual` as a plain tuple.
 
-    Nesterov's momentum, restarted when it points uphill (O'Donoghue and Candes 2015). Q is met once a step, and only
+    Nesterov's momentum, restarted when it points uphill (O'Donoghue and Candes 2015). Q is read once a step, and only
     where a moved: the gradient at the extrapolated point follows from the last two.
     """
     Q, upper, y, mu, L = piece
@@ -281,7 +284,7 @@ def _residual(a, g, upper, y, shift):
 
 @nb.njit(nogil=True, cache=True)
 def _onto_plane(Q, a, g, upper, y, h):
-    """Projects a onto the box where y'a is less by h; g follows. The shift is found by bisection."""
+    """Projects a onto the box where y'a is less by h; g follows. The shift comes from bisection."""
     if h == 0.0:
         return
     wanted = np.sum(y * a) - h

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,18 +32,14 @@ FEW = 64  # rows that are one block
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
 MOST_VISITS = 250  # sub-blocks of a block for each that it holds
-MOST_UNSOLVED = (
-    50  # blocks for each row whose own violation does not fall to half: the problem is beyond reach
-)
-SMALL = 128  # rows: of fewer ones such blocks may be more, as their time is that of the rows squared
-MOST_IDLE = (
-    100  # blocks for each row, in which violation and objective fall by less than FALLS and LEAST_GAIN
-)
+MOST_IDLE = 100  # sweeps, see `BlockSolver.is_idle`
+MOST_UNSOLVED = 50  # sweeps, see `BlockSolver.is_idle`
+SMALL = 128  # rows: fewer may have more unsolved blocks, as a block takes time by the rows squared
 CHECKED = 64  # rows at which float32 products are compared with float64
 EXACT_VALUES = 1 << 17  # of the kernel, at most, to certify a solution by float64
-CHECK_IDLE = 10  # idle blocks for each row between such comparisons
-APART = 0.25  # of tol: the difference from which on float32 is not enough
-FAR_APART = 20.0  # of tol: from which on products of the few steps to come are too inexact as well
+CHECK_IDLE = 10  # idle sweeps between such comparisons
+REFRESH_ERROR = 0.25  # of tol: from this error of the gradient on, it is computed again in float64
+FLOAT64_ERROR = 20.0  # of tol: from this error on, the products of all steps to come are float64, too
 
 
 @dataclass(frozen=True)
@@ -54,18 +50,28 @@ class ShrunkRows:
     alpha: np.ndarray
 
 
+class GivenBias(NamedTuple):
+    """A bias that `threshold` sets while y'a is not 0 yet: a row of its `Thresholds`, and how often it has moved."""
+
+    bias: float
+    slope: float
+    step: float
+    excess: float
+    moves: float = 0.0
+
+
 @dataclass(frozen=True)
 class BlockState:
     """alpha (n,), gradient Qa + p (n,; stale on shrunk rows), the last block, what is shrunk, and the violation.
 
     bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M. margin: r, where the
-    variables of each sign keep their sum, and y (f + b) is to reach r; of regression minus epsilon. given: what
-    `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere. is_rounded: above tol, and for
-    rounding no step improves it. shrinks_below: the violation from which rows may be taken out. least, idle, gained:
-    the least violation, the rounds since it last fell by much, and how far the objective has fallen in these.
-    unsolved: blocks whose own violation hardly fell.
-    is_refreshed: the gradient was computed in float64 once, as float32 products had added up to an error near tol.
-    in_float64: coefficients of blocks are float64, and products too, if the problem has such: float32 was not enough.
+    variables of each sign keep their sum, and y (f + b) is to reach r; of regression minus epsilon. given: the bias
+    that `threshold` has set, while y'a is not 0 yet; else None. is_rounded: above tol, and for rounding no step
+    improves it. shrinks_below: the violation from which rows may be taken out. least, idle, gained: the least
+    violation, the rounds since it last fell by much, and how far the objective has fallen in these. unsolved: blocks
+    whose own violation hardly fell. is_refreshed: the gradient was computed in float64 once, as float32 products had
+    added up to an error near tol. in_float64: coefficients of blocks are float64, and products too, if the problem has
+    such: float32 was not enough.
     """
 
     alpha: np.ndarray
@@ -77,7 +83,7 @@ class BlockState:
     rounds: int = 0
     bias: float = 0.0
     margin: float = 0.0
-    given: np.ndarray | None = None
+    given: GivenBias | None = None
     is_rounded: bool = False
     shrinks_below: float = np.inf
     least: float = np.inf
@@ -87,58 +93,64 @@ class BlockState:
     is_refreshed: bool = False
     in_float64: bool = False
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> dict[str, object]:
         """All fields as named arrays, for a checkpoint."""
-        arrays = {name: value for name, value in vars(self).items() if name in _SAVED and value is not None}
+        arrays: dict[str, object] = {
+            name: value for name, value in vars(self).items() if name in _SAVED and value is not None
+        }
+        if self.given is not None:
+            arrays["given"] = np.array(self.given)
         for number, group in enumerate(self.shrunk):
             arrays |= {f"shrunk{number}_ids": group.ids, f"shrunk{number}_alpha": group.alpha}
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> BlockState:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> BlockState:
         numbers = range(sum(name.endswith("_ids") for name in arrays))
         shrunk = (ShrunkRows(arrays[f"shrunk{i}_ids"], arrays[f"shrunk{i}_alpha"]) for i in numbers)
-        found = {name: np.asarray(arrays[name]) for name in _SAVED if name in arrays}
-        plain: dict[str, Any] = {name: v if v.ndim else v.item() for name, v in found.items()}
-        return BlockState(**plain, shrunk=tuple(shrunk))
+        saved = {name: np.asarray(arrays[name]) for name in _SAVED if name in arrays}
+        values: dict[str, Any] = {name: v if v.ndim else v.item() for name, v in saved.items()}
+        if "given" in values:
+            values["given"] = GivenBias(*values["given"])
+        return BlockState(**values, shrunk=tuple(shrunk))
 
 
-# of a state that is to be measured anew
-UNPACED: dict[str, Any] = {"least": np.inf, "idle": 0, "gained": 0.0, "unsolved": 0}
+# fields of a state whose progress is counted from here on
+NO_PROGRESS: dict[str, Any] = {"least": np.inf, "idle": 0, "gained": 0.0, "unsolved": 0}
 _SAVED = tuple(each.name for each in fields(BlockState) if each.name != "shrunk")
 
 
 def objective(problem: DualQP, state: BlockState) -> float:
     """1/2 a'Qa + p'a, over r^2 if f is reported over its margin; exact if nothing is shrunk. At a given bias b it
     includes b y'a, which is 0 elsewhere, and is below the minimum of the problem that keeps y'a."""
-    found = float(0.5 * state.alpha @ (state.gradient + problem.linear))
+    value = float(0.5 * state.alpha @ (state.gradient + problem.linear))
     if problem.nu is None:
-        found += state.bias * float(problem.y @ state.alpha)
-    return found / _told_over(problem, state) ** 2
+        value += state.bias * float(problem.y @ state.alpha)
+    return value / _report_unit(problem, state) ** 2
 
 
 def duality_gap(problem: DualQP, state: BlockState) -> float:
     """Primal minus dual objective; exact if nothing is shrunk."""
     gap = problem.gap(state.alpha, _shifted(problem, state, slice(None)))
-    return gap / _told_over(problem, state) ** 2
+    return gap / _report_unit(problem, state) ** 2
 
 
 def _rough_objective(problem: LinearTerms, state: BlockState) -> float:
-    """As `objective`, whatever the margin; about, as gradients of shrunk rows are stale."""
+    """1/2 a'Qa + p'a; only about that if rows are shrunk, as their gradients are stale."""
     return 0.5 * float(state.alpha @ (state.gradient + problem.linear))
 
 
-def _told_over(problem: DualQP, state: BlockState) -> float:
-    """The divisor of f at the end."""
+def _report_unit(problem: DualQP, state: BlockState) -> float:
+    """What f is divided by when it is reported: the margin, or 1."""
     return state.margin if problem.over_margin and state.margin > 0 else 1.0
 
 
 def facts(problem: DualQP, state: BlockState) -> dict[str, float]:
     """What an event reports of a round. Objective and gap only if nothing is shrunk: else they are not exact."""
-    known = {"round": state.rounds, "violation": state.violation}
+    report = {"round": state.rounds, "violation": state.violation}
     if state.active is not None:
-        return known
-    return known | {"objective": objective(problem, state), "gap": duality_gap(problem, state)}
+        return report
+    return report | {"objective": objective(problem, state), "gap": duality_gap(problem, state)}
 
 
 def certificate(problem: DualQP, state: BlockState) -> tuple[float, float]:
@@ -170,10 +182,18 @@ def solve(
 
 @dataclass(frozen=True)
 class BlockSolver:
+    """Minimises 1/2 a'Qa + p'a over 0 <= a <= upper, with y'a = 0 if `bias`; a, p, upper and y in {-1, 1} are (n,).
+
+    tol: the largest KKT violation of a solution: of the projected gradient without a bias, and with one LIBSVM's
+    m - M, the largest level -y g of rows whose y a may rise, less the smallest of rows whose y a may fall. block_rows:
+    of a working set.
+
+    Working sets and shrinking follow Joachims (1999), pairs inside a block Fan, Chen and Lin (2005, WSS 2).
+    """
+
     tol: float
     block_rows: int = BLOCK
     bias: bool = False
-    apart: bool = False  # the signs of y keep a sum each, with a threshold each
 
     @property
     def row_tol(self) -> float:
@@ -200,7 +220,7 @@ class BlockSolver:
         return self._checked(problem, self.measured(problem, self._start(problem, alpha)))
 
     def at_bias(self, problem: DualQP, alpha: np.ndarray, bias: float) -> BlockState:
-        """As `init`, of a solver that finds no bias, at one that is given."""
+        """As `init`, of a solver without a bias, at a given one."""
         return self._checked(problem, self.measured(problem, replace(self._start(problem, alpha), bias=bias)))
 
     def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
@@ -224,10 +244,9 @@ class BlockSolver:
         return self.is_solved(state) or state.is_rounded or state.rounds >= max_rounds
 
     def rounded(self, problem: DualQP, state: BlockState) -> BlockState:
-        """What follows on a block that cannot improve. If some rows were left out, which may violate: the state with
-        all rows. The next time: products and coefficients in float64. Then it is the end.
-
-        All rows halve the violation from which some may be left out again, so there are few such times.
+        """The state after a block that cannot improve. If rows were left out, which may violate: with all rows active,
+        and half the violation from which some may be left out again, so that this happens a few times only. Else with
+        products and coefficients in float64; and if they are already, at the end.
         """
         whole = self.unshrunk(problem, state)
         if self.leaves_out(state):
@@ -237,7 +256,7 @@ class BlockSolver:
         return replace(whole, is_rounded=not self.is_solved(whole))
 
     def leaves_out(self, state: BlockState) -> bool:
-        """Whether there are rows that no block can have."""
+        """Whether some rows are in no block."""
         return bool(state.shrunk)
 
     def step(self, problem: DualQP, state: BlockState) -> BlockState:
@@ -258,17 +277,17 @@ class BlockSolver:
         if self.bias and gain <= 0:
             return self.rounded(problem, state)  # nothing, but for rounding
         after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
-        after = self.paced(problem, self.measured(problem, self._moved(problem, state, after)), gain)
+        after = self.with_progress(problem, self.measured(problem, self._moved(problem, state, after)), gain)
         before, left = (float(row_violations(problem, each, block).max()) for each in (state, after))
         if left > max(0.5 * before, self.row_tol):
             after = replace(after, unsolved=after.unsolved + 1)
         if self.is_idle(after):
             return self.rounded(problem, after)
-        is_due = after.idle > 0 and after.idle % int(CHECK_IDLE * self._visit(after)) == 0
+        is_due = after.idle > 0 and after.idle % int(CHECK_IDLE * self._sweep(after)) == 0
         return self._checked(problem, after, is_due=is_due)
 
-    def paced(self, problem: LinearTerms, state: BlockState, gain: float) -> BlockState:
-        """A measured state with what is known of its progress. gain: what the objective has fallen by."""
+    def with_progress(self, problem: LinearTerms, state: BlockState, gain: float) -> BlockState:
+        """A measured state with its progress counted. gain: by how much the objective has fallen in the last round."""
         if state.violation <= (1 - FALLS) * state.least:
             return replace(state, least=state.violation, idle=0, gained=0.0)
         state = replace(state, idle=state.idle + 1, gained=state.gained + gain)
@@ -278,23 +297,25 @@ class BlockSolver:
         return replace(state, idle=0, gained=0.0) if state.gained > LEAST_GAIN * size else state
 
     def is_idle(self, state: BlockState) -> bool:
-        visit, rows = self._visit(state), max(1, len(active_rows(state)))
-        return state.idle >= MOST_IDLE * visit or state.unsolved >= MOST_UNSOLVED * max(
-            visit, (SMALL / rows) ** 2
-        )
+        """Whether rounds no longer help. Two rules say so, in sweeps over the active rows: for MOST_IDLE the violation
+        has not fallen by FALLS and the objective by LEAST_GAIN, each of itself; or in MOST_UNSOLVED the violation of
+        the block itself stayed above half, so that the problem is too ill-conditioned for descent."""
+        sweep, rows = self._sweep(state), max(1, len(active_rows(state)))
+        most_unsolved = MOST_UNSOLVED * max(sweep, (SMALL / rows) ** 2)
+        return state.idle >= MOST_IDLE * sweep or state.unsolved >= most_unsolved
 
-    def _visit(self, state: BlockState) -> float:
+    def _sweep(self, state: BlockState) -> float:
         """Blocks in which each active row has its turn."""
         return max(1.0, len(active_rows(state)) / self.block_rows)
 
     def _checked(self, problem: DualQP, state: BlockState, *, is_due: bool = False) -> BlockState:
-        """A state that seems solved, or that has long been idle (is_due), if its gradient holds in float64 at a sample
-        of rows.
+        """Compares the gradient with float64 at a sample of rows if the state seems solved, or is_due; the same state
+        if the error is small.
 
-        Else with a gradient from float64; the float32 steps that follow are few, and their rounding is small. If
-        that was done before, or the error is large, all products are float64 from here on.
+        Else its gradient is computed in float64; the float32 steps that follow are few, and their rounding is small.
+        If that was done before, or the error is large, all products are float64 from here on.
         """
-        allowed = APART * max(self.tol, state.violation)
+        allowed = REFRESH_ERROR * max(self.tol, state.violation)
         if (
             state.in_float64
             or not (is_due or self.is_solved(state))
@@ -307,7 +328,7 @@ class BlockSolver:
         error = float(np.abs((state.gradient - problem.linear)[rows] - exact).max())
         if error <= allowed:
             return state
-        if state.is_refreshed or error > FAR_APART * self.tol:
+        if state.is_refreshed or error > FLOAT64_ERROR * self.tol:
             return self._in_float64(problem, state)
         return self.measured(problem, replace(self._refreshed(problem, state), is_refreshed=True))
 
@@ -324,8 +345,7 @@ class BlockSolver:
         """The state with its gradient computed in float64, all rows active."""
         support = np.flatnonzero(state.alpha)
         gradient = problem.in_float64().apply(support, state.alpha[support]) + problem.linear
-        changed: dict[str, Any] = {"gradient": gradient, "active": None, "shrunk": (), **UNPACED}
-        return replace(state, **changed)
+        return replace(state, gradient=gradient, active=None, shrunk=(), **NO_PROGRESS)
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
@@ -334,7 +354,7 @@ class BlockSolver:
         def apply(ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
             return [problem.apply(ids, deltas[0], rows)]
 
-        return self.measured(problem, caught_up([replace(state, **UNPACED)], apply)[0])
+        return self.measured(problem, reactivated([replace(state, **NO_PROGRESS)], apply)[0])
 
     def _candidates(self, state: BlockState) -> np.ndarray | slice:
         """The rows that may move."""
@@ -345,24 +365,18 @@ class BlockSolver:
         return after
 
     def measured(self, problem: LabelsAndBounds, state: BlockState) -> BlockState:
+        """The state with its violation, and with a bias its threshold."""
         state, rows = replace(state, is_rounded=False), self._candidates(state)
         if not self.bias:
             return replace(state, violation=float(row_violations(problem, state, rows).max()))
-        found = levels(problem, state, rows)
-        if not self.apart:
-            ends = LevelRange.of(*found)
-            state = replace(state, violation=ends.violation)
-            return replace(state, bias=ends.threshold(self.is_solved(state)))
-        positive, negative = (LevelRange.of(*found, problem.y[rows] == sign) for sign in (1.0, -1.0))
-        state = replace(state, violation=max(positive.violation, negative.violation))
-        solved = self.is_solved(state)
-        at_positive = positive.threshold(solved, state.bias - state.margin)
-        at_negative = negative.threshold(solved, state.bias + state.margin)
-        middle, half = 0.5 * (at_positive + at_negative), 0.5 * (at_negative - at_positive)
-        return replace(state, bias=middle, margin=half)
+        ends = LevelRange.of(*levels(problem, state, rows))
+        state = replace(state, violation=ends.violation)
+        return replace(state, bias=ends.threshold(self.is_solved(state)))
 
-    def held(self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
-        """Which of some rows are held at a bound by more than `least`."""
+    def shrinkable(
+        self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray, least: float
+    ) -> np.ndarray:
+        """Which of some rows the gradient holds at a bound by more than `least`."""
         a, g = state.alpha[rows], _shifted(problem, state, rows)
         return ((a <= 0) & (g > least)) | ((a >= problem.upper[rows]) & (g < -least))
 
@@ -378,8 +392,8 @@ class BlockSolver:
         """Drops rows at a bound whose gradient holds them there by more than the largest violation."""
         if state.violation > state.shrinks_below:
             return state
-        held = partial(self.held, problem, state, least=state.violation)
-        return shrunk([state], self.block_rows, held)[0]
+        shrinkable = partial(self.shrinkable, problem, state, least=state.violation)
+        return shrunk([state], self.block_rows, shrinkable)[0]
 
     def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
         """Half of the previous block and, from each side, a quarter of worst violators.
@@ -395,15 +409,15 @@ class BlockSolver:
         v = np.zeros(len(state.alpha))
         v[active] = row_violations(problem, state, active)
         sides = -np.sign(problem.y * _shifted(problem, state, slice(None))) if self.bias else problem.y
-        kept, free = state.block, np.empty(0, np.intp)
+        previous, free = state.block, np.empty(0, np.intp)
         if state.active is not None:  # a row shrunk since then has no gradient to go by
-            kept = kept[np.isin(kept, state.active)]
+            previous = previous[np.isin(previous, state.active)]
         if problem.parts is not None and not self.bias:  # else one partition gives what another takes
             is_free = free_rows(problem, state, np.arange(len(v)))
             chosen = self._neediest(problem.parts, v, is_free)
             v[~chosen] = 0.0
-            kept, free = kept[chosen[kept]], np.flatnonzero(chosen & is_free)
-        block = mixed(kept, v, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
+            previous, free = previous[chosen[previous]], np.flatnonzero(chosen & is_free)
+        block = mixed_block(previous, v, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
@@ -424,14 +438,14 @@ class BlockSolver:
     ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = _as_float32(problem.gram(block), problem.y[block] if self.bias else None)
-        number = np.float64 if self.bias or state.in_float64 else np.float32  # y'a must not drift from 0
-        a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
+        dtype = np.float64 if self.bias or state.in_float64 else np.float32  # y'a must not drift from 0
+        a, upper = state.alpha[block].astype(dtype), problem.upper[block].astype(dtype)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block
         worst = 0.0 if self._is_one_block(problem, state) else row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
-        descend, size = signs_descent if self.apart else block_descent, min(SUBBLOCK, len(block))
-        descend(
+        size = min(SUBBLOCK, len(block))
+        self._descend(
             Q,
             _shifted(problem, state, block).astype(np.float32),
             a,
@@ -446,9 +460,33 @@ class BlockSolver:
         new[at_upper] = problem.upper[block][at_upper]
         return new, new != state.alpha[block]
 
+    _descend = staticmethod(block_descent)
+
+
+@dataclass(frozen=True)
+class SignsSolver(BlockSolver):
+    """As `BlockSolver`, where the variables of each sign of y keep their own sum, as of nu-SVC and nu-SVR: with a
+    threshold for each sign, whose mean is the bias and half of whose difference is the margin."""
+
+    bias: bool = True
+
+    _descend = staticmethod(signs_descent)
+
+    def measured(self, problem: LabelsAndBounds, state: BlockState) -> BlockState:
+        """The state with its violation, bias and margin."""
+        state, rows = replace(state, is_rounded=False), self._candidates(state)
+        row_levels = levels(problem, state, rows)
+        positive, negative = (LevelRange.of(*row_levels, problem.y[rows] == sign) for sign in (1.0, -1.0))
+        state = replace(state, violation=max(positive.violation, negative.violation))
+        solved = self.is_solved(state)
+        at_positive = positive.threshold(solved, state.bias - state.margin)
+        at_negative = negative.threshold(solved, state.bias + state.margin)
+        middle, half = 0.5 * (at_positive + at_negative), 0.5 * (at_negative - at_positive)
+        return replace(state, bias=middle, margin=half)
+
 
 def at_precision(problem: DualQP, state: BlockState) -> DualQP:
-    """The problem as a state sees it."""
+    """The problem with products of the state's precision."""
     return problem.in_float64() if state.in_float64 else problem
 
 
@@ -504,24 +542,24 @@ def active_rows(state: BlockState) -> np.ndarray:
 
 
 def shrunk(
-    states: Sequence[BlockState], block_rows: int, held: Callable[[np.ndarray], np.ndarray]
+    states: Sequence[BlockState], block_rows: int, shrinkable: Callable[[np.ndarray], np.ndarray]
 ) -> list[BlockState]:
     """States of the same active rows without those that are held at a bound, if leaving them out pays."""
     first, active = states[0], active_rows(states[0])
     if first.rounds < 3 or len(active) <= 2 * block_rows:
         return list(states)
-    settled = held(active)
+    settled = shrinkable(active)
     if settled.mean() < 0.3:  # gathering the active rows again has to pay
         return list(states)
     left, gone = active[~settled], active[settled]
     return [replace(s, active=left, shrunk=(*s.shrunk, ShrunkRows(gone, s.alpha))) for s in states]
 
 
-def caught_up(
+def reactivated(
     states: Sequence[BlockState],
     apply: Callable[[np.ndarray, np.ndarray, np.ndarray], Iterable[np.ndarray]],
 ) -> list[BlockState]:
-    """The same with all rows active again: shrunk gradients catch up with what has moved since.
+    """The same states with all rows active again: gradients of shrunk rows catch up with what has moved since.
 
     apply(ids, deltas (columns, len(ids)), rows): Q[rows, ids] @ delta of each column.
     """
@@ -531,23 +569,26 @@ def caught_up(
         moved = np.flatnonzero(change.any(axis=0))
         for gradient, product in zip(gradients, apply(moved, change[:, moved], group.ids), strict=True):
             gradient[group.ids] += product
-    both = zip(states, gradients, strict=True)
-    return [replace(state, gradient=g, active=None, shrunk=()) for state, g in both]
+    return [
+        replace(state, gradient=gradient, active=None, shrunk=())
+        for state, gradient in zip(states, gradients, strict=True)
+    ]
 
 
-def mixed(
-    kept: np.ndarray, v: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
+def mixed_block(
+    previous: np.ndarray, v: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
 ) -> np.ndarray:
-    """A working set: half of it the worst of kept ids, by v (n,), and from each side a quarter of its worst; rising.
+    """A working set, rising: half of it the worst of the previous one's ids, by v (n,), and from each side a quarter of
+    its worst.
 
     sides: violations (n,), changed in place, and which rows are of the side.
     """
-    kept = largest(kept, v, rows // 2)
-    quarter = (rows - len(kept)) // 2
-    for own, _ in sides:
-        own[kept] = 0.0
-    fresh = [largest(np.flatnonzero(members & (own > 0)), own, quarter) for own, members in sides]
-    return np.union1d(kept, np.concatenate(fresh))
+    previous = largest(previous, v, rows // 2)
+    quarter = (rows - len(previous)) // 2
+    for side_v, _ in sides:
+        side_v[previous] = 0.0
+    fresh = [largest(np.flatnonzero(members & (side_v > 0)), side_v, quarter) for side_v, members in sides]
+    return np.union1d(previous, np.concatenate(fresh))
 
 
 def largest(ids: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:

@@ -18,9 +18,9 @@ class SolverRow(NamedTuple):
 
     fit, options, estimators: module:class. fit: of a `fits.base.Fit`. options: of the `options.base.SolverOptions`
     that are its section of a configuration, under its own name; aliases: older names of this section.
-    tasks: that it takes; a task may name solvers, too. reads: of the options that only some solvers read, its own.
-    needs: options without which it takes no defaults, as `--set` has them. searches: what can be
-    chosen for it by fits on a sample.
+    tasks: that it takes; a task may name solvers, too. reads: which of the options it reads that only some solvers do.
+    needs: options that it cannot do without, as `--set` takes them. searches: what can be chosen for it by fits on a
+    sample.
     """
 
     fit: str
@@ -120,8 +120,8 @@ def takers(task: str) -> list[str]:
 
 def made_for(kernel: str, task: str) -> str | None:
     """The name of the solver that takes this kernel alone, and this task; None if there is none."""
-    own = f"kernel.name={kernel}"
-    return next((name for name, row in SOLVERS.items() if own in row.needs and task in row.tasks), None)
+    need = f"kernel.name={kernel}"
+    return next((name for name, row in SOLVERS.items() if need in row.needs and task in row.tasks), None)
 
 
 def fit_class(name: str) -> Any:
@@ -142,17 +142,17 @@ def estimators() -> dict[str, str]:
 
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nested values of a configuration, sections under the names of today, which win over older ones."""
-    found = dict(values)
+    current = dict(values)
     for old, new in _renamed().items():
-        if old in found:
-            table, over = found.pop(old), found.get(new, {})
+        if old in current:
+            table, over = current.pop(old), current.get(new, {})
             both = isinstance(table, Mapping) and isinstance(over, Mapping)
-            found[new] = {**table, **over} if both else table
+            current[new] = {**table, **over} if both else table
     for (section, member), name in MOVED.items():
-        if isinstance(table := found.get(section), Mapping) and member in table:
-            found[section] = {key: value for key, value in table.items() if key != member}
-            found = {name: table[member]} | found
-    return found
+        if isinstance(table := current.get(section), Mapping) and member in table:
+            current[section] = {key: value for key, value in table.items() if key != member}
+            current = {name: table[member]} | current
+    return current
 
 
 def renamed_option(option: str) -> str:

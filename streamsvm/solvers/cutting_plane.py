@@ -47,8 +47,8 @@ NUMBERS = ("objective", "bound", "step", "beyond", "reward", "least_gap", "still
 class Bundle:
     """The state of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
 
-    r (T,): their slopes of a free last entry. w (d,) is the best point, f what the risk has to know of it again; target
-    (d,) the minimiser of the small problem. Planes are tight where they were taken, whatever A rounds.
+    r (T,): their slopes of a free last entry. w (d,) is the best point, f its scores if the risk needs them again;
+    target (d,) the minimiser of the small problem. Planes are tight where they were taken, whatever A rounds.
     """
 
     w: np.ndarray
@@ -88,11 +88,11 @@ class Bundle:
 
     def cost(self, w: np.ndarray) -> float:
         """The objective of w without R."""
-        own, rho = self.split(w)
-        return 0.5 * float(own @ own) - self.reward * rho
+        regularised, rho = self.split(w)
+        return 0.5 * float(regularised @ regularised) - self.reward * rho
 
     def split(self, w: np.ndarray) -> tuple[np.ndarray, float]:
-        """What is regularised, and the free entry."""
+        """The regularised entries, and the free one."""
         return (w[:-1], float(w[-1])) if self.reward else (w, 0.0)
 
     def add(self, q: np.ndarray, value: float, slope: np.ndarray) -> None:
@@ -112,11 +112,12 @@ class Bundle:
         self.alpha = np.append(self.alpha, 0.0)
         self.idle = np.append(self.idle, 0)
 
-    def _aim(self, found: float) -> None:
-        """Sets how far beyond the best point planes are taken, from what the new one implies for R at the target."""
+    def _aim(self, bound: float) -> None:
+        """Sets how far beyond the best point planes are taken. bound: the new plane's lower bound of R at the
+        target."""
         rho = self.split(self.target)[1]
-        known = max(0.0, float(np.max(self.b - self.H @ self.alpha + self.r * rho)))  # A w = -H alpha there
-        is_shallow = found - known < DEEP * self.gap
+        before = max(0.0, float(np.max(self.b - self.H @ self.alpha + self.r * rho)))  # A target = -H alpha
+        is_shallow = bound - before < DEEP * self.gap
         self.beyond = min(1.3 * self.beyond, FARTHEST) if is_shallow else max(0.8 * self.beyond, NEAREST)
 
     def note_gap(self) -> None:
@@ -127,13 +128,13 @@ class Bundle:
             self.still += 1
 
     def solve(self, most_idle: int, most_planes: int | None = None) -> None:
-        """The small problem: multipliers, lower bound; planes that were idle for longer are dropped.
+        """Solves the small problem for multipliers and lower bound; drops planes that were idle for longer.
 
         Of more than most_planes, those with the smallest multipliers become one, their mean, which is below R as they
         are, and leaves the small problem its solution (Kiwiel 1983).
         """
         if self.reward:
-            self.alpha, rho = kept_sum_qp(self.H, self.b, self.r, self.reward, self.alpha)
+            self.alpha, rho = fixed_sum_qp(self.H, self.b, self.r, self.reward, self.alpha)
         else:
             self.alpha, rho = simplex_qp(self.H, self.b), 0.0
         self.target = -dense_transposed_times(self.A, self.alpha[:, None])[:, 0]
@@ -159,13 +160,13 @@ class Bundle:
         self.H[last], self.H[:, last] = h, h
         self._keep(~np.isin(np.arange(len(self.b)), ids[:-1]))
 
-    def _keep(self, kept: np.ndarray) -> None:
-        if kept.all():
+    def _keep(self, mask: np.ndarray) -> None:
+        if mask.all():
             return
         self.A, self.r, self.b, self.alpha, self.idle = (
-            values[kept] for values in (self.A, self.r, self.b, self.alpha, self.idle)
+            values[mask] for values in (self.A, self.r, self.b, self.alpha, self.idle)
         )
-        self.H = self.H[np.ix_(kept, kept)]
+        self.H = self.H[np.ix_(mask, mask)]
 
 
 @dataclass
@@ -185,7 +186,7 @@ class BundleState:
 
     @property
     def points(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The best w, (d, columns), and the risk's data for each."""
+        """The best w, (d, columns), and the scores of each, if the risk needs them again."""
         return np.stack([c.w for c in self.columns], axis=1), [c.f for c in self.columns]
 
     @property
@@ -213,10 +214,10 @@ class BundleState:
         parts = {name: np.split(arrays[name], np.cumsum(sizes.get(name, counts))[:-1]) for name in ARRAYS}
         columns = []
         for c, (*scalars, T) in enumerate(numbers.tolist()):
-            own: Any = {name: part[c] for name, part in parts.items()}
-            own |= {"A": own["A"].reshape(int(T), d), "H": own["H"].reshape(int(T), int(T))}
-            own |= dict(zip(NUMBERS, scalars, strict=False))  # earlier versions have the first five
-            columns.append(Bundle(**own))
+            values: Any = {name: part[c] for name, part in parts.items()}
+            values |= {"A": values["A"].reshape(int(T), d), "H": values["H"].reshape(int(T), int(T))}
+            values |= dict(zip(NUMBERS, scalars, strict=False))  # earlier versions have the first five
+            columns.append(Bundle(**values))
         return cls(columns, int(arrays["steps"]))
 
 
@@ -281,19 +282,20 @@ class CuttingPlane:
         if not dw.any():
             self._replace(bundle, q, view)
             return
-        (own, _), (way, rise) = bundle.split(bundle.w), bundle.split(dw)
-        for k, risk, known in view.lowest(float(own @ way) - bundle.reward * rise, float(way @ way)):
+        (w0, _), (direction, rise) = bundle.split(bundle.w), bundle.split(dw)
+        slope, curvature = float(w0 @ direction) - bundle.reward * rise, float(direction @ direction)
+        for k, risk, scores in view.lowest(slope, curvature):
             w = bundle.w + k * dw
             objective = bundle.cost(w) + risk
             if k == 0 or objective <= bundle.objective:
                 bundle.step = float(np.clip(k * bundle.reach, LEAST_STEP, 1.0))
-                bundle.w, bundle.f, bundle.objective = w, known, min(objective, bundle.objective)
+                bundle.w, bundle.f, bundle.objective = w, scores, min(objective, bundle.objective)
                 return
 
     def _replace(self, bundle: Bundle, q: np.ndarray, view: View) -> None:
         objective = bundle.cost(q) + view.value
         if objective <= bundle.objective:
-            bundle.w, bundle.f, bundle.objective = q, view.known, objective
+            bundle.w, bundle.f, bundle.objective = q, view.scores, objective
 
 
 def simplex_qp(H: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -308,12 +310,12 @@ def simplex_qp(H: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a / max(1.0, a.sum())
 
 
-def kept_sum_qp(
+def fixed_sum_qp(
     H: np.ndarray, b: np.ndarray, r: np.ndarray, total: float, start: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, r'a = total, and what a unit of total gains.
+    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, r'a = total, and the multiplier of that sum.
 
-    The first plane alone can keep the sum. start: of the last planes, and 0 of a new one.
+    The first plane alone can have the sum. start: multipliers of the last planes, and 0 of a new one.
     """
     T = len(b)
     value = 0.5 * start @ H @ start - b @ start if T > 1 else 0.5 * H[0, 0] * (total / r[0]) ** 2
@@ -321,8 +323,17 @@ def kept_sum_qp(
     solver = piqp.DenseSolver()
     solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = QP_ACCURACY
     ones, none = np.ones((1, T)), np.full(1, -np.inf)
-    kept = (r[None] / total, np.ones(1))
-    solver.setup(H / scale, -b / scale, *kept, ones, none, np.ones(1), np.zeros(T), np.full(T, np.inf))
+    solver.setup(
+        H / scale,
+        -b / scale,
+        r[None] / total,
+        np.ones(1),
+        ones,
+        none,
+        np.ones(1),
+        np.zeros(T),
+        np.full(T, np.inf),
+    )
     solver.solve()
     a = np.maximum(solver.result.x, 0.0)
     return a * (total / float(r @ a)), -float(solver.result.y[0]) * scale / total

@@ -34,8 +34,8 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """A level's partitions, numbered from 0, by their rows (partitions,), none of them empty. The oracle knows which
-    rows are whose.
+    """A level's partitions, numbered from 0. sizes (partitions,): of their rows, none 0. The oracle knows which rows
+    are in which.
 
     bound: D(pi) / sum |K|, the share of the kernel's mass between partitions. routes: what assigns new rows to
     partitions, as named arrays; the problem's own.
@@ -50,12 +50,12 @@ class Division:
     def n_parts(self) -> int:
         return len(self.sizes)
 
-    def to_arrays(self) -> dict[str, Any]:
-        own = {"level": self.level, "sizes": self.sizes, "bound": self.bound}
-        return own | prefixed("routes_", self.routes)
+    def to_arrays(self) -> dict[str, object]:
+        arrays: dict[str, object] = {"level": self.level, "sizes": self.sizes, "bound": self.bound}
+        return arrays | prefixed("routes_", self.routes)
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Division:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Division:
         routes = unprefixed("routes_", arrays)
         return cls(int(arrays["level"]), arrays["sizes"], float(arrays["bound"]), routes)
 
@@ -124,9 +124,10 @@ class DCSVMState:
     """The state of the solver. start: coefficients (n, columns) that it began with, None: 0; at the end, the solution.
 
     level: whose partitions are solved. division: the latest. solutions: of its first partitions. turns: of the last two
-    stages. support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits.
-    bias, margin (subproblems,): at the end. late: whether something was ended before it was solved. thresholds: biases
-    that partitions share, from level to level. violation: the largest of what the solution is made of.
+    stages. support: rows of the refinement, which follow from its start. level_support: support vectors of each level,
+    as bits. bias, margin (subproblems,): at the end. late: whether something was ended before it was solved.
+    thresholds: biases that partitions share, from level to level. violation: the largest of what the solution is made
+    of.
     """
 
     stage: Stage
@@ -136,7 +137,7 @@ class DCSVMState:
     solutions: tuple[PartSolution, ...] = ()
     support: np.ndarray | None = None
     turns: InTurnState | None = None
-    found: Mapping[int, np.ndarray] = field(default_factory=dict)
+    level_support: Mapping[int, np.ndarray] = field(default_factory=dict)
     objective: float = 0.0
     gap: float = 0.0
     bias: np.ndarray | None = None
@@ -167,9 +168,9 @@ class DCSVMState:
         """Objective and gap, summed over the solved partitions."""
         return sum(part.objective for part in self.solutions), sum(part.gap for part in self.solutions)
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> dict[str, object]:
         """All fields as named arrays, for a checkpoint."""
-        own: dict[str, Any] = {
+        arrays: dict[str, object] = {
             "stage": self.stage.value,
             "level": self.level,
             "objective": self.objective,
@@ -177,28 +178,28 @@ class DCSVMState:
             "late": self.late,
             "violation": self.violation,
         }
-        own |= {f"found{level}": bits for level, bits in self.found.items()}
+        arrays |= {f"found{level}": bits for level, bits in self.level_support.items()}
         if self.start is not None:
-            own |= packed("start", self.start) | {"shape": np.array(self.start.shape)}
+            arrays |= packed("start", self.start) | {"shape": np.array(self.start.shape)}
         if self.bias is not None and self.margin is not None:
-            own |= {"bias": self.bias, "margin": self.margin}
+            arrays |= {"bias": self.bias, "margin": self.margin}
         if self.thresholds is not None:
-            own["thresholds"] = self.thresholds.to_array()
+            arrays["thresholds"] = self.thresholds.to_array()
         if self.division is not None:
-            own |= prefixed("division_", self.division.to_arrays())
+            arrays |= prefixed("division_", self.division.to_arrays())
         if self.turns is not None:
-            own |= prefixed("turns_", self.turns.to_arrays())
-        return own | (_joined(self.solutions) if self.solutions else {})
+            arrays |= prefixed("turns_", self.turns.to_arrays())
+        return arrays | (_joined(self.solutions) if self.solutions else {})
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> DCSVMState:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> DCSVMState:
         start = unpacked("start", arrays, tuple(arrays["shape"])) if "shape" in arrays else None
         division, turns = unprefixed("division_", arrays), unprefixed("turns_", arrays)
         stage = Stage(str(arrays["stage"]))
-        support, own = None, start
+        support, turns_start = None, start
         if stage is Stage.REFINE and start is not None:
             support = support_of(start)
-            own = start[support]
+            turns_start = start[support]
         return cls(
             stage,
             int(arrays["level"]),
@@ -206,7 +207,7 @@ class DCSVMState:
             Division.from_arrays(division) if division else None,
             _separated(arrays) if "part_sizes" in arrays else (),
             support,
-            InTurnState.from_arrays(turns, own) if turns and own is not None else None,
+            InTurnState.from_arrays(turns, turns_start) if turns and turns_start is not None else None,
             {int(level): bits for level, bits in unprefixed("found", arrays).items()},
             float(arrays["objective"]),
             float(arrays["gap"]),
@@ -248,7 +249,7 @@ class DCSVM:
         return state.stage is Stage.END
 
     def again(self, state: DCSVMState) -> DCSVMState:
-        """The state for a solver with another tol: solved to that, or to be solved from what it has."""
+        """The state for this solver's tol, if another one led to it: solved to that, or to be solved from there."""
         if state.violation <= self.tol:
             return replace(state, late=state.late and not self.is_solved(state))
         if self.early is not None:
@@ -262,18 +263,18 @@ class DCSVM:
             return replace(state, division=problem.divide(state.level, state.start))
         if state.is_level_solved:
             return self._above(problem, state)
-        found = problem.parts(len(state.solutions), division, state.start, state.thresholds)
-        late = state.late or any(part.late for part in found)
-        worst = max((state.violation, *(part.violation for part in found)))
-        return replace(state, solutions=(*state.solutions, *found), late=late, violation=worst)
+        solved = problem.parts(len(state.solutions), division, state.start, state.thresholds)
+        late = state.late or any(part.late for part in solved)
+        worst = max((state.violation, *(part.violation for part in solved)))
+        return replace(state, solutions=(*state.solutions, *solved), late=late, violation=worst)
 
     def _above(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         if state.level == self.early:
             objective, gap = state.totals()
             return replace(state, stage=Stage.END, objective=objective, gap=gap)
         solved = state.together(problem.shape)
-        found = {**state.found, state.level: np.packbits(solved.any(axis=1))}
-        state = replace(state, start=solved, solutions=(), found=found)
+        level_support = {**state.level_support, state.level: np.packbits(solved.any(axis=1))}
+        state = replace(state, start=solved, solutions=(), level_support=level_support)
         if state.thresholds is not None:
             moved = state.thresholds.after(*problem.excess(solved))
             if not state.thresholds.are_known:  # its partitions were solved roughly
@@ -297,10 +298,9 @@ class DCSVM:
         start = state.start.copy()
         start[support] = turns.solved
         late = state.late or turns.late
-        at = state.thresholds and replace(state.thresholds, bias=turns.bias)
-        return replace(
-            state, stage=Stage.TOP, start=start, turns=None, support=None, late=late, thresholds=at
-        )
+        thresholds = state.thresholds and replace(state.thresholds, bias=turns.bias)
+        state = replace(state, stage=Stage.TOP, start=start, thresholds=thresholds)
+        return replace(state, turns=None, support=None, late=late)
 
     def _top(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         start = np.zeros(problem.shape) if state.start is None else state.start
@@ -331,7 +331,7 @@ def _joined(solutions: tuple[PartSolution, ...]) -> dict[str, np.ndarray]:
     }
 
 
-def _separated(arrays: Mapping[str, Any]) -> tuple[PartSolution, ...]:
+def _separated(arrays: Mapping[str, np.ndarray]) -> tuple[PartSolution, ...]:
     ends = np.cumsum(arrays["part_sizes"])[:-1]
     ids, alpha = np.split(arrays["part_ids"], ends), np.split(arrays["part_alpha"], ends)
     numbers = (arrays[f"part_{name}"].tolist() for name in ("n_support", "objective", "gap"))

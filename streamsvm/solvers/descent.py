@@ -1,8 +1,7 @@
 """Descent on one working set, compiled: `blockws` solves a block with it, over sub-blocks that fit in L1 and L2.
 
-Without labels one coordinate at a time, greedily. With them two at a time, which keeps y'a; or, if the signs are
-apart, two of the same sign, which keeps the sum of each. All of it is one file, as compiled functions that are cached
-call none of another.
+Without labels one coordinate at a time, greedily. With them two at a time, which keeps y'a; or two of the same sign,
+which keeps the sum of each. All of it is one file, as compiled functions that are cached call none of another file.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ FALLS = 0.1  # of the least violation: a smaller fall of it is none
 LEAST_GAIN = (
     1e-7  # of the objective, about what float32 kernel values resolve: then rounding undoes what steps gain
 )
-# of the progress of a block: the least violation, sub-blocks since it fell, the gain in these, and in all
+# indices of `progress` in a block: the least violation, sub-blocks since it fell, the gain in these, and in all
 LEAST, IDLE, RECENT, GAINED = range(4)
 IDLE_VISITS = 40  # of each row of a block, in which violation and objective do not fall by so much
 
@@ -45,9 +44,9 @@ class SubBlockVariables(NamedTuple):
 def block_descent(Q, g, a, upper, y, limits, size):
     """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks, each by _descent. size: their rows, and how many.
 
-    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
-    and what is of labels is not compiled. limits: tol, and the objective at the
-    start: it ends at a violation of tol, or where sub-blocks gain nothing of that. Returns the number of sub-blocks.
+    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without, y is None, and
+    the code for labels is not compiled. limits: tol, and the objective at the start: it ends at a violation of tol, or
+    where sub-blocks gain nothing in proportion to that objective. Returns the number of sub-blocks.
     """
     return _block_descent(Q, g, a, upper, y, None, (limits[0], size[0], size[1], abs(limits[1])))
 
@@ -113,8 +112,8 @@ def _classifying(a, g):
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _block_descent(Q, g, a, upper, y, apart, limits):
-    """apart: y where the signs are, and None elsewhere: what is of them is not compiled then."""
+def _block_descent(Q, g, a, upper, y, signs, limits):
+    """signs: y, where each sign keeps its own sum; else None, and the code for that is not compiled."""
     q, (tol, s, most, objective) = len(g), limits
     v, diag = np.empty(q, np.float32), _diagonal(Q)
     progress = np.zeros(4)
@@ -125,7 +124,7 @@ def _block_descent(Q, g, a, upper, y, apart, limits):
     chosen = SubBlock(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
     for round_ in range(most):
         if y is not None:
-            _centre(g, a, upper, y, apart)
+            _centre(g, a, upper, y, signs)
         worst = _violations32(g, a, upper, v)
         if worst <= tol or _is_idle(progress, worst, IDLE_VISITS * q // s, objective):
             break
@@ -135,8 +134,8 @@ def _block_descent(Q, g, a, upper, y, apart, limits):
             _select(v, g, y, S)
         chosen.is_made[:] = False
         a_S, a_before, g_before = _taken(a, S), _taken(a, S), _taken(g, S)
-        own = SubBlockVariables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
-        _sub_descent(chosen, own, y, apart, max(tol, np.float32(0.3) * worst))
+        variables = SubBlockVariables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
+        _sub_descent(chosen, variables, y, signs, max(tol, np.float32(0.3) * worst))
         if not _move(Q, g, a, a_S, S) and y is None:  # pairs of other rows may still move
             break
         _add_gain(progress, a_before, g_before, a, g, S)
@@ -184,13 +183,13 @@ def _add_gain(progress, a_before, g_before, a, g, S):
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _sub_descent(chosen, own, y, apart, tol):
+def _sub_descent(chosen, variables, y, signs, tol):
     most = 20 * len(chosen.S)
     if y is None:
-        _descent(chosen, own, tol, most)
+        _descent(chosen, variables, tol, most)
     else:
         y_S = _taken(y, chosen.S)
-        _pair_descent(chosen, own, y_S, None if apart is None else y_S, np.float32(2) * tol, most)
+        _pair_descent(chosen, variables, y_S, None if signs is None else y_S, np.float32(2) * tol, most)
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
@@ -209,12 +208,12 @@ def _row(chosen, i, y):
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _descent(chosen, own, tol, max_steps):
+def _descent(chosen, variables, tol, max_steps):
     """Greedy coordinate descent on at most 4096 rows, in place.
 
     The loops are split so that each vectorises; the arg max packs the index into the low bits of |violation|.
     """
-    diag, g, a, upper = own
+    diag, g, a, upper = variables
     q = len(g)
     big, zero = np.float32(3e38), np.float32(0)
     v = np.empty(q, np.float32)
@@ -246,15 +245,15 @@ def _descent(chosen, own, tol, max_steps):
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _pair_descent(chosen, own, y, apart, tol, max_steps):
+def _pair_descent(chosen, variables, y, signs, tol, max_steps):
     """Descent by pairs on at most 4096 rows until m - M <= tol, in place.
 
     In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
     f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
-    (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent. Signs that are apart take
+    (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent. Signs with a sum each take
     turns: in a step the rows of the other one may not move, and both have to be done.
     """
-    diag, g, a, upper = own
+    diag, g, a, upper = variables
     q = len(g)
     big, zero, two = np.float32(1e38), np.float32(0), np.float32(2)
     flat = np.float32(1e-12)  # least curvature, LIBSVM's
@@ -268,12 +267,12 @@ def _pair_descent(chosen, own, y, apart, tol, max_steps):
         may_fall[k] = -big if z[k] > least[k] else big
     t, rising = zero, np.zeros(q, np.float32)  # loops, not array expressions: those are slow to compile
     falling = rising
-    rises, falls = _room(may_rise, apart), _room(may_fall, apart)
-    turn, is_last = np.float32(1), apart is None  # whose turn it is, and whether nobody else has one left
+    rises, falls = _room(may_rise, signs), _room(may_fall, signs)
+    turn, is_last = np.float32(1), signs is None  # whose turn it is, and whether nobody else has one left
     for _ in range(max_steps):
         for k in range(q):
             f[k] -= t * (rising[k] - falling[k])
-        _take_turns(rises, falls, may_rise, may_fall, apart, turn)
+        _take_turns(rises, falls, may_rise, may_fall, signs, turn)
         for k in range(q):
             v[k] = min(f[k], rises[k])
         key = np.int32(-0x80000000)
@@ -292,7 +291,7 @@ def _pair_descent(chosen, own, y, apart, tol, max_steps):
                 break
             is_last, t = True, zero
             continue
-        is_last = apart is None
+        is_last = signs is None
         key = np.int32(0)
         for k in range(q):
             key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
@@ -312,20 +311,20 @@ def _pair_descent(chosen, own, y, apart, tol, max_steps):
 
 
 @nb.njit(nogil=True, cache=True)
-def _room(v, apart):
-    """v itself, or space for as many where the signs are apart."""
-    return v if apart is None else np.empty_like(v)
+def _room(v, signs):
+    """v itself, or space for as many where each sign keeps its own sum."""
+    return v if signs is None else np.empty_like(v)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def _take_turns(rises, falls, may_rise, may_fall, apart, turn):
-    """If the signs are apart: what may rise and fall of the sign whose turn it is, and nothing of the other one."""
-    if apart is not None:
+def _take_turns(rises, falls, may_rise, may_fall, signs, turn):
+    """If each sign keeps its own sum: what may rise and fall of the sign whose turn it is, and nothing of the other."""
+    if signs is not None:
         big = np.float32(1e38)
         for k in range(len(rises)):
-            own = turn * apart[k] * big
-            rises[k] = min(may_rise[k], own)
-            falls[k] = max(may_fall[k], -own)
+            limit = turn * signs[k] * big
+            rises[k] = min(may_rise[k], limit)
+            falls[k] = max(may_fall[k], -limit)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -335,21 +334,20 @@ def _write(a, y, z):
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _centre(g, a, upper, y, apart):
-    """Shifts g by the multiple of y that leaves the smallest violations; by one for each sign if the signs are
-    apart."""
-    _centre_sign(g, a, upper, y, apart, np.float32(1))
-    if apart is not None:
-        _centre_sign(g, a, upper, y, apart, np.float32(-1))
+def _centre(g, a, upper, y, signs):
+    """Shifts g by the multiple of y that leaves the smallest violations; by one for each sign with its own sum."""
+    _centre_sign(g, a, upper, y, signs, np.float32(1))
+    if signs is not None:
+        _centre_sign(g, a, upper, y, signs, np.float32(-1))
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _centre_sign(g, a, upper, y, apart, sign):
-    """Of rows of this sign alone, where the signs are apart."""
+def _centre_sign(g, a, upper, y, signs, sign):
+    """Of rows of this sign alone, where each keeps its own sum; else of all."""
     big = np.float32(1e38)
     m, M = -big, big
     for j in range(len(g)):
-        if apart is not None:
+        if signs is not None:
             if y[j] != sign:
                 continue
         level = -y[j] * g[j]
@@ -361,7 +359,7 @@ def _centre_sign(g, a, upper, y, apart, sign):
     if m > -big and M < big:
         shift = np.float32(0.5) * (m + M)
         for j in range(len(g)):
-            if apart is not None:
+            if signs is not None:
                 if y[j] != sign:
                     continue
             g[j] += shift * y[j]

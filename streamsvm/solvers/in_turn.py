@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,9 @@ LEAST = 0.01  # of one row's: float32 kernel values resolve no less
 
 
 class Duals(Protocol):
-    """The oracle. shape (m, columns): of the coefficients of all subproblems, each of which has its own places.
+    """The oracle. shape (m, columns): of the coefficients of all subproblems, each of which has places among them.
 
-    count: of subproblems, also those that are left out as they have no rows here.
+    count: of subproblems, also those that are left out as none of these rows are theirs.
     """
 
     shape: tuple[int, int]
@@ -41,8 +41,8 @@ class Duals(Protocol):
 
 @dataclass
 class InTurnState:
-    """start (m, columns): starting coefficients of subproblems. solved, bias and margin (count,): of finished ones, how
-    many; and the one at hand. thresholds: where biases begin, if they are given at first.
+    """start (m, columns): starting coefficients of subproblems. solved, bias and margin (count,): of the `done`
+    finished ones. running: the state of the next one. thresholds: starting biases, if they are given at first.
 
     These three are filled in place: with hundreds of pairs of classes copies would take longer than the smallest ones.
     """
@@ -60,18 +60,16 @@ class InTurnState:
     thresholds: Thresholds | None = None
     violation: float = 0.0  # the largest of finished ones, comparable with tol
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> dict[str, object]:
         """All fields but the start as named arrays, for a checkpoint."""
         running = self.running.to_arrays() if self.running is not None else {}
-        numbers = {
-            name: getattr(self, name) for name in ("done", "objective", "gap", "ended", "late", "violation")
-        }
-        own = numbers | {"bias": self.bias, "margin": self.margin}
-        own |= {} if self.thresholds is None else {"thresholds": self.thresholds.to_array()}
-        return own | packed("solved", self.solved) | prefixed("running_", running)
+        names = ("done", "objective", "gap", "ended", "late", "violation", "bias", "margin")
+        arrays = {name: getattr(self, name) for name in names}
+        arrays |= {} if self.thresholds is None else {"thresholds": self.thresholds.to_array()}
+        return arrays | packed("solved", self.solved) | prefixed("running_", running)
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], start: np.ndarray) -> InTurnState:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], start: np.ndarray) -> InTurnState:
         running = unprefixed("running_", arrays)
         return cls(
             start,
@@ -115,7 +113,7 @@ class InTurn:
             return replace(state, ended=True)
         dual = problem.dual(state.done)
         solver = self._solver(dual, state)
-        running = state.running or self._begun(solver, problem, dual, state, state.start[places])
+        running = state.running or self._started(solver, problem, dual, state, state.start[places])
         if dual.nu is not None:
             solver = replace(solver, tol=self.tol * unit(dual, running))
         is_late_now = running.alpha.any() and is_late(self.until)  # zeros decide nothing
@@ -142,18 +140,20 @@ class InTurn:
     def _solver(self, dual: DualQP, state: InTurnState) -> blockws.BlockSolver:
         if self.has_bias and state.thresholds is not None:
             return ThresholdSolver(self.tol, bias=True)
-        return blockws.BlockSolver(self.tol, bias=self.has_bias, apart=keeps_signs(dual))
+        if keeps_signs(dual):
+            return blockws.SignsSolver(self.tol)
+        return blockws.BlockSolver(self.tol, bias=self.has_bias)
 
     @staticmethod
-    def _begun(
+    def _started(
         solver: blockws.BlockSolver, problem: Duals, dual: DualQP, state: InTurnState, start: np.ndarray
     ) -> blockws.BlockState:
         if state.thresholds is None:
             return solver.init(dual, start)
-        own = state.thresholds.at(problem.which(state.done))
+        threshold = state.thresholds.at(problem.which(state.done))
         if isinstance(solver, ThresholdSolver):
-            return solver.begin(dual, start, own)
-        return solver.at_bias(dual, start, float(own.bias[0]))
+            return solver.start(dual, start, threshold)
+        return solver.at_bias(dual, start, float(threshold.bias[0]))
 
     @staticmethod
     def is_solved(state: InTurnState) -> bool:
@@ -166,17 +166,21 @@ def packed(name: str, alpha: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{name}_ids": ids, f"{name}_values": alpha[ids]}
 
 
-def unpacked(name: str, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray:
+def unpacked(name: str, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    """The array of `packed`."""
     alpha = np.zeros(shape)
     alpha[arrays[f"{name}_ids"]] = arrays[f"{name}_values"]
     return alpha
 
 
-def prefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+Value = TypeVar("Value")
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     return {prefix + name: value for name, value in arrays.items()}
 
 
-def unprefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def unprefixed(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     """The arrays whose names have this prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
@@ -203,15 +207,17 @@ def best_bias(problem: DualQP, state: blockws.BlockState) -> float:
 
 
 def unit(problem: DualQP, state: blockws.BlockState) -> float:
-    """What decision values are measured in: rho = -b, or the margin r, or a share of what one row brings about, where
-    that is more; of regression what labels are in.
+    """The unit of decision values, which tol is multiplied by: the larger of rho = -b or the margin r, and LEAST of the
+    most that one row adds; 1 in regression, where it is that of the targets.
 
-    They add up over nu n rows and more, so that no difference of a given size would mean the same for few and many.
-    rho is about 0 where rows lie all around the origin, as of a linear kernel.
+    Decision values add up over nu n rows and more, so that a difference of one size does not mean the same for few and
+    many. rho is about 0 where rows lie all around the origin, as of a linear kernel.
     """
     if isinstance(problem.linear, np.ndarray):
         return 1.0
     first = np.arange(min(len(problem.upper), SAMPLE))
-    own = float(problem.upper.max(initial=0.0)) * float(np.abs(problem.diagonal(first)).max(initial=0.0))
+    of_one_row = float(problem.upper.max(initial=0.0)) * float(
+        np.abs(problem.diagonal(first)).max(initial=0.0)
+    )
     threshold = abs(state.margin if problem.over_margin else state.bias)
-    return max(threshold, LEAST * own, float(np.finfo(np.float32).tiny))
+    return max(threshold, LEAST * of_one_row, float(np.finfo(np.float32).tiny))

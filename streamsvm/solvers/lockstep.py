@@ -16,24 +16,27 @@ import numpy as np
 from streamsvm.parallel.strips import strips
 from streamsvm.problems.dual import ColumnsQP
 from streamsvm.solvers.blockws import (
-    UNPACED,
+    NO_PROGRESS,
     BlockSolver,
     BlockState,
     active_rows,
-    caught_up,
-    mixed,
+    mixed_block,
+    reactivated,
     shrunk,
 )
+from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import run
 
 BLOCK = 3072  # rows of a working set: what several columns want; on ijcnn1 2048 takes longer, and 4096
 WHOLE = 8192  # rows whose Q is kept (256 MiB): on ijcnn1 6144 takes longer, and 12288
-HELD = 0.5  # of the largest violation: by as much must a row be held at a bound to be dropped
+SHRINKS = (
+    0.5  # of the largest violation: the gradient must hold a row at a bound by as much for it to be dropped
+)
 
 
 @dataclass
 class _Column:
-    """One of them, for the block solver: its Gram matrix is made already, and its products are the caller's."""
+    """A column as a problem of the block solver: its Gram matrix is made already, and its products are the caller's."""
 
     y: np.ndarray
     upper: np.ndarray
@@ -68,19 +71,17 @@ class LockstepState:
         """With fields of each column changed."""
         return LockstepState(tuple(replace(column, **change(column)) for column in self.columns))
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> dict[str, object]:
         """All fields as named arrays, for a checkpoint."""
-        named = ((f"{c}_{name}", v) for c, s in enumerate(self.columns) for name, v in s.to_arrays().items())
-        return {"columns": len(self.columns), **dict(named)}
+        arrays: dict[str, object] = {"columns": len(self.columns)}
+        for c, column in enumerate(self.columns):
+            arrays |= prefixed(f"{c}_", column.to_arrays())
+        return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> LockstepState:
-        def of(column: int) -> BlockState:
-            prefix = f"{column}_"
-            own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-            return BlockState.from_arrays(own)
-
-        return cls(tuple(map(of, range(int(arrays["columns"])))))
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> LockstepState:
+        columns = range(int(arrays["columns"]))
+        return cls(tuple(BlockState.from_arrays(unprefixed(f"{c}_", arrays)) for c in columns))
 
 
 @dataclass(frozen=True)
@@ -151,16 +152,16 @@ class Lockstep:
             columns[c] = replace(columns[c], alpha=alpha, gradient=gradient)
         rounds = state.first.rounds + 1
         after = self._measured(problem, [replace(c, block=block, rounds=rounds) for c in columns])
-        return self._paced(problem, after, todo, gains)
+        return self._with_progress(problem, after, todo, gains)
 
-    def _paced(
+    def _with_progress(
         self, problem: ColumnsQP, state: LockstepState, todo: list[int], gains: np.ndarray
     ) -> LockstepState:
-        """With what is known of the progress of columns that are not solved; or, if none makes any, what follows."""
+        """With the progress of columns that are not solved counted; or `_rounded`, if none makes any."""
         columns = list(state.columns)
         for c in todo:
-            own = _Column(problem.y, problem.upper[c], problem.linear)
-            columns[c] = self.solver.paced(own, columns[c], gains[c])
+            column = _Column(problem.y, problem.upper[c], problem.linear)
+            columns[c] = self.solver.with_progress(column, columns[c], gains[c])
         if all(self.solver.is_idle(columns[c]) for c in todo):
             return self._rounded(problem, columns)
         return LockstepState(tuple(columns))
@@ -177,7 +178,9 @@ class Lockstep:
 
     def _whole(self, problem: ColumnsQP, columns: Sequence[BlockState]) -> LockstepState:
         """With all rows active again."""
-        return self._measured(problem, caught_up([replace(c, **UNPACED) for c in columns], problem.apply))
+        return self._measured(
+            problem, reactivated([replace(c, **NO_PROGRESS) for c in columns], problem.apply)
+        )
 
     def _deltas(
         self, problem: ColumnsQP, columns: list[BlockState], todo: list[int], block: np.ndarray
@@ -203,19 +206,14 @@ class Lockstep:
         if state.violation > state.first.shrinks_below:
             return list(state.columns)
 
-        def held(rows: np.ndarray) -> np.ndarray:
-            each = (
-                self.solver.held(
-                    _Column(problem.y, problem.upper[c]),
-                    state.columns[c],
-                    rows,
-                    HELD * state.columns[c].violation,
-                )
-                for c in todo
-            )
-            return np.logical_and.reduce(list(each))
+        def by_column(c: int, rows: np.ndarray) -> np.ndarray:
+            column, state_c = _Column(problem.y, problem.upper[c]), state.columns[c]
+            return self.solver.shrinkable(column, state_c, rows, SHRINKS * state_c.violation)
 
-        return shrunk(state.columns, self.solver.block_rows, held)
+        def by_all(rows: np.ndarray) -> np.ndarray:
+            return np.logical_and.reduce([by_column(c, rows) for c in todo])
+
+        return shrunk(state.columns, self.solver.block_rows, by_all)
 
     def _block(self, problem: ColumnsQP, columns: list[BlockState], todo: list[int]) -> np.ndarray:
         """As the block solver selects it, by each row's largest violation over those of its column."""
@@ -227,5 +225,5 @@ class Lockstep:
             rises, violation = self.solver.sides(_Column(problem.y, problem.upper[c]), columns[c], ids)
             share = violation / columns[c].violation
             np.maximum(v, np.where([rises, ~rises], share, 0.0), out=v)
-        kept = np.flatnonzero(np.isin(ids, columns[0].block))
-        return ids[mixed(kept, v.max(axis=0), [(v[0], True), (v[1], True)], self.solver.block_rows)]
+        previous, sides = np.flatnonzero(np.isin(ids, columns[0].block)), [(v[0], True), (v[1], True)]
+        return ids[mixed_block(previous, v.max(axis=0), sides, self.solver.block_rows)]

@@ -94,12 +94,12 @@ def decide(D, shared, v, out):
 def slopes(D, shared, v, column, out):
     columns = D.shape[2]
     L, p, up = np.empty((len(D), max(2, columns))), np.empty(max(2, columns)), np.empty(max(2, columns))
-    own = 1 if columns == 1 else column
+    k = 1 if columns == 1 else column  # the class
     for i in range(D.shape[1]):
         _pool(D, i, shared, v, L, p)
         for e in range(len(D)):
-            for c in range(len(p)):  # of log p_own - log(1 - p_own) by log p_e
-                up[c] = v[e] if c == own else -v[e] * p[c] / max(1 - p[own], TINY)
+            for c in range(len(p)):  # of log p_k - log(1 - p_k) by log p_e
+                up[c] = v[e] if c == k else -v[e] * p[c] / max(1 - p[k], TINY)
                 if L[e, c] <= np.log(SUREST):
                     up[c] = 0
             _slopes_of_logs(D[e, i], e < shared, up, out[e, i])
@@ -205,5 +205,5 @@ def _log_one_plus_exp(x):
 @nb.njit(nogil=True)
 def _odds(p, out):
     for c in range(len(out)):
-        own = min(max(p[1 if len(out) == 1 else c], TINY), 1 - TINY)
-        out[c] = np.log(own / (1 - own))
+        p_c = min(max(p[1 if len(out) == 1 else c], TINY), 1 - TINY)
+        out[c] = np.log(p_c / (1 - p_c))

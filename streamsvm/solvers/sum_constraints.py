@@ -1,5 +1,4 @@
-"""Sums that the variables of duals keep: where to begin, the thresholds that go with them, and the units that f is
-reported in.
+"""Sums that the variables of duals keep: feasible starts, and the thresholds that are their multipliers.
 
 With a bias that is y'a; of one class all variables have one sum, and of nu-SVC and nu-SVR those of each sign of y.
 """
@@ -18,8 +17,8 @@ ROUNDING = 1e-9  # of the sum
 
 
 class LevelRange(NamedTuple):
-    """Of rows with one threshold: their levels, which may rise and which may fall; m, the largest level of the first,
-    and M, the least of the others (infinite: there are none)."""
+    """Of rows with one threshold: level -y g; up: may y a rise; low: may it fall; m, the largest level of the first,
+    and M, the least of the second (infinite: there are none)."""
 
     level: np.ndarray
     up: np.ndarray
@@ -41,7 +40,8 @@ class LevelRange(NamedTuple):
         return max(float(self.m - self.M), 0.0)
 
     def threshold(self, is_solved: bool, before: float = 0.0) -> float:
-        """The one that violates least, if solved as LIBSVM reports it; before: if no row determines one."""
+        """The threshold of least violation; of a solution LIBSVM's, the mean level of free rows. before: the value if
+        no row determines one."""
         if is_solved and (free := self.up & self.low).any():
             return float(self.level[free].mean())
         ends = [float(end) for end in (self.m, self.M) if np.isfinite(end)]
@@ -66,19 +66,19 @@ def keeps_signs(problem: DualQP) -> bool:
 def feasible(problem: DualQP, alpha: np.ndarray) -> np.ndarray:
     """alpha (n,), changed as little as makes that of each sign add up to nu sum_i upper_i over the number of signs.
 
-    Variables rise to their bound where y f is least likely to be large, and fall to 0 where it is most: so lie the
-    support vectors. Of one class those are rows where others are fewest; of regression, where f = 0 to begin with, the
-    first ones, so that each row's two variables cancel.
+    Variables rise to their bound where y f is likely to be smallest, and fall to 0 where it is likely to be largest, as
+    support vectors have the smallest. Of one class those are the rows with the fewest others around; of regression,
+    which starts from f = 0, the first ones, so that each row's two variables cancel.
     """
     assert problem.nu is not None
     signs = [problem.y == sign for sign in np.unique(problem.y)]
     total = problem.nu * float(problem.upper.sum())
-    missing = [total / len(signs) - float(alpha[own].sum()) for own in signs]
+    missing = [total / len(signs) - float(alpha[members].sum()) for members in signs]
     if max(map(abs, missing)) <= ROUNDING * float(problem.upper.sum()):
         return alpha
     order, alpha = _weakest_first(problem), alpha.copy()
-    for own, lacks in zip(signs, missing, strict=True):
-        rows = order[own[order]][:: 1 if lacks > 0 else -1]
+    for members, lacks in zip(signs, missing, strict=True):
+        rows = order[members[order]][:: 1 if lacks > 0 else -1]
         room = problem.upper[rows] - alpha[rows] if lacks > 0 else alpha[rows]
         moved = np.clip(abs(lacks) - (np.cumsum(room) - room), 0.0, room)
         alpha[rows] = np.clip(alpha[rows] + np.sign(lacks) * moved, 0.0, problem.upper[rows])

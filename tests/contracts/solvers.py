@@ -26,7 +26,7 @@ from streamsvm.problems.row_risk import OneVsRestTerms
 from streamsvm.problems.squared import SquaredDual
 from streamsvm.solvers.admm import ADMM, ADMMColumns, ADMMState
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
-from streamsvm.solvers.blockws import BlockSolver, BlockState
+from streamsvm.solvers.blockws import BlockSolver, BlockState, SignsSolver
 from streamsvm.solvers.budget.state import NANOSECONDS
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
@@ -346,7 +346,7 @@ CASES = {
     "block": of(SMALL, dual, BlockState, is_optimal),
     "block, with a bias": of(BlockSolver(TOL, 32, True), dual, BlockState, is_optimal_with_bias),
     "block, squared losses": of(SMALL, squared, BlockState, squares_are_optimal),
-    "block, signs apart": of(BlockSolver(TOL, 32, True, True), apart, BlockState, signs_are_optimal),
+    "block, signs apart": of(SignsSolver(TOL, 32), apart, BlockState, signs_are_optimal),
     "lockstep": of(Lockstep(SMALL, whole=60), Folds, LockstepState, columns_are_optimal),
     "in turn": Case(
         InTurn(TOL),

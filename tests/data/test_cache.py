@@ -74,7 +74,7 @@ def test_a_working_set_that_changes_in_place_is_another():
 
 def test_problems_that_share_memory_do_not_share_answers():
     one = columns()
-    other = KernelColumns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N)), kept=one.kept)
+    other = KernelColumns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N)), cache=one.cache)
     one.gram(np.arange(10))
     found = other.gram(np.arange(10)).copy()
     np.testing.assert_array_equal(

@@ -80,7 +80,7 @@ def test_pair_values_and_slopes(problem):
     w = quarters(rng, 3)
     [view] = risk.at(np.array([0]), np.zeros((3, 1)), w[:, None], [risk.start()])
     value, slope = reference.pair_risk(X, ranks, groups, weight, 1.5, w)
-    np.testing.assert_allclose(view.known, X @ w, atol=1e-12)
+    np.testing.assert_allclose(view.scores, X @ w, atol=1e-12)
     np.testing.assert_allclose(view.slope, slope, atol=1e-9)
     assert view.value == pytest.approx(value)
     assert risk.total == pytest.approx((np.outer(weight, weight) * reference.pairs_of(ranks, groups)).sum())

@@ -13,8 +13,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.distance import RBF
 from streamsvm.problems.dual import DualQP, KernelDual, RepeatedDual
 from streamsvm.solvers import blockws
-from streamsvm.solvers.blockws import BlockSolver, BlockState
-from streamsvm.solvers.sum_constraints import feasible, keeps_signs
+from streamsvm.solvers.blockws import BlockState, SignsSolver
+from streamsvm.solvers.sum_constraints import feasible
 
 KERNEL = RBF(1.0)
 TOL = 1e-3
@@ -69,7 +69,7 @@ def test_classes_reach_the_optimum_of_the_twin(nu, block_rows, in_parts):
     problem, Q = classes(nu)
     if in_parts:
         problem.parts = np.arange(len(problem.y)) % 5
-    solver = BlockSolver(TOL, block_rows, bias=True, apart=keeps_signs(problem))
+    solver = SignsSolver(TOL, block_rows)
     check(problem, Q, solver.solve(problem, solver.init(problem)))
 
 
@@ -77,17 +77,21 @@ def test_classes_reach_the_optimum_of_the_twin(nu, block_rows, in_parts):
 @pytest.mark.parametrize("nu", [0.1, 0.5, 1.0])
 def test_regression_reaches_the_optimum_of_the_twin(nu, block_rows):
     problem, Q = regression(nu)
-    solver = BlockSolver(TOL, block_rows, bias=True, apart=keeps_signs(problem))
+    solver = SignsSolver(TOL, block_rows)
     check(problem, Q, solver.solve(problem, solver.init(problem)))
 
 
 def test_shrinking_happens_and_is_undone(monkeypatch):
     problem, Q = classes(0.3, n=600)
-    seen, shrink = [], BlockSolver._shrink
-    monkeypatch.setattr(
-        BlockSolver, "_shrink", lambda *own: seen.append(len((found := shrink(*own)).shrunk)) or found
-    )
-    solver = BlockSolver(TOL, 32, bias=True, apart=True)
+    seen, shrink = [], SignsSolver._shrink
+
+    def counted(*args):
+        state = shrink(*args)
+        seen.append(len(state.shrunk))
+        return state
+
+    monkeypatch.setattr(SignsSolver, "_shrink", counted)
+    solver = SignsSolver(TOL, 32)
     state = solver.solve(problem, solver.init(problem))
     assert max(seen) > 0
     assert state.shrunk == ()
@@ -96,7 +100,7 @@ def test_shrinking_happens_and_is_undone(monkeypatch):
 
 def test_more_rows_than_a_sub_block():
     problem, Q = classes(0.4, n=1300)
-    solver = BlockSolver(TOL, bias=True, apart=True)
+    solver = SignsSolver(TOL)
     state = solver.solve(problem, solver.init(problem))
     a, g = state.alpha, Q @ state.alpha
     assert all(

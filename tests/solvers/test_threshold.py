@@ -23,7 +23,7 @@ def begun(bias: float = 0.0):
     problem = some(ALL)
     solver = ThresholdSolver(TOL, 32, bias=True)
     start = Thresholds(np.array([bias]), *np.zeros((3, 1)))
-    return problem, solver, solver.begin(problem, np.zeros(len(ALL)), start)
+    return problem, solver, solver.start(problem, np.zeros(len(ALL)), start)
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.9, -40.0])
