@@ -51,12 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before slow ones are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test with more than MOST cases, so many, evenly spread, are run by default; the others are slow."""
-    tests, house = (
-        defaultdict(list),
-        Path(__file__).parent,
-    )  # whose own tests have a case for each file: all are run
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if not item.get_closest_marker("slow") and item.path.parent != house:
+        if not item.get_closest_marker("slow"):
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         kept = set(spread(len(cases), MOST))
