@@ -27,11 +27,11 @@ from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import ONLINE_METHODS
 
-VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value is nothing, e^-50
-SOONEST = 128  # events before one looks whether kernel values vanish
+VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value counts as 0: e^-50
+SOONEST = 128  # events before the check whether kernel values vanish
 MOST_FEATURES = 65_536
 DESCENT = ("lam", "budget", "merge", "strategy", "loss", "bias", "average")  # options of the section of bsgd
-OWN = ("epsilon", "nu")  # of the configuration itself
+ROOT_OPTIONS = ("epsilon", "nu")  # of the configuration itself
 
 
 class BudgetLearnerBase:
@@ -81,17 +81,19 @@ class BudgetLearnerBase:
     def _has_gamma(self) -> bool:
         return "gamma" in kernel_row(self.kernel).parameters
 
-    def _begin(self, least: Mapping[str, int], columns: int) -> None:
-        """Checks the parameters, and starts from scratch. least: of whole numbers."""
-        config = self._config = self._checked(least)
+    def _start(self, minimums: Mapping[str, int], columns: int) -> None:
+        """Checks the parameters, and starts from scratch. minimums: of whole numbers, by parameter."""
+        config = self._config = self._checked(minimums)
         self._columns = self._no_columns((), 0)
         measures = isinstance(self.gamma, str) and self._has_gamma and not self.tunes_itself
         self._spread = TotalVariance() if measures else None
         options = BudgetOptions.of(config, task_of(self.task), 1)  # which name lambda, where there is one
         kernel = kernel_of(config.kernel, 1, 1.0)  # until gamma is measured
         self._learner: Any = self._new_learner(kernel, options, columns)
-        self._met: tuple[Any, ...] | None = None  # the row met last, its decisions, what learning needs
-        self._vanished = False
+        self._last_decision: tuple[Any, ...] | None = (
+            None  # the last row, its decisions, and the state that learning it needs
+        )
+        self._has_warned = False
 
     def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> Any:
         return BudgetLearner(kernel, 0, columns, options)
@@ -102,9 +104,9 @@ class BudgetLearnerBase:
         absent, lanes = (math.nan, LANES) if self.tunes_itself else (0.0, 1)
         return FeatureColumns(names, width, self.max_features, absent, lanes=lanes, kinds=kinds)
 
-    def _checked(self, least: Mapping[str, int]) -> FitConfig:
+    def _checked(self, minimums: Mapping[str, int]) -> FitConfig:
         """The configuration. Raises ConfigError, by the names of the parameters."""
-        for name, smallest in least.items():
+        for name, smallest in minimums.items():
             value = getattr(self, name)
             if not isinstance(value, int) or value < smallest:
                 raise ConfigError(f"{name}: found {value!r}, expected a whole number at least {smallest}")
@@ -121,7 +123,7 @@ class BudgetLearnerBase:
             "kernel": {"name": self.kernel} | kernel | (self.kernel_params or {}),
             "bsgd": descent,
             "class_weight": dict(self._weights) or getattr(self, "class_weight", None) or None,
-        } | {name: getattr(self, name) for name in OWN if hasattr(self, name)}
+        } | {name: getattr(self, name) for name in ROOT_OPTIONS if hasattr(self, name)}
         try:
             return build_config((type(self).__name__, values))
         except ConfigError as error:
@@ -170,7 +172,7 @@ class BudgetLearnerBase:
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(columns,) decision values."""
-        return self._meet(self._row(x, grow=False))[0].copy()
+        return self._decide(self._row(x, grow=False))[0].copy()
 
     def row_of(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(n_columns,) float32 of an event to be decided; features not known are left out. Raises DataError."""
@@ -186,28 +188,28 @@ class BudgetLearnerBase:
         return {"max_features": self.max_features}
 
     def _model(
-        self, classes: np.ndarray, scaling: Scaling | None, own: dict[str, Any], **header: Any
+        self, classes: np.ndarray, scaling: Scaling | None, state: dict[str, Any], **header: Any
     ) -> StreamModel:
-        """The model as `fit` writes it. own: what this class alone keeps."""
+        """The model as `fit` writes it. state: of the stream, for this class alone."""
         config = self._config.model_dump(mode="json")
         spread = self._spread and self._spread.to_state()
-        kept = {
+        stream = {
             "features": self.features,
             "kinds": self._columns.kinds.to_state(),
             "gamma": self.gamma,
             "spread": spread,
             "limits": self._limits,
-        } | own
+        } | state
         pools = isinstance(self._learner, ExpertsLearner)
         scaling = self._learner.scaling.scaling() if pools else scaling or Scaling.none(self.n_columns)
-        named = Header(self._learner.kernel, scaling, classes, config=config, **header)
+        model_header = Header(self._learner.kernel, scaling, classes, config=config, **header)
         if pools:
-            return ExpertsModel.of(named, self._learner, kept)
-        return BudgetModel.of(named, self._learner, kept, task=self.task)
+            return ExpertsModel.of(model_header, self._learner, stream)
+        return BudgetModel.of(model_header, self._learner, stream, task=self.task)
 
     @classmethod
     def _resumed(cls, model: StreamModel) -> tuple[Self, dict[str, Any]]:
-        """A learner that continues from where a model stopped, and what was kept of the stream.
+        """A learner that continues from where a model stopped, and the state of its stream.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ConfigError for another task.
         """
@@ -218,24 +220,24 @@ class BudgetLearnerBase:
             "kinds": [],
         }
         parameters = signature(cls).parameters
-        found = as_arguments(model.header.kernel)
-        found |= {name: value for name, value in vars(model.options).items() if name in parameters}
-        found |= {name: stream[name] for name in ("gamma", "lam") if name in stream}
+        arguments = as_arguments(model.header.kernel)
+        arguments |= {name: value for name, value in vars(model.options).items() if name in parameters}
+        arguments |= {name: stream[name] for name in ("gamma", "lam") if name in stream}
         if "class_weight" in parameters:
-            found["class_weight"] = (model.header.config or {}).get("class_weight")
-        learner = cls(**found, **stream.get("limits", {}))
+            arguments["class_weight"] = (model.header.config or {}).get("class_weight")
+        learner = cls(**arguments, **stream.get("limits", {}))
         learner._columns = learner._no_columns(stream["features"], model.d, stream.get("kinds"))
         learner._learner = model.learner()
         if learner._spread is not None:
             learner._spread = TotalVariance.from_state(stream["spread"])
         return learner, stream
 
-    def _meet(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Decisions of a row, and what learning it needs; `learn_one` reuses those of the `predict_one` before it."""
+    def _decide(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Decisions of a row, and the state that learning it needs; `learn_one` reuses those of `predict_one`."""
         entries = row.tobytes()
-        if self._met is None or self._met[0] != entries:
-            self._met = (entries, *self._learner.decide_one(row))
-        return self._met[1], self._met[2]
+        if self._last_decision is None or self._last_decision[0] != entries:
+            self._last_decision = (entries, *self._learner.decide_one(row))
+        return self._last_decision[1], self._last_decision[2]
 
     def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
         row = self._columns.row(x, grow=grow)
@@ -246,36 +248,36 @@ class BudgetLearnerBase:
         """Called after new features were added."""
         if self._columns.width > self._learner.d:
             self._learner.widen(self._columns.width)
-            self._met = None
+            self._last_decision = None
 
-    def _learnt(self, rows: np.ndarray) -> None:
+    def _after_steps(self, rows: np.ndarray) -> None:
         """After the steps of a row (d,), or of rows (m, d): gamma, and warnings."""
-        self._met = None
+        self._last_decision = None
         if self.tunes_itself:
             return
         if self._spread is not None:
             self._spread.see(np.atleast_2d(rows))
         if is_doubled(self.n_seen):
             if self._spread is not None:
-                self._learner.set_gamma(self._measured(self._spread))
-            if self.n_seen >= SOONEST and not self._vanished:
-                self._look_for_vanished()
+                self._learner.set_gamma(self._gamma_of(self._spread))
+            if self.n_seen >= SOONEST and not self._has_warned:
+                self._warn_of_vanished()
 
-    def _measured(self, spread: TotalVariance) -> float:
+    def _gamma_of(self, spread: TotalVariance) -> float:
         """gamma "scale" or "auto"; constant columns count as standardised ones."""
         d = max(len(self._columns.names), 1)
         kernel: Any = kernel_of(self._config.kernel, d, spread.variance() or d)
         return kernel.gamma
 
-    def _look_for_vanished(self) -> None:
-        """Warns once if support vectors are so far apart that each one is isolated: then any answer is the bias."""
-        apart = self._learner.nearest()
-        if len(apart) and np.median(apart) > VANISHED:
-            self._vanished = True
+    def _warn_of_vanished(self) -> None:
+        """Warns once if support vectors are so far apart that each is isolated: then any prediction is the bias."""
+        distances = self._learner.nearest()
+        if len(distances) and np.median(distances) > VANISHED:
+            self._has_warned = True
             warnings.warn(
                 f"nearly all kernel values vanish: gamma is {self._learner.gamma:.3g}, and half of the support "
-                f"vectors are more than {np.median(apart) ** 0.5:.3g} / sqrt(gamma) from any other; standardise the "
-                'columns, or take gamma="scale"',
+                f"vectors are more than {np.median(distances) ** 0.5:.3g} / sqrt(gamma) from any other; standardise "
+                'the columns, or take gamma="scale"',
                 stacklevel=2,
             )
 

@@ -34,8 +34,8 @@ class Batch:
             return [dtype.kind for dtype in self._frame.dtypes]
         from pyarrow import types
 
-        plain = {"b": types.is_boolean, "i": types.is_integer, "f": types.is_floating}
-        return [next((k for k, is_of in plain.items() if is_of(t)), "O") for t in self._frame.schema.types]
+        tests = {"b": types.is_boolean, "i": types.is_integer, "f": types.is_floating}
+        return [next((k for k, is_of in tests.items() if is_of(t)), "O") for t in self._frame.schema.types]
 
     def _values(self) -> np.ndarray:
         if _is_pandas(self._frame):
@@ -56,12 +56,16 @@ class Batch:
     def first_rows(self) -> Iterator[dict[Any, Any]]:
         """Of those in which numbers come for the first time, just these."""
         assert self.values is not None
-        is_there = ~np.isnan(self.values)
-        firsts = np.where(is_there.any(axis=0), is_there.argmax(axis=0), -1) if len(is_there) else np.empty(0)
+        is_present = ~np.isnan(self.values)
+        firsts = (
+            np.where(is_present.any(axis=0), is_present.argmax(axis=0), -1)
+            if len(is_present)
+            else np.empty(0)
+        )
         for row in np.unique(firsts[firsts >= 0]).tolist():
             places = np.flatnonzero(firsts == row).tolist()
-            found = {self.names[j]: float(self.values[row, j]) for j in places}
-            yield {name: bool(v) if name in self.bools else v for name, v in found.items()}
+            values = {self.names[j]: float(self.values[row, j]) for j in places}
+            yield {name: bool(v) if name in self.bools else v for name, v in values.items()}
 
 
 def targets_in(y: Any) -> list[Any]:

@@ -1,8 +1,7 @@
-"""Events from a broker, at least once: a snapshot holds the places of the next messages.
+"""Events from a message broker, each at least once: a snapshot holds the places of the next messages.
 
-Events from a topic of Kafka, at least once: a snapshot holds the next offset of each partition.
-
-Events from a stream of NATS JetStream, at least once: a snapshot holds the sequence of the next message.
+`Topic` reads a topic of Kafka, and its places are the next offset of each partition. `JetStream` reads a stream of
+NATS, and its place is the sequence number of the next message.
 """
 
 from __future__ import annotations
@@ -20,14 +19,23 @@ from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.online.lines import Interruptible
 
 BATCH = 500  # messages that are taken at once
-FIRST_S, WAIT_S = 10.0, 0.2  # for the broker's first answer; for messages, before signals are looked at
+FIRST_S, WAIT_S = 10.0, 0.2  # for the broker's first answer; for messages, before signals are handled
+# of Kafka's consumers
+FIXED_PROPERTIES = {
+    "group.id": "streamsvm",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "log_level": 0,
+}
+INACTIVE_S = 60.0  # after which NATS drops a consumer without requests; a slow learner makes another one
+NEXT = "sequence"  # place in a stream of NATS
 
 
 @dataclass
 class Messages(Interruptible, ABC):
-    """The texts of a URL's messages; `close` leaves the broker.
+    """The messages of a broker's URL as texts; `close` leaves the broker.
 
-    next: places from which it begins, and which it moves past each message that it yields.
+    next: places of the first messages to read; each message that is yielded moves them on.
     """
 
     MODULE: ClassVar[str]
@@ -63,11 +71,8 @@ class Messages(Interruptible, ABC):
 
 
 def as_text(message: bytes) -> str:
-    """A message; bytes that are not UTF-8 become text that is not Unicode, and so a bad line."""
+    """The text of a message; bytes that are not UTF-8 become text that is not Unicode, and so a bad line."""
     return message.decode("utf-8", errors="surrogateescape")
-
-
-OWN = {"group.id": "streamsvm", "enable.auto.commit": False, "auto.offset.reset": "error", "log_level": 0}
 
 
 @dataclass
@@ -86,15 +91,17 @@ class Topic(Messages):
         super().__post_init__()
         from confluent_kafka import Consumer, KafkaException
 
-        said = {"bootstrap.servers": self.servers, "error_cb": self._warn} | self.query | OWN
+        properties = (
+            {"bootstrap.servers": self.servers, "error_cb": self._warn} | self.query | FIXED_PROPERTIES
+        )
         try:
-            self._consumer = Consumer(said)
-            found = self._consumer.list_topics(self.name, timeout=FIRST_S).topics[self.name]
+            self._consumer = Consumer(properties)
+            topic = self._consumer.list_topics(self.name, timeout=FIRST_S).topics[self.name]
         except KafkaException as error:
             raise NotFoundError(f"{self.url}: {error.args[0].str()}") from None
-        if found.error is not None:
-            raise NotFoundError(f"{self.url}: {found.error.str()}")
-        self._assign(sorted(found.partitions))
+        if topic.error is not None:
+            raise NotFoundError(f"{self.url}: {topic.error.str()}")
+        self._assign(sorted(topic.partitions))
 
     def __iter__(self) -> Iterator[str]:
         """In the order of each partition. Raises StorageError."""
@@ -129,10 +136,6 @@ class Topic(Messages):
 
     def _warn(self, error: Any) -> None:
         warnings.warn(f"{self.url}: {error.str()}", stacklevel=2)
-
-
-KEPT_S = 60.0  # by the server, of a consumer that nobody asks; a slow learner makes another one
-NEXT = "sequence"
 
 
 @dataclass
@@ -183,29 +186,29 @@ class JetStream(Messages):
         self._runner.close()
 
     async def _fetched(self) -> list[Any]:
-        """The next messages; none where none came in time, or where a server is gone."""
+        """The next messages; none if none came in time, or if a server is gone."""
         from nats.errors import Error
 
         try:
             if self._consumer is None:
                 await self._subscribe()
-            found = await self._consumer.fetch(BATCH, WAIT_S)
+            messages = await self._consumer.fetch(BATCH, WAIT_S)
         except TimeoutError:
             return []
         except Error:  # the consumer is gone, with a server, or as it waited too long
             self._consumer = None
             await asyncio.sleep(WAIT_S)
             return []
-        return self._in_order(found)
+        return self._in_order(messages)
 
-    def _in_order(self, found: list[Any]) -> list[Any]:
-        """Those before one that was lost on the way: from there on, another consumer sends them again."""
-        for i, message in enumerate(found):
+    def _in_order(self, messages: list[Any]) -> list[Any]:
+        """The messages up to the first gap in their order: from there on, a new consumer sends them again."""
+        for i, message in enumerate(messages):
             self._sent += 1
             if message.metadata.sequence.consumer != self._sent:
                 self._consumer = None
-                return found[:i]
-        return found
+                return messages[:i]
+        return messages
 
     async def _subscribe(self) -> None:
         """A new consumer from the next message on. Raises NotFoundError, StorageError."""
@@ -225,7 +228,7 @@ class JetStream(Messages):
             deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=start,
             ack_policy=api.AckPolicy.NONE,
-            inactive_threshold=KEPT_S,
+            inactive_threshold=INACTIVE_S,
         )
         self._consumer = await self._context.pull_subscribe(
             self.query.get("subject", ""), stream=self.name, config=config

@@ -14,7 +14,10 @@ WIDE = 16  # classes up to which each one's probability sees all decisions: its 
 FORGET = 0.999  # of the curvature, an event: about 1,000 events count
 FORGET_SCALE = 0.99
 LARGEST_DECISION = 10.0  # in units of their size: the huge ones of first steps would freeze the curvature
-OWN, OTHERS = 3.0, 1.0  # inverse curvature at first: of a class's own slope, and of all else
+OWN_CURVATURE, OTHER_CURVATURE = (
+    3.0,
+    1.0,
+)  # inverse curvature at first: of a class's own slope, and of all else
 LONGEST = 1.0  # change of a coefficient by one event
 
 
@@ -57,7 +60,7 @@ class OnlineCalibration:
         _learn(self.W, self.P, self.running, decisions, codes)
 
     def calibration(self, columns: int, class_weight: np.ndarray | None = None) -> Calibration:
-        """What models keep of it."""
+        """The same probabilities as a calibration of a model."""
         self._grow(columns)
         size = np.full((columns, 1), _size(self.running))
         points, bounds = np.hstack([self.W, size]), np.arange(columns + 1)
@@ -84,26 +87,26 @@ class OnlineCalibration:
         return new
 
     def _grow(self, columns: int) -> None:
-        """Room for so many columns: old ones keep what they know, new ones begin with the mean of their slopes."""
+        """Makes room for so many columns: old ones keep their coefficients, new ones begin with the mean slope."""
         if len(self.W) == columns:
             return
-        before, known = (self.W, self.P), len(self.W)
-        slopes, offsets = self._own()
+        before, n_before = (self.W, self.P), len(self.W)
+        slopes, offsets = self._slopes_and_offsets()
         more = columns - len(slopes)
         slope = float(np.mean(slopes)) if len(slopes) else 1.0
         q = columns + 1 if 2 < columns <= WIDE else 2
-        own = np.arange(columns) if q > 2 else np.zeros(columns, int)
+        own_column = np.arange(columns) if q > 2 else np.zeros(columns, int)
         self.W, self.P = np.zeros((columns, q)), np.zeros((columns, q, q))
-        self.W[range(columns), own] = np.append(slopes, [slope] * more)
+        self.W[range(columns), own_column] = np.append(slopes, [slope] * more)
         self.W[:, -1] = np.append(offsets, [0.0] * more)
-        self.P[:, range(q), range(q)] = OTHERS
-        self.P[range(columns), own, own] = OWN
-        if known > 1 and (before[0].shape[1] > 2) == (q > 2):
+        self.P[:, range(q), range(q)] = OTHER_CURVATURE
+        self.P[range(columns), own_column, own_column] = OWN_CURVATURE
+        if n_before > 1 and (before[0].shape[1] > 2) == (q > 2):
             old = np.array([*range(before[0].shape[1] - 1), q - 1])
-            self.W[:known, old] = before[0]
-            self.P[:known, old[:, None], old] = before[1]
+            self.W[:n_before, old] = before[0]
+            self.P[:n_before, old[:, None], old] = before[1]
 
-    def _own(self) -> tuple[np.ndarray, np.ndarray]:
+    def _slopes_and_offsets(self) -> tuple[np.ndarray, np.ndarray]:
         """Slope of its own decision, and offset, of each class; two classes share them by halves."""
         if len(self.W) == 1:
             [[slope, offset]] = self.W / 2
@@ -192,10 +195,10 @@ def _learn(W, P, running, decisions, codes):
         total, top = _scores(W, u, z)
         for c in range(columns):
             p = np.exp(z[c] - top) / total
-            own = codes[i] == (1 if columns == 1 else c)
+            is_class = codes[i] == (1 if columns == 1 else c)
             for r in range(q - 1):
                 x[r] = u[r] if q > 2 else u[c]
-            _step(W[c], P[c], x, g, p, p - (1.0 if own else 0.0))
+            _step(W[c], P[c], x, g, p, p - (1.0 if is_class else 0.0))
         running[0] = FORGET_SCALE * running[0] + (1 - FORGET_SCALE) * square
         running[1] = FORGET_SCALE * running[1] + (1 - FORGET_SCALE)
 

@@ -125,7 +125,7 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         self._labels = Labels.of(classes, max_classes)
         self._weights = _by_text(class_weight, None if classes is None else self._labels)
         self._seen: list[int] | None = [] if class_weight == "balanced" else None  # events of each class
-        self._begin({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
+        self._start({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
         odds = are_odds(self._config.bsgd.loss)
         self._calibration: OnlineCalibration | LogOdds = LogOdds() if odds else OnlineCalibration()
 
@@ -150,8 +150,8 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         if not self.tunes_itself:
             return super()._new_learner(kernel, options, columns)
         if options.loss != "logistic" or options.average:
-            found = "average" if options.average else f"loss {options.loss!r}"
-            raise ConfigError(f"{found} needs a single learner; give lam and gamma with it")
+            option = "average" if options.average else f"loss {options.loss!r}"
+            raise ConfigError(f"{option} needs a single learner; give lam and gamma with it")
         experts = side_by_side(kernel, options, self.lam, self.gamma, has_gamma=self._has_gamma)
         return ExpertsLearner(experts, 0, columns)
 
@@ -166,27 +166,27 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
             self._labels.require([y])
         row = self._row(x, grow=True)
         code = self._code(y)
-        decisions, met = self._meet(row)
+        decisions, met = self._decide(row)
         self._calibration.learn_one(decisions, code)
         self._learner.learn_one(row, met, self._labels.targets[code], self._weigh(code))
-        self._learnt(row)
+        self._after_steps(row)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """The label, or None before the first event is learned."""
         if not self._labels:
             return None
-        return self._labels[self._winner(self._meet(self._row(x, grow=False))[0])]
+        return self._labels[self._winner(self._decide(self._row(x, grow=False))[0])]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """Probabilities by label, the largest that of `predict_one` unless there is a `class_weight`."""
         if not self._labels:
             return {}
-        decisions = self._meet(self._row(x, grow=False))[0]
+        decisions = self._decide(self._row(x, grow=False))[0]
         return dict(zip(self._labels, self.probabilities_of(decisions[None])[0].tolist(), strict=True))
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(1,) positive for the second label, or (k,) one for each label."""
-        return self._meet(self._row(x, grow=False))[0].copy()
+        return self._decide(self._row(x, grow=False))[0].copy()
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
         """One step for each row of a data frame of pandas, polars or Arrow, in order: the same model as `learn_one` row
@@ -237,16 +237,16 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         if self.n_labels > 1:
             columns = len(self._labels.targets[0])
             calibration = self._calibration.calibration(columns, self._class_weights())
-        own: dict[str, Any] = {
+        state: dict[str, Any] = {
             "labels": self.labels,
             "calibration": self._calibration.to_state(),
             "limits": self._limits,
         }
         if self._seen is not None:
-            own["seen"] = self._seen
+            state["seen"] = self._seen
         if self.tunes_itself:
-            own["lam"] = self.lam
-        return self._model(np.array(self._labels), scaling, own | more, calibration=calibration)
+            state["lam"] = self.lam
+        return self._model(np.array(self._labels), scaling, state | more, calibration=calibration)
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDClassifier:
@@ -286,7 +286,7 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         else:
             weight = np.array([self._weigh(code) for code in codes.tolist()])
             self._calibration.learn(self._learner.learn(rows, Y, weight), codes)
-        self._learnt(rows.dense())
+        self._after_steps(rows.dense())
 
     def _weigh(self, code: int) -> float:
         """The weight of an event of this class that is learned now."""
@@ -298,11 +298,11 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
 
     def _code(self, y: Any) -> int:
         """The label's number; a new one gets a column."""
-        known = len(self._labels)
+        n_labels = len(self._labels)
         code = self._labels.code(y)
-        if code == known and code > 1:
+        if code == n_labels and code > 1:
             self._learner.add_column()
-            self._met = None
+            self._last_decision = None
         return code
 
     def _winner(self, decisions: np.ndarray) -> int:
@@ -338,9 +338,9 @@ def _by_text(weights: Any, classes: list[Any] | None) -> dict[str, float]:
         return {}
     if not isinstance(weights, Mapping):
         raise ConfigError(f"class_weight: found {weights!r}, expected a weight for each label, or 'balanced'")
-    found = {_text(label): weight for label, weight in weights.items()}
-    known = None if classes is None else [_text(label) for label in classes]
-    unknown = [] if known is None else [text for text in found if text not in known]
-    if known is not None and unknown:
-        raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(known)}")
-    return found
+    by_text = {_text(label): weight for label, weight in weights.items()}
+    names = None if classes is None else [_text(label) for label in classes]
+    unknown = [] if names is None else [text for text in by_text if text not in names]
+    if names is not None and unknown:
+        raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(names)}")
+    return by_text

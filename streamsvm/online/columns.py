@@ -49,44 +49,44 @@ class FeatureColumns:
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
         self.kinds = FeatureKinds(self._places.keys(), kinds)
-        self._told = False
+        self._has_warned = False
         self._ranges: FeatureRanges | None = FeatureRanges()  # of the first events
         self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
         self._columns = np.empty(0, np.intp)
         self._plan: _Plan | None = None  # for them, where they come again
-        self._given: Any = None  # names and numbers that the last row was made of
+        self._source: Any = None  # names and numbers that the last row was made of
         self._row = np.empty(0, np.float32)
 
     def row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
-        """(width,) float32; features not known yet get a column where `grow`, else they are left out.
+        """(width,) float32; with `grow`, new features get a column, else they are left out.
 
         The same array for the same event twice: it is predicted, then learned. Raises DataError.
         """
-        if self._plan is not None and (placed := self._plan.row(x)) is not None:
+        if self._plan is not None and (planned := self._plan.row(x)) is not None:
             if grow and self._ranges is not None:
-                self._see(x)
-            return placed
+                self._check_precision(x)
+            return planned
         plain = self.kinds.plain(x)
         if not grow and not self._places.keys() >= plain.keys():
             plain = {name: value for name, value in plain.items() if name in self._places}
-        given = list(plain), list(plain.values())
-        is_known = len(self._row) == self.width and _are_equal(given, self._given)
-        names, values = given[0], None if is_known else numbers(plain)
+        source = list(plain), list(plain.values())
+        is_known = len(self._row) == self.width and _are_equal(source, self._source)
+        names, values = source[0], None if is_known else numbers(plain)
         if grow and self._ranges is not None:
-            self._see(plain)
+            self._check_precision(plain)
         if values is None:
             return self._row
         if names != self._order:
             if grow:
-                self._take_up(x, names)
-            known = [i for i, name in enumerate(names) if name in self._places]
-            columns = np.array([self._places[names[i]] for i in known], np.intp)
-            if len(known) < len(names):
-                return self._row_of(columns, values[known])
+                self._add_columns(x, names)
+            placed = [i for i, name in enumerate(names) if name in self._places]
+            columns = np.array([self._places[names[i]] for i in placed], np.intp)
+            if len(placed) < len(names):
+                return self._row_of(columns, values[placed])
             self._order, self._columns, self._plan = names, columns, None
-            self._given, self._row = given, self._row_of(columns, values)
+            self._source, self._row = source, self._row_of(columns, values)
         else:
-            self._given, self._row = given, self._row_of(self._columns, values)
+            self._source, self._row = source, self._row_of(self._columns, values)
             self._plan = _Plan.of(names, self._columns, self._row, x, self.kinds.named("bool"))
         return self._row
 
@@ -107,22 +107,22 @@ class FeatureColumns:
             records = batch.records()
             plain = self._checked(records)
             if grow:
-                for x, own in zip(records, plain, strict=True):
-                    self._take_up(x, list(own))
-                    self._see(own)
+                for x, features in zip(records, plain, strict=True):
+                    self._add_columns(x, list(features))
+                    self._check_precision(features)
             rows = [self.row(x, grow=False) for x in records]
             return Rows(np.array(rows, np.float32).reshape(len(records), self.width))
         values = batch.values
         wrong = ~(np.abs(values) < LARGEST) & ~np.isnan(values)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
-            found = f"row {row}, feature {batch.names[column]!r}: found {values[row, column]}"
-            raise DataError(f"{found}, expected a number below {LARGEST:.0e}")
+            problem = f"row {row}, feature {batch.names[column]!r}: found {values[row, column]}"
+            raise DataError(f"{problem}, expected a number below {LARGEST:.0e}")
         if grow:
             for row in batch.first_rows:
-                self._take_up(row, list(row))
+                self._add_columns(row, list(row))
             for first in values[: 0 if self._ranges is None else LOOKS[-1]].tolist():
-                self._see({name: v for name, v in zip(batch.names, first, strict=True) if v == v})
+                self._check_precision({name: v for name, v in zip(batch.names, first, strict=True) if v == v})
         out = np.full((len(values), self.width), self._absent, np.float32)
         for position, name in enumerate(batch.names):
             if name in self._places:
@@ -137,48 +137,48 @@ class FeatureColumns:
 
     def _checked(self, records: list[dict[Any, Any]]) -> list[Mapping[Any, Any]]:
         """The features of rows as numbers, of kinds that stand from the first row on. Raises DataError."""
-        kinds, found = self.kinds.copy(), []
+        kinds, checked = self.kinds.copy(), []
         for i, x in enumerate(records):
             try:
                 plain = kinds.plain(x)
                 numbers(plain)
             except DataError as error:
                 raise DataError(f"row {i}, {error}") from None
-            kinds.note(x, plain)
-            found.append(plain)
-        return found
+            kinds.learn(x, plain)
+            checked.append(plain)
+        return checked
 
-    def _take_up(self, x: Mapping[Any, Any], names: Iterable[Hashable]) -> None:
+    def _add_columns(self, x: Mapping[Any, Any], names: Iterable[Hashable]) -> None:
         """Columns for features of an event not seen before, in a fixed order, not the event's. names: as numbers."""
         new = [name for name in names if name not in self._places]
         if not new:
             return
         new.sort(key=lambda name: (str(type(name)), str(name)))
-        left = max(self.most - len(self.names), 0)
-        for name in new[:left]:
+        n_free = max(self.most - len(self.names), 0)
+        for name in new[:n_free]:
             self._places[name] = len(self.names)
             self.names.append(name)
-        self.kinds.note(x, new[:left])
-        if len(new) > left:
-            self._tell(new[left])
+        self.kinds.learn(x, new[:n_free])
+        if len(new) > n_free:
+            self._warn_of_limit(new[n_free])
         if len(self.names) > self.width:
             room = max(len(self.names), 2 * self.width)
             self.width, self._plan = min(-(-room // self._lanes) * self._lanes, self.most), None
 
-    def _see(self, x: Mapping[Hashable, Any]) -> None:
+    def _check_precision(self, x: Mapping[Hashable, Any]) -> None:
         """Warns once if float32 is too narrow for the numbers of a feature, as the first events have them."""
         if self._ranges is None:
             return
-        self._ranges.see(x)
-        told = self._ranges.lost(self.kinds) if self._ranges.n in LOOKS else None
-        if told is not None or self._ranges.n >= LOOKS[-1]:
+        self._ranges.observe(x)
+        message = self._ranges.rounding_warning(self.kinds) if self._ranges.n in LOOKS else None
+        if message is not None or self._ranges.n >= LOOKS[-1]:
             self._ranges = None
-        if told is not None:
-            warnings.warn(told, stacklevel=2)
+        if message is not None:
+            warnings.warn(message, stacklevel=2)
 
-    def _tell(self, name: Hashable) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_of_limit(self, name: Hashable) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             warnings.warn(
                 f"feature {name!r} is left out, as are all new ones from here on: there are {self.most} columns "
                 "already, as many as max_features; find out why new names keep coming",
@@ -216,9 +216,9 @@ class _Plan:
         if len(names) < 2 or columns.max() >= len(names) or names != list(x):
             return None
         plan = cls([names[i] for i in np.argsort(columns)], row, x, frozenset(bools.intersection(names)))
-        return plan if plan._are_right(plan._values) else None
+        return plan if plan._fits(plan._values) else None
 
-    def _are_right(self, values: tuple[Any, ...]) -> bool:
+    def _fits(self, values: tuple[Any, ...]) -> bool:
         if not self._bools:
             return REALS.issuperset(map(type, values))
         return all(type(value) in types for value, types in zip(values, self._types, strict=True))
@@ -231,7 +231,7 @@ class _Plan:
             values = self._take(x)
             if x is self._event and values == self._values:  # else true could stand for 1
                 return self._row
-            if not (self._are_right(values) and math.hypot(*values) < LARGEST):
+            if not (self._fits(values) and math.hypot(*values) < LARGEST):
                 return None
             self._event = x
             if values == self._values:
@@ -249,21 +249,21 @@ class FeatureRanges:
 
     def __init__(self) -> None:
         self.n = 0
-        self._found: dict[Hashable, list[float]] = {}  # smallest, largest, and one that is rounded, or NaN
+        self._bounds: dict[Hashable, list[float]] = {}  # smallest, largest, and one that is rounded, or NaN
 
-    def see(self, x: Mapping[Hashable, Any]) -> None:
+    def observe(self, x: Mapping[Hashable, Any]) -> None:
         for name, value in x.items():
             number = float(value)
-            own = self._found.setdefault(name, [number, number, math.nan])
-            own[0], own[1] = min(own[0], number), max(own[1], number)
-            if own[2] != own[2] and number != float(np.float32(number)):
-                own[2] = number
+            bounds = self._bounds.setdefault(name, [number, number, math.nan])
+            bounds[0], bounds[1] = min(bounds[0], number), max(bounds[1], number)
+            if bounds[2] != bounds[2] and number != float(np.float32(number)):
+                bounds[2] = number
         self.n += 1
 
-    def lost(self, kinds: FeatureKinds) -> str | None:
+    def rounding_warning(self, kinds: FeatureKinds) -> str | None:
         """A warning if a feature is rounded to steps of more than SHARE of its range. Times have their clock in other
         columns."""
-        for name, (low, high, example) in self._found.items():
+        for name, (low, high, example) in self._bounds.items():
             if kinds.kind(name) == "time":
                 continue
             step = float(np.spacing(np.float32(max(-low, high))))
@@ -323,8 +323,8 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
     if not are_small(values):
         for (name, value), number in zip(x.items(), values.tolist(), strict=True):
             if not abs(number) < LARGEST:
-                told = f"feature {shown(name)}: found {shown(value)}, expected a finite number below {LARGEST:.0e}"
-                raise DataError(told + LEFT_OUT * (number != number))
+                message = f"feature {shown(name)}: found {shown(value)}, expected a finite number below {LARGEST:.0e}"
+                raise DataError(message + LEFT_OUT * (number != number))
     return values
 
 

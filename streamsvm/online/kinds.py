@@ -1,4 +1,4 @@
-"""What features of a stream hold: numbers, true and false, times or texts. The kind of the first value stands."""
+"""The kinds of a stream's features: numbers, booleans, times or texts. The first value of a feature decides."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FeatureKinds:
 
     def named(self, kind: str) -> set[Hashable]:
         """The features of a kind."""
-        return {name for name, own in self._kinds.items() if own == kind}
+        return {name for name, kind_of_name in self._kinds.items() if kind_of_name == kind}
 
     def are(self, kind: str, names: Iterable[Hashable]) -> bool:
         """Whether all are features of this kind, or new ones whose names are free."""
@@ -69,39 +69,36 @@ class FeatureKinds:
         feature's, and for names and texts that are not Unicode."""
         if REALS.issuperset(map(type, x.values())) and self.are("number", x):
             return x
-        found: dict[Any, Any] = {}
+        plain: dict[Any, Any] = {}
         for name, value in x.items():
             kind = self._kind(name, value)
             if kind == "number":
-                found[name] = value
+                plain[name] = value
             elif kind is not None:
-                found |= _columns(name, value, kind)
-        return found
+                plain |= _columns(name, value, kind)
+        return plain
 
-    def note(self, x: Mapping[Any, Any], columns: Collection[Hashable]) -> None:
-        """The kinds of features of an event that `plain` takes, as far as they have some of these columns."""
+    def learn(self, x: Mapping[Any, Any], columns: Collection[Hashable]) -> None:
+        """Adds the kinds of an event's features that have some of these columns. `plain` has accepted the event."""
         for name, value in x.items():
             if name not in self._kinds and (kind := self._kind(name, value)) is not None:
-                own = (name,) if kind == "number" else _columns(name, value, kind)
-                if any(column in columns for column in own) and not self._is_made(name):
+                made = (name,) if kind == "number" else _columns(name, value, kind)
+                if any(column in columns for column in made) and not self._is_made(name):
                     self._kinds[name] = kind
 
     def _kind(self, name: Hashable, value: Any) -> str | None:
         """The kind of a feature's value; None where it is missing. Raises DataError."""
-        known = self._kinds.get(name)
+        known_kind = self._kinds.get(name)
         kind = kind_of(value)
-        if kind == "text" and (value == "" or (known != "text" and value in MISSING)):
+        if kind == "text" and (value == "" or (known_kind != "text" and value in MISSING)):
             kind = None
-        if kind == "other" or (known is not None and kind not in (known, None)):
-            expected = EXPECTED[known or "number"] + ", as before" * (known is not None)
+        if kind == "other" or (known_kind is not None and kind not in (known_kind, None)):
+            expected = EXPECTED[known_kind or "number"] + ", as before" * (known_kind is not None)
             raise DataError(f"feature {shown(name)}: found {shown(value)}, expected {expected}")
-        if known is None:
+        if known_kind is None:
             require_unicode(name, f"feature {shown(name)}")
-            if (
-                kind is not None
-                and self._is_made(name)
-                and not (kind == "number" and as_float(value) in (0, 1))
-            ):
+            is_flag = kind == "number" and as_float(value) in (0, 1)
+            if kind is not None and self._is_made(name) and not is_flag:
                 raise DataError(
                     f"feature {shown(name)}: found {shown(value)}, expected no feature of this name, which is that of "
                     "a column of another feature's texts or times; rename it"
@@ -122,7 +119,7 @@ class FeatureKinds:
 
 
 def require_unicode(text: Any, what: str) -> None:
-    """Raises DataError for text that is not. what: has it, in words."""
+    """Raises DataError for text that is not Unicode. what: has the text, in words."""
     if not is_unicode(text):
         raise DataError(f"{what}: found {shown(text)}, expected text that is Unicode")
 

@@ -15,31 +15,33 @@ from streamsvm.tasks.pairs import signs
 
 
 class Labels(list[Any]):
-    """In order of arrival; a label's code is its place. New ones are added until there are `most`, or never.
+    """The labels of a stream in order of arrival; a label's code is its place. New ones are added until there are
+    `most`, or never if all classes were given.
 
-    All are of the first one's kind: true and false, numbers, or texts. types: of those that have come.
-    targets (labels, columns): the target of each in the columns, -1 or +1.
+    All are of the first one's kind: booleans, numbers, or texts. types: of the labels so far.
+    targets (labels, columns): the target of each label in the columns, -1 or +1.
     """
 
     def __init__(self, labels: Iterable[Any], most: int) -> None:
         super().__init__(labels)
         self.types = set(map(type, self))
-        self.most, self._closed = most, False
+        self.most, self._is_fixed = most, False
         self.targets = _targets(len(self))
 
     @classmethod
     def of(cls, classes: Iterable[Any] | None, most: int) -> Labels:
-        """All labels that may come; None: any, of which none has come. Raises DataError for what is not a label."""
+        """The labels of these classes, to which none is added; None: no labels so far. Raises DataError for a class
+        that cannot be a label."""
         if classes is None:
             return cls((), most)
         named = list(classes)
         cls((), max(most, len(named))).require(named)
         labels = cls(named, most)
-        labels._closed = True
+        labels._is_fixed = True
         return labels
 
     def has(self, y: Any) -> bool:
-        """Whether it has come before: 1 is not true."""
+        """Whether a label has come before: 1 is not true."""
         return type(y) in self.types and y in self
 
     def require(self, labels: list[Any]) -> None:
@@ -54,18 +56,15 @@ class Labels(list[Any]):
         kind = _kind_of(y)
         if y is None or (kind is float and y != y):  # each NaN would be a separate class
             raise DataError(f"found label {y!r}, which is missing; leave out events without a label")
-        known = self[0] if self else new[0] if new else y
-        if kind is None or kind is not _kind_of(known):
+        example = self[0] if self else new[0] if new else y
+        if kind is None or kind is not _kind_of(example):
             expected = {bool: "true or false", float: "a number", str: "a text"}
-            told = (
-                f"expected {expected[_kind_of(known) or float]}, as before: a model holds labels of one kind"
-            )
-            raise DataError(
-                f"found label {shown(y)}, {told}" if kind else f"found label {shown(y)}, {EXPECTED}"
-            )
+            kind_before = expected[_kind_of(example) or float]
+            expectation = f"expected {kind_before}, as before: a model holds labels of one kind"
+            raise DataError(f"found label {shown(y)}, {expectation if kind else EXPECTED}")
         if y in self or y in new:
             return
-        if self._closed:
+        if self._is_fixed:
             raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self))}")
         if len(self) + len(new) >= self.most:
             raise DataError(

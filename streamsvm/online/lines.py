@@ -79,8 +79,8 @@ class Lines(Interruptible):
     def _size(self) -> int:
         if not isinstance(self.source, int):
             return 0
-        found = os.fstat(self.source)
-        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+        status = os.fstat(self.source)
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
     def _read(self) -> bytes:
         return (
@@ -127,10 +127,10 @@ def _loaded(line: str) -> Any:
     if _fast is not json.loads:
         with suppress(ValueError):
             return _fast(line)
-    found = json.loads(line)
+    event = json.loads(line)
     if not line.isascii() or "\\u" in line:
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+        json.dumps(event, ensure_ascii=False).encode()
+    return event
 
 
 class Field(str):
@@ -145,11 +145,11 @@ class Field(str):
         number = self if "_" in self else number_or_text(self)  # which Python alone reads in numbers
         return str(self) if isinstance(number, str) else number
 
-    def as_label(self, known: Any) -> Any:
+    def as_label(self, example: Any) -> Any:
         """As a label, next to one that is known, or None. Digits with zeros in front are a code, not a number."""
         digits = self.lstrip("+-")
         is_code = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
-        return str(self) if is_code else self.as_kind("text" if isinstance(known, str) else None)
+        return str(self) if is_code else self.as_kind("text" if isinstance(example, str) else None)
 
 
 @dataclass
@@ -216,8 +216,8 @@ def _separator_in(line: str) -> str | None:
     """The delimiter that a line `sep=;` names."""
     from streamsvm.ingest.dialect import SEPARATOR  # pyarrow
 
-    named = SEPARATOR.match(line)
-    return None if named is None else named[1]
+    match = SEPARATOR.match(line)
+    return None if match is None else match[1]
 
 
 def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEvents:

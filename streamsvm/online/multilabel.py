@@ -90,7 +90,7 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         self.classes, self.average, self.loss = classes, average, loss
         self.max_features, self.max_classes, self.kernel_params = max_features, max_classes, kernel_params
         self._labels = Labels.of(classes, max_classes)
-        self._begin({"max_features": 1, "max_classes": 1}, max(1, len(self._labels)))
+        self._start({"max_features": 1, "max_classes": 1}, max(1, len(self._labels)))
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -103,8 +103,8 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         row = self._row(x, grow=True)
         targets = self._targets(y)
         if len(targets):
-            self._learner.learn_one(row, self._meet(row)[1], targets)
-            self._learnt(row)
+            self._learner.learn_one(row, self._decide(row)[1], targets)
+            self._after_steps(row)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, bool]:
         """Which of the labels so far the event has."""
@@ -115,9 +115,8 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         p = self.probabilities_of(self.decision_one(x)[None])
         if p is None:
             raise NotImplementedError('probabilities are there with loss="logistic" only')
-        return {
-            label: {True: own, False: 1 - own} for label, own in zip(self._labels, p[0].tolist(), strict=True)
-        }
+        by_label = zip(self._labels, p[0].tolist(), strict=True)
+        return {label: {True: has, False: 1 - has} for label, has in by_label}
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(labels,) decision values, positive for a label that the event has."""
@@ -150,18 +149,15 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         Raises ModelError for a model with thresholds or costs, and for one whose labels have weights.
         """
         header = model.header
-        if (
-            header.threshold is not None
-            or header.costs is not None
-            or (header.config or {}).get("class_weight")
-        ):
+        has_costs = header.threshold is not None or header.costs is not None
+        if has_costs or (header.config or {}).get("class_weight"):
             raise ModelError(
                 "the model has thresholds, costs or weights of labels, which a stream cannot continue with; "
                 "fit without --threshold, --costs and --class-weight"
             )
         learner, stream = cls._resumed(model)
-        known = stream.get("labels", model.classes.tolist())
-        learner._labels = Labels(known, learner.max_classes)
+        labels = stream.get("labels", model.classes.tolist())
+        learner._labels = Labels(labels, learner.max_classes)
         return learner
 
     def _require(self, y: Any) -> None:
@@ -176,9 +172,9 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
     def _targets(self, y: Mapping[Any, bool]) -> np.ndarray:
         """(labels,) -1 or +1, and 0 where y says nothing. New labels get columns, except the first, which has one."""
         for label in y:
-            known = self.n_labels
-            if self._labels.code(label) == known > 0:
+            n_labels = self.n_labels
+            if self._labels.code(label) == n_labels > 0:
                 self._learner.add_alone()
-                self._met = None
-        told = {label: 1.0 if has else -1.0 for label, has in y.items()}
-        return np.array([told.get(label, 0.0) for label in self._labels])
+                self._last_decision = None
+        signs = {label: 1.0 if has else -1.0 for label, has in y.items()}
+        return np.array([signs.get(label, 0.0) for label in self._labels])

@@ -81,7 +81,7 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
         self.nu, self.gamma, self.kernel, self.degree, self.coef0 = nu, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy = budget, merge, strategy
         self.max_features, self.kernel_params = max_features, kernel_params
-        self._begin({"max_features": 1}, 1)
+        self._start({"max_features": 1}, 1)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -90,12 +90,12 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
     def learn_one(self, x: Mapping[Any, Any]) -> None:
         """One step for the event x. For a bad event it raises DataError, a ValueError, and learns nothing."""
         row = self._row(x, grow=True)
-        self._learner.learn_one(row, self._meet(row)[1], _INLIER)
-        self._learnt(row)
+        self._learner.learn_one(row, self._decide(row)[1], _INLIER)
+        self._after_steps(row)
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
         """1 - w'phi(x) / rho: above 0 of events outside, 1 far from all support vectors; 0 before rho is known."""
-        return float(self.scores_of(self._meet(self._row(x, grow=False))[0])[0])
+        return float(self.scores_of(self._decide(self._row(x, grow=False))[0])[0])
 
     def scores_of(self, decisions: np.ndarray) -> np.ndarray:
         """(m,) scores from decision values (m,)."""

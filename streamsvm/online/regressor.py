@@ -95,7 +95,7 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         self.degree, self.coef0, self.budget, self.merge = degree, coef0, budget, merge
         self.strategy, self.bias, self.average = strategy, bias, average
         self.max_features, self.kernel_params = max_features, kernel_params
-        self._begin({"max_features": 1}, 1)
+        self._start({"max_features": 1}, 1)
         self._targets = RunningMoments()
 
     @classmethod
@@ -108,12 +108,12 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         target = np.array([number(y)])
         row = self._row(x, grow=True)
         self._see(target)
-        self._learner.learn_one(row, self._meet(row)[1], target)
-        self._learnt(row)
+        self._learner.learn_one(row, self._decide(row)[1], target)
+        self._after_steps(row)
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """The value, 0 before the first event is learned."""
-        return float(self._meet(self._row(x, grow=False))[0][0])
+        return float(self._decide(self._row(x, grow=False))[0][0])
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
         """One step for each row of a data frame of pandas, polars or Arrow, in order: the same model as `learn_one` row
@@ -129,10 +129,10 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         if not self._targets.squares:
             cuts |= set(np.flatnonzero(np.diff(targets, prepend=self._targets.mean))[:2].tolist())
         for start, stop in pairwise(sorted(cuts)):
-            here = slice(start, stop)
-            self._see(targets[here])
-            self._learner.learn(rows.take(here), targets[here, None])
-            self._learnt(rows.take(here).dense())
+            rows_between = slice(start, stop)
+            self._see(targets[rows_between])
+            self._learner.learn(rows.take(rows_between), targets[rows_between, None])
+            self._after_steps(rows.take(rows_between).dense())
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """Values of the rows, by `predict_one`: in columns far from 0, products of blocks would cancel."""
@@ -166,7 +166,7 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         self._targets.see(first)
         if is_doubled(self.n_seen + 1) or (had_none and self._targets.squares):
             self._learner.set_units(self._targets.mean, self._targets.spread or 1.0)
-            self._met = None
+            self._last_decision = None
         for y in more:
             self._targets.see(y)
 
@@ -179,9 +179,9 @@ class RunningMoments:
 
     def see(self, y: float) -> None:
         self.n += 1
-        apart = y - self.mean
-        self.mean += apart / self.n
-        self.squares += apart * (y - self.mean)
+        deviation = y - self.mean
+        self.mean += deviation / self.n
+        self.squares += deviation * (y - self.mean)
 
     @property
     def spread(self) -> float:

@@ -1,4 +1,4 @@
-"""What a stream answers to an event, and how good its answers were before learning it: by task."""
+"""The answers of a stream to events, and scores of these answers, made before the events were learned: by task."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from streamsvm.online.lines import Field
 from streamsvm.tasks.oneclass import INLIER, OUTLIER
 
 PLACES = 2000  # of scores: how finely a ROC area distinguishes them
-ASKED = 100  # events over which the share of labels that are asked for is kept
-NOT_KEPT = ("learner", "learnt", "asks")  # with what a judge counts
+ASKED = 100  # events over which the share of requested labels is averaged
+NOT_SAVED = ("learner", "learnt", "asks")  # attributes that are no part of the state
 STEP = 0.01  # of the threshold
 
 
 class StreamScores(ABC):
-    """Answers events, then learns them. It counts in a few numbers, which snapshots keep."""
+    """Answers events, then learns them, and scores the answers. Snapshots hold its state: a few numbers."""
 
     task: ClassVar[str]
 
@@ -41,17 +41,17 @@ class StreamScores(ABC):
         """The label as it is learned, or None. Raises DataError for one of field `name` that cannot be."""
 
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
-        """The answer to an event, which is then learned, if its label is there."""
-        said = self.predict(x)
-        return said if y is None else said | self.learn(x, y, said["prediction"])
+        """The answer to an event, which is then learned if it has a label."""
+        answer = self.predict(x)
+        return answer if y is None else answer | self.learn(x, y, answer["prediction"])
 
     @abstractmethod
     def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
-        """What is known of an event before its label."""
+        """The answer to an event before it is learned."""
 
     @abstractmethod
     def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
-        """What is added to the answer when an event is learned. prediction: that of `predict`, which is judged."""
+        """Learns an event, and returns the rest of its answer. prediction: that of `predict`, which is scored."""
 
     @abstractmethod
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
@@ -60,10 +60,10 @@ class StreamScores(ABC):
 
     @abstractmethod
     def scores(self) -> dict[str, float | None]:
-        """Of answers before their events were learned; the first one is what a bar shows."""
+        """Scores of answers made before their events were learned; a progress bar shows the first one."""
 
     def to_state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in NOT_KEPT}
+        return {name: value for name, value in vars(self).items() if name not in NOT_SAVED}
 
     def right(self) -> int | None:
         """Correct predictions; None if there are no classes."""
@@ -107,16 +107,16 @@ class ClassScores(StreamScores):
         if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
             raise DataError(f"label {name!r}: found {str(y)[:40]}, expected an integer of 64 bits")
         if isinstance(y, bool | str) and (text := one_spelling(str(y))) in (FALSE, TRUE):
-            y = next((known for known in self.learner.labels if one_spelling(str(known)) == text), y)
+            y = next((label for label in self.learner.labels if one_spelling(str(label)) == text), y)
         return y
 
     def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
         prediction = self.learner.predict_one(x)
         probabilities = self.learner.predict_proba_one(x)
-        said = {"prediction": prediction, "probabilities": _by_text(probabilities)}
+        answer = {"prediction": prediction, "probabilities": _by_text(probabilities)}
         if self.asks is not None:
-            said["ask"] = self.is_worth(probabilities, self.asks)
-        return said
+            answer["ask"] = self.is_worth(probabilities, self.asks)
+        return answer
 
     def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
         self.learner.learn_one(x, y)
@@ -125,8 +125,8 @@ class ClassScores(StreamScores):
         return {"label": y}
 
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
-        shown = decisions[:, 0] if decisions.shape[1] == 1 else decisions
-        return self.learner.labels_of(decisions), shown, self.learner.probabilities_of(decisions)
+        scores = decisions[:, 0] if decisions.shape[1] == 1 else decisions
+        return self.learner.labels_of(decisions), scores, self.learner.probabilities_of(decisions)
 
     def scores(self) -> dict[str, float | None]:
         return {"accuracy": self.n_right / self.learnt if self.learnt else None}
@@ -136,8 +136,8 @@ class ClassScores(StreamScores):
 
 
 class LabelSetScores(StreamScores):
-    """Scores of `evaluate`, over the labels that each event says something of. accuracy: of events that are right about
-    all of these."""
+    """Scores of `evaluate`, over the labels that each event states. accuracy: the share of events whose stated labels
+    are all predicted right."""
 
     task = "multilabel"
     learner: BSGDMultiLabelClassifier
@@ -152,37 +152,37 @@ class LabelSetScores(StreamScores):
         """Labels as text `sea,sky` or a list, which lacks all others, or an object of labels that are true or false."""
         if y is None:
             return None
-        known = {str(label): label for label in self.learner.labels}
+        by_text = {str(label): label for label in self.learner.labels}
         if isinstance(y, Mapping) and all(isinstance(has, bool) for has in y.values()):
-            return {known.get(label, label): has for label, has in y.items()}
-        some = y if isinstance(y, list) else [y]
-        if any(isinstance(one, bool) or not isinstance(one, int | str) or "\0" in str(one) for one in some):
+            return {by_text.get(label, label): has for label, has in y.items()}
+        names = y if isinstance(y, list) else [y]
+        if not all(map(_is_label_name, names)):
             raise DataError(
                 f"label {name!r}: found {str(y)[:40]!r}, expected labels such as 'a,b', a list of them, or an object "
                 "of labels that are true or false"
             )
-        has = members(np.array([",".join(map(str, some))]))[0].tolist()
-        return {known.get(label, label): label in has for label in dict.fromkeys([*known, *has])}
+        has = members(np.array([",".join(map(str, names))]))[0].tolist()
+        return {by_text.get(label, label): label in has for label in dict.fromkeys([*by_text, *has])}
 
     def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
         decisions = self.learner.decision_one(x)[None]
         [prediction], _, p = self.answers(decisions)
         if p is None:
             return {"prediction": prediction}
-        named = dict(zip(self.learner.labels, p[0].tolist(), strict=True))
-        return {"prediction": prediction, "probabilities": _by_text(named)}
+        by_label = dict(zip(self.learner.labels, p[0].tolist(), strict=True))
+        return {"prediction": prediction, "probabilities": _by_text(by_label)}
 
     def learn(self, x: Mapping[str, Any], y: Mapping[Any, bool], prediction: Any) -> dict[str, Any]:
         self.learner.learn_one(x, y)
         self.learnt += 1
-        told = set(prediction.split(","))
+        predicted = set(prediction.split(","))
         wrong = 0
         for label, has in y.items():
-            says = str(label) in told
+            is_predicted = str(label) in predicted
             counts = self.counts.setdefault(str(label), [0, 0, 0, 0])
-            for place, own in enumerate((True, has and says, has, says)):
-                counts[place] += own
-            wrong += has != says
+            for place, is_counted in enumerate((True, has and is_predicted, has, is_predicted)):
+                counts[place] += is_counted
+            wrong += has != is_predicted
         self.n_right += not wrong
         return {"label": ",".join(str(label) for label, has in y.items() if has)}
 
@@ -193,8 +193,8 @@ class LabelSetScores(StreamScores):
     def scores(self) -> dict[str, float | None]:
         if not self.learnt or not self.counts:
             return dict.fromkeys(("accuracy", "hamming_loss", "f1_micro", "f1_macro"))
-        about, hits, true, told = np.array(list(self.counts.values())).T
-        return {"accuracy": self.n_right / self.learnt, **of_sets(hits, true, told, about.sum())}
+        about, hits, true, predicted = np.array(list(self.counts.values())).T
+        return {"accuracy": self.n_right / self.learnt, **of_sets(hits, true, predicted, about.sum())}
 
     def right(self) -> int:
         return self.n_right
@@ -237,9 +237,9 @@ class ValueScores(StreamScores):
 
     def _count(self, y: float, prediction: float) -> None:
         self.judged += 1
-        apart, error = y - self.mean, prediction - y
-        self.mean += apart / self.judged
-        self.spread += apart * (y - self.mean)
+        deviation, error = y - self.mean, prediction - y
+        self.mean += deviation / self.judged
+        self.spread += deviation * (y - self.mean)
         self.absolute += abs(error)
         self.squares += error * error
 
@@ -278,9 +278,9 @@ class OutlierScores(StreamScores):
         return int(y) if isinstance(y, float) and y.is_integer() else y
 
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
-        said = self.predict(x)
-        more = self.learn(x, y, said["score"])
-        return said if y is None else said | more
+        answer = self.predict(x)
+        learned = self.learn(x, y, answer["score"])
+        return answer if y is None else answer | learned
 
     def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
         score = self.learner.score_one(x)
@@ -310,11 +310,15 @@ class OutlierScores(StreamScores):
         sizes = {label: sum(counts.values()) for label, counts in self.counts.items()}
         signs = {str(OUTLIER), str(INLIER)} == set(sizes)
         outlier = str(OUTLIER) if signs else min(sorted(sizes), key=sizes.__getitem__)
-        found = ScoreCounts()
+        curve = ScoreCounts()
         for label, counts in self.counts.items():
             places = np.repeat([int(place) for place in counts], list(counts.values()))
-            found.add(np.full(len(places), label == outlier), places.astype(np.float64))
-        return found.roc_auc()
+            curve.add(np.full(len(places), label == outlier), places.astype(np.float64))
+        return curve.roc_auc()
+
+
+def _is_label_name(value: object) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool) and "\0" not in str(value)
 
 
 def _place(score: float) -> int:

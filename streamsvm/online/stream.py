@@ -4,9 +4,8 @@ An event is a line: a JSON object of features and a label, or a CSV row under a 
 the stream from its very beginning, bad ones too, over all restarts. The model holds it, so that a resumed stream knows
 which event comes next.
 
-What a stream counts between two records of it.
-
-Features of a stream on one scale, by the mean and deviation of what came so far.
+`Stream` holds the learner, its scores, and a `RunningScaler` that standardises features by their mean and deviation so
+far. `StreamReporter` reports progress and, from the stream's `RecentCounts`, a record every so many events.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class RunningScaler:
         return cls({name: (int(count), mean, variance) for name, (count, mean, variance) in state.items()})
 
     def to_state(self) -> dict[str, list[float]]:
-        return {name: [*own] for name, own in self.moments.items()}
+        return {name: [*moments_of_name] for name, moments_of_name in self.moments.items()}
 
     def of(self, name: str) -> tuple[int, float, float]:
         return self.moments.get(name, (0, 0.0, 0.0))
@@ -175,23 +174,22 @@ class Stream:
                 f"{path}: was fitted with target-encoded column {encoded[0].name!r}, which a stream cannot "
                 "continue with; fit with --hash instead"
             )
-        kept = model.stream or {}
-        counts = {"events": 0, "learnt": 0, "bad": 0} | kept.get("counts", {})
-        own = kept.get("judge") or {f"n_{name}": counts[name] for name in counts if name == "right"}
-        judge = JUDGES[model.task](
-            LEARNERS[model.task].from_model(model), own
-        )  # earlier versions had a count of right
+        state = model.stream or {}
+        counts = {"events": 0, "learnt": 0, "bad": 0} | state.get("counts", {})
+        # earlier versions counted right predictions among the counts
+        judge_state = state.get("judge") or {f"n_{name}": counts[name] for name in counts if name == "right"}
+        judge = JUDGES[model.task](LEARNERS[model.task].from_model(model), judge_state)
         judge.learnt = counts["learnt"]
-        scaled = kept.get("scaler")
-        scaler = None if scaled is None else RunningScaler.from_state(scaled)
+        scaler_state = state.get("scaler")
+        scaler = None if scaler_state is None else RunningScaler.from_state(scaler_state)
         stream = cls(path, judge, scaler, label, counts["events"], counts["bad"])
         stream.saved = stream.events
-        stream.waiting = WaitingEvents.from_state(kept.get("waiting"))
-        stream.requests = RecentRequests.from_state(kept.get("requests", []))
-        stream.topics = kept.get("topics", {})
-        stream.categories = frozenset(kept.get("categories", ()))
-        stream.kinds = FeatureKinds(judge.learner.features, kept.get("kinds_unscaled", ()))
-        stream.table = TableEvents(kept["table"]) if "table" in kept else TableEvents.of(model)
+        stream.waiting = WaitingEvents.from_state(state.get("waiting"))
+        stream.requests = RecentRequests.from_state(state.get("requests", []))
+        stream.topics = state.get("topics", {})
+        stream.categories = frozenset(state.get("categories", ()))
+        stream.kinds = FeatureKinds(judge.learner.features, state.get("kinds_unscaled", ()))
+        stream.table = TableEvents(state["table"]) if "table" in state else TableEvents.of(model)
         return stream
 
     def wait(self, most: int | None, field: str | None) -> None:
@@ -219,7 +217,7 @@ class Stream:
 
     @property
     def fields(self) -> str:
-        """Of labels and ids, as the option --label and what follows it."""
+        """The fields of labels and ids, as the value of --label and the options after it."""
         waits = self.waiting
         return self.label if waits is None else f"{self.label} --id {waits.id} --wait-for-labels {waits.most}"
 
@@ -234,12 +232,12 @@ class Stream:
     def take(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Predicts and learns one event; returns the answer."""
         self.events += 1
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
-            said = self._learn(event)
-            counted = said.get("label") if self.right is not None else None
-            self.recent.add(time.perf_counter() - began, counted)
-            return {"event": self.events} | said | {"snapshot": self.saved}
+            answer = self._learn(event)
+            label = answer.get("label") if self.right is not None else None
+            self.recent.add(time.perf_counter() - start, label)
+            return {"event": self.events} | answer | {"snapshot": self.saved}
         except DataError as error:
             return self._bad(error)
 
@@ -250,9 +248,9 @@ class Stream:
     def _learn(self, event: Mapping[str, Any]) -> dict[str, Any]:
         x, y = self._features_of(event)
         if self.waiting is not None and (name := self.waiting.id_of(event, x)) is not None:
-            said = event[self.waiting.id]
-            said = said.as_kind(None) if isinstance(said, Field) else said
-            return {"id": said} | self._learn_named(self.waiting, name, x, y)
+            event_id = event[self.waiting.id]
+            event_id = event_id.as_kind(None) if isinstance(event_id, Field) else event_id
+            return {"id": event_id} | self._learn_named(self.waiting, name, x, y)
         if y is None and self.needs_label:
             raise DataError(f"label {self.label!r}: found none, expected one next to the features")
         return self._answer(x, y)
@@ -269,7 +267,7 @@ class Stream:
         return self.table(x), y
 
     def _read(self, name: str, value: Any) -> Any:
-        """The value of a field of a CSV row, or of one that was kept."""
+        """The value of a field of a CSV row, as the kind of its column."""
         if not isinstance(value, Field):
             return value
         if name in self.categories:
@@ -278,15 +276,15 @@ class Stream:
         return value.as_kind(self.table.kind(name) or kinds.kind(name))
 
     def _learn_named(self, waiting: WaitingEvents, name: str, x: dict[str, Any], y: Any) -> dict[str, Any]:
-        """Of an event with an id: one that waits for its label from here on, one with its label, or the label alone."""
+        """Answers an event with an id: an event that now waits for its label, one with its label, or a label alone."""
         if y is not None and not x:
             return self._learn_late(waiting, name, y)
-        said = self._answer(x, y)
+        answer = self._answer(x, y)
         if y is None:
-            waiting.keep(name, x, said["prediction"])
+            waiting.keep(name, x, answer["prediction"])
         else:
             waiting.drop(name)
-        return said
+        return answer
 
     def _learn_late(self, waiting: WaitingEvents, name: str, y: Any) -> dict[str, Any]:
         """The prediction that is judged is the one made when the event came; the scaler has learned it then."""
@@ -301,19 +299,17 @@ class Stream:
         return self.judge.answer(self._scaled(x, y, learns=True), y)
 
     def _scaled(self, x: dict[str, Any], y: Any = None, *, learns: bool = False) -> Mapping[str, Any]:
-        """The features as the learner takes them. learns: the scaler learns them before. Raises DataError, before
-        anything is changed, for an event that cannot be learned."""
+        """The features as the learner takes them. learns: the scaler learns them first. For an event that cannot be
+        learned, raises DataError before anything is changed."""
         if self.scaler is None:
             self.learner.check(x, y)
             return x
         plain = self.kinds.plain(x)
         self.learner.check(plain, y)
-        numbers = {
-            name: value for name, value in plain.items() if name in x
-        }  # the others are columns of texts
+        numbers = {name: value for name, value in plain.items() if name in x}  # others are columns of texts
         if learns:
             self.scaler.learn_one(numbers)
-            self.kinds.note(x, plain)
+            self.kinds.learn(x, plain)
         return {**plain, **self.scaler.transform_one(numbers)}
 
     def remark(self, line: str, parse: Parse) -> str | None:
@@ -351,11 +347,11 @@ class Stream:
         Raises DataError, which names the event.
         """
         step = max(1, BLOCK_ENTRIES // max(1, self.learner.n_columns))
-        found = []
+        blocks = []
         for start in range(0, len(events), step):
             rows = [self._row(i, events[i]) for i in range(start, min(start + step, len(events)))]
-            found.append(self.learner.decide_rows(np.array(rows)))
-        return np.concatenate(found)
+            blocks.append(self.learner.decide_rows(np.array(rows)))
+        return np.concatenate(blocks)
 
     def _row(self, i: int, event: Mapping[str, Any]) -> np.ndarray:
         """The row of the event in place i of a request."""
@@ -373,20 +369,20 @@ class Stream:
             return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
         scaler = None if self.scaler is None else self.scaler.to_state()
-        own: dict[str, Any] = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
+        state: dict[str, Any] = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
         if self.waiting is not None:
-            own["waiting"] = self.waiting.to_state()
+            state["waiting"] = self.waiting.to_state()
         if self.scaler is not None:
-            own["kinds_unscaled"] = self.kinds.to_state()
+            state["kinds_unscaled"] = self.kinds.to_state()
         if requests := self.requests.to_state():
-            own["requests"] = requests
+            state["requests"] = requests
         if self.categories:
-            own["categories"] = sorted(self.categories)
+            state["categories"] = sorted(self.categories)
         if self.topics:
-            own["topics"] = self.topics
+            state["topics"] = self.topics
         if self.table.columns:
-            own["table"] = self.table.columns
-        model = self.learner.to_model(self._scaling(), **own)
+            state["table"] = self.table.columns
+        model = self.learner.to_model(self._scaling(), **state)
         return replace(model, stream=deepcopy(model.stream))  # arrays are copies already
 
     def save(self) -> None:

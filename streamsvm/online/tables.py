@@ -22,7 +22,7 @@ TYPES: dict[str, tuple[tuple[type, ...], str]] = {  # of values in JSON, by the 
 }
 _NUMBER = re.compile(rf"\s*{NUMBER}\s*")
 MOST_CODES = 10**15  # up to which float64 has all whole numbers
-Attrs = Sequence[Mapping[str, Any]]  # of columns, as a store has them
+ColumnAttrs = Sequence[Mapping[str, Any]]  # of columns, as a store has them
 
 
 class TableEvents:
@@ -31,34 +31,34 @@ class TableEvents:
     Others stay as they are, and missing ones are left out.
     """
 
-    def __init__(self, columns: Attrs) -> None:
+    def __init__(self, columns: ColumnAttrs) -> None:
         features = Schema.from_attrs({"columns": columns}).features
-        self._own = {f.name: f for f in features if f.kind != "number" or f.from_text}
-        self.columns = [*columns] if self._own else []
+        self._features = {f.name: f for f in features if f.kind != "number" or f.from_text}
+        self.columns = [*columns] if self._features else []
         self._names = {c["name"]: names_in_attrs({"columns": [c]}, 1 << 31) or () for c in columns}
 
     @classmethod
     def of(cls, model: Model) -> TableEvents:
-        """Of the table that a model was fitted on."""
+        """The events of the table that a model was fitted on."""
         layout = model.layout
         return cls([] if layout is None or model.feature_names is None else layout.attrs.get("columns", []))
 
     def kind(self, name: str) -> str | None:
         """The kind of a column that is encoded, as text where files have texts; None of others."""
-        own = self._own.get(name)
-        return None if own is None else "text" if own.kind == "time" else own.kind
+        feature = self._features.get(name)
+        return None if feature is None else "text" if feature.kind == "time" else feature.kind
 
     def __call__(self, x: dict[str, Any]) -> dict[str, Any]:
         """Raises DataError for values of other types."""
-        if self._own.keys().isdisjoint(x):
+        if self._features.keys().isdisjoint(x):
             return x
-        found: dict[str, Any] = {}
+        encoded: dict[str, Any] = {}
         for name, value in x.items():
-            if name not in self._own:
-                found[name] = value
-            elif not is_missing(value, self._own[name].kind):
-                found |= self._encoded(self._own[name], value)
-        return found
+            if name not in self._features:
+                encoded[name] = value
+            elif not is_missing(value, self._features[name].kind):
+                encoded |= self._encoded(self._features[name], value)
+        return encoded
 
     def _encoded(self, feature: Feature, value: Any) -> dict[str, float]:
         from streamsvm.tables.arrow import days, of_texts, times, unquoted

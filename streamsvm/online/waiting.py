@@ -11,6 +11,7 @@ from typing import Any
 from streamsvm.errors import DataError
 
 MOST_CHARACTERS = 200  # of an id
+MOST_REQUESTS = 1000
 
 
 @dataclass
@@ -25,26 +26,29 @@ class WaitingEvents:
     id: str = "id"
     expired: int = 0
     unknown: int = 0
-    _events: dict[str, str] = field(
-        default_factory=dict
-    )  # as JSON: a tenth of the memory, and snapshots copy texts
+    # as JSON: a tenth of the memory, and snapshots copy texts
+    _events: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._events)
 
     def id_of(self, event: Mapping[str, Any], x: dict[str, Any]) -> str | None:
         """The event's id, which is then none of its features x. Raises DataError."""
-        found = event.get(self.id)
+        event_id = event.get(self.id)
         if x is not event.get("x"):
             x.pop(self.id, None)
-        if found is None:
+        if event_id is None:
             return None
-        if isinstance(found, bool) or not isinstance(found, int | str) or len(str(found)) > MOST_CHARACTERS:
+        if (
+            isinstance(event_id, bool)
+            or not isinstance(event_id, int | str)
+            or len(str(event_id)) > MOST_CHARACTERS
+        ):
             raise DataError(
-                f"id {self.id!r}: found {repr(found)[:40]}, expected an integer or a text of at most "
+                f"id {self.id!r}: found {repr(event_id)[:40]}, expected an integer or a text of at most "
                 f"{MOST_CHARACTERS} characters"
             )
-        return str(found)
+        return str(event_id)
 
     def keep(self, name: str, x: Mapping[str, Any], prediction: Any) -> None:
         """An event without its label, instead of an earlier one of the same id."""
@@ -78,36 +82,33 @@ class WaitingEvents:
 
     @property
     def gone(self) -> str:
-        """What was not learned, in words."""
-        found = {f"{self.expired:,} events expired before their labels came": self.expired}
-        found[f"{self.unknown:,} labels had ids that no waiting event has"] = self.unknown
-        said = ", and ".join(text for text, n in found.items() if n)
-        return said and f"{said}; --wait-for-labels is {self.most:,}"
+        """A message about events and labels that were not learned; empty if there are none."""
+        counts = {f"{self.expired:,} events expired before their labels came": self.expired}
+        counts[f"{self.unknown:,} labels had ids that no waiting event has"] = self.unknown
+        message = ", and ".join(text for text, n in counts.items() if n)
+        return message and f"{message}; --wait-for-labels is {self.most:,}"
 
     def to_state(self) -> dict[str, Any]:
-        own = {"most": self.most, "id": self.id, "expired": self.expired, "unknown": self.unknown}
-        return own | {"ids": list(self._events), "events": list(self._events.values())}
+        counts = {"most": self.most, "id": self.id, "expired": self.expired, "unknown": self.unknown}
+        return counts | {"ids": list(self._events), "events": list(self._events.values())}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any] | None) -> WaitingEvents | None:
         if state is None:
             return None
-        own = {name: state[name] for name in ("most", "id", "expired", "unknown")}
-        return cls(**own, _events=dict(zip(state["ids"], state["events"], strict=True)))
-
-
-MOST_REQUESTS = 1000
+        fields = {name: state[name] for name in ("most", "id", "expired", "unknown")}
+        return cls(**fields, _events=dict(zip(state["ids"], state["events"], strict=True)))
 
 
 @dataclass
 class RecentRequests:
     """The last requests with names: a sender that got no answer sends one again, and it is learned once."""
 
-    _known: dict[str, tuple[int, int]] = field(default_factory=dict)  # number of the first event, checksum
+    _requests: dict[str, tuple[int, int]] = field(default_factory=dict)  # number of the first event, checksum
 
     def find(self, name: str, body: bytes, n: int) -> int | None:
         """The number of the first of its n events; None for a new one. Raises DataError for another body."""
-        first, checksum = self._known.get(name, (None, 0))
+        first, checksum = self._requests.get(name, (None, 0))
         if first is not None and checksum != zlib.crc32(body):
             raise DataError(
                 f"id: found {name!r} with {n:,} events, expected those of the first request with this id; "
@@ -116,13 +117,13 @@ class RecentRequests:
         return first
 
     def add(self, name: str, body: bytes, first: int) -> None:
-        self._known.pop(name, None)
-        self._known[name] = first, zlib.crc32(body)
-        while len(self._known) > MOST_REQUESTS:
-            del self._known[next(iter(self._known))]
+        self._requests.pop(name, None)
+        self._requests[name] = first, zlib.crc32(body)
+        while len(self._requests) > MOST_REQUESTS:
+            del self._requests[next(iter(self._requests))]
 
     def to_state(self) -> list[list[Any]]:
-        return [[name, *own] for name, own in self._known.items()]
+        return [[name, *request] for name, request in self._requests.items()]
 
     @classmethod
     def from_state(cls, state: list[list[Any]]) -> RecentRequests:

@@ -1,6 +1,6 @@
-"""The application: routes, limits, and every error as one line of JSON.
+"""The application: routes, limits, every error as one line of JSON, and metrics in the text format of Prometheus.
 
-What a server counts, in the text format of Prometheus.
+`App` answers requests by a `ServedModel`, within `Limits`, and counts them in `RequestCounts` for `GET /metrics`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,28 @@ from urllib.parse import parse_qsl
 
 from streamsvm.parallel.machine import rss_bytes
 from streamsvm.predict import PredictionOptions
-from streamsvm.serving.requests import RequestError, as_json, first_event, request_name, require_known, wanted
+from streamsvm.serving.requests import (
+    RequestError,
+    as_json,
+    first_event,
+    outputs_of,
+    request_name,
+    require_parameters,
+)
 
 BODY_S = 30.0  # that a sender may take for a body
 JSON = "application/json"
 ROUTES = {"/predict": "POST", "/learn": "POST", "/health": "GET", "/metrics": "GET", "/model": "GET"}
-CLOSE = {"connection": "close"}  # what is left of a body is not read
+CLOSE = {"connection": "close"}  # the rest of a body is not read
+BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # of the histogram of seconds
+KIND = "text/plain; version=0.0.4; charset=utf-8"
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class ServedModel(Protocol):
-    """A model that answers; `fixed` and `learning` have one each."""
+    """A model behind a server: `FixedModel` only predicts, `LearningModel` learns, too."""
 
     async def predict(self, body: bytes, also: PredictionOptions) -> bytes: ...
     async def learn(self, body: bytes, first: int | None, name: str | None) -> bytes: ...
@@ -56,7 +65,7 @@ class RateLimiter:
         self._left, self._at = max(rate, 1.0), time.monotonic()
 
     def require(self) -> None:
-        """Raises Refused."""
+        """Raises RequestError."""
         now = time.monotonic()
         self._left = min(self._left + (now - self._at) * self.rate, max(self.rate, 1.0))
         self._at = now
@@ -72,7 +81,7 @@ class RateLimiter:
 
 
 class App:
-    """ASGI, HTTP alone."""
+    """An ASGI application for HTTP."""
 
     def __init__(self, served: ServedModel, limits: Limits) -> None:
         self._served, self._limits, self._counts = served, limits, RequestCounts()
@@ -120,7 +129,7 @@ class App:
     async def _admitted(
         self, path: str, query: dict[str, str], scope: Mapping[str, Any], receive: Receive
     ) -> bytes:
-        """Answers where there is room: from the first byte of a body on, a request counts as one that waits."""
+        """Answers within the limits: from the first byte of its body on, a request counts as waiting."""
         if self._bucket is not None:
             self._bucket.require()
         if self._waiting >= self._limits.waiting:
@@ -131,39 +140,35 @@ class App:
         try:
             body = await self._body(scope, receive)
             if path == "/predict":
-                require_known(query, "decision", "proba", "interval")
-                return await self._served.predict(body, wanted(query))
-            require_known(query, "from", "id")
+                require_parameters(query, "decision", "proba", "interval")
+                return await self._served.predict(body, outputs_of(query))
+            require_parameters(query, "from", "id")
             first, name = first_event(query), request_name(query)
             return await self._served.learn(body, first, name)
         finally:
             self._waiting -= 1
 
     async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
-        said = dict(scope["headers"]).get(b"content-length", b"0")
-        self._require_small(int(said) if said.isdigit() else 0)
-        parts, size, more = list[bytes](), 0, True
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        self._require_small(int(announced) if announced.isdigit() else 0)
+        pieces, size, more = list[bytes](), 0, True
         try:
             async with asyncio.timeout(BODY_S):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise RequestError(400, "the sender left before the end of the body")
-                    parts.append(message.get("body", b""))
-                    size, more = size + len(parts[-1]), message.get("more_body", False)
+                    pieces.append(message.get("body", b""))
+                    size, more = size + len(pieces[-1]), message.get("more_body", False)
                     self._require_small(size)
         except TimeoutError:
             raise RequestError(408, f"found no end of the body in {BODY_S:g} s", **CLOSE) from None
-        return b"".join(parts)
+        return b"".join(pieces)
 
     def _require_small(self, size: int) -> None:
-        most = self._limits.body_bytes
-        if size > most:
-            raise RequestError(413, f"found a body of {size:,} bytes, expected at most {most:,}", **CLOSE)
-
-
-BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-KIND = "text/plain; version=0.0.4; charset=utf-8"
+        limit = self._limits.body_bytes
+        if size > limit:
+            raise RequestError(413, f"found a body of {size:,} bytes, expected at most {limit:,}", **CLOSE)
 
 
 class RequestCounts:
@@ -180,17 +185,17 @@ class RequestCounts:
         self._within[route][bisect_left(BOUNDS_S, seconds)] += 1
 
     def text(self, gauges: Mapping[str, float], totals: Mapping[str, float]) -> str:
-        """All of it. gauges, totals: more of them, by name."""
+        """The metrics as text. gauges, totals: of the model, by name."""
         lines = ["# TYPE streamsvm_requests_total counter"]
         for (route, status), n in sorted(self.requests.items()):
             lines.append(f'streamsvm_requests_total{{route="{route}",status="{status}"}} {n}')
         lines.append("# TYPE streamsvm_request_seconds histogram")
         for route in sorted(self._within):
             lines += self._histogram(route)
-        own = {"process_resident_memory_bytes": rss_bytes()}
+        process = {"process_resident_memory_bytes": rss_bytes()}
         for kind, values in (("counter", totals), ("gauge", gauges)):
-            named = {f"streamsvm_{name}": value for name, value in values.items()}
-            for name, value in (named | (own if kind == "gauge" else {})).items():
+            metrics = {f"streamsvm_{name}": value for name, value in values.items()}
+            for name, value in (metrics | (process if kind == "gauge" else {})).items():
                 lines += [f"# TYPE {name} {kind}", f"{name} {value}"]
         return "\n".join(lines) + "\n"
 

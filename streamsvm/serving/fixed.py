@@ -1,4 +1,4 @@
-"""A model that does not learn: rows of events, and answers by a few threads."""
+"""A model that does not learn: events become rows, and a few threads answer them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Event = dict[str, Any]
 
 
 class FixedModel:
-    """Predicts; why it does not learn is what `refusal` says."""
+    """Predicts, and refuses to learn for the reason that `refusal` gives."""
 
     trouble = None  # nothing that would go by a new start
 
@@ -43,7 +43,7 @@ class FixedModel:
         return ""
 
     async def predict(self, body: bytes, also: PredictionOptions) -> bytes:
-        """Raises Refused."""
+        """Raises RequestError."""
         answer, n = await asyncio.get_running_loop().run_in_executor(self._pool, self._predict, body, also)
         self.predicted += n
         return answer
@@ -82,7 +82,7 @@ class FixedModel:
             raise RequestError(400, str(error)) from None
         labels, classes = self.model.labels(decisions, proba).tolist(), self.model.classes.tolist()
         answers = Predictions(labels, decisions, proba, classes, self.model.intervals)
-        return as_json(answers.said(also)), len(events)
+        return as_json(answers.as_answers(also)), len(events)
 
 
 class InputColumns:
@@ -105,12 +105,14 @@ class InputColumns:
 
     def rows(self, events: Sequence[Event]) -> Rows:
         """Raw rows (m, d). Raises DataError, which names event and feature, ModelError."""
-        given = [self._given(i, event) for i, event in enumerate(events)]
+        features = [self._given(i, event) for i, event in enumerate(events)]
         if self._kinds:
-            return self._encoded(given)
-        found = [self._plain(i, x) for i, x in enumerate(given)]
+            return self._encoded(features)
+        values = [self._plain(i, x) for i, x in enumerate(features)]
         rows = (
-            self._sparse(found) if self._is_sparse else Rows(np.array(found, np.float64).astype(self._dtype))
+            self._sparse(values)
+            if self._is_sparse
+            else Rows(np.array(values, np.float64).astype(self._dtype))
         )
         if infinite := rows.first_nonfinite(gaps=True):
             raise DataError(f"event {infinite[0]}: found a number beyond {self._dtype}, expected finite ones")
@@ -153,7 +155,7 @@ class InputColumns:
         return [self._absent if x.get(name) is None else x[name] for name in self.names]
 
     def _sparse(self, events: Sequence[Event]) -> Rows:
-        """What is absent is 0."""
+        """CSR rows, in which absent features are 0."""
         places = [sorted((self._places[name], value) for name, value in x.items()) for x in events]
         starts = np.cumsum([0, *map(len, places)])
         entries = np.array([entry for row in places for entry in row], np.float64).reshape(-1, 2)
@@ -161,7 +163,7 @@ class InputColumns:
         return Rows(csr_array(parts, shape=(len(events), self._model.d)))
 
     def _encoded(self, events: Sequence[Event]) -> Rows:
-        """As `ingest` has them of a table."""
+        """Rows as `ingest` encodes them from a table."""
         import pyarrow as pa
 
         needed = [name for name, kind in self._kinds.items() if kind != "text"]

@@ -1,6 +1,6 @@
-"""A stream that learns, behind one thread which owns it. Predictions that wait are decided as one block; learning lets
-them through every few events. Snapshots are taken there in a moment and written by a second thread; a third one
-syncs the log, for all requests that wait for it."""
+"""A stream that learns in a thread of its own. Waiting predictions are decided as one block, and learning pauses for
+them every few events. Snapshots are taken in that thread and written by a second one; a third thread syncs the log, for
+all requests that wait for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamsvm.predict import PredictionOptions
 from streamsvm.serving.log import RequestLog, sync_tree
 from streamsvm.serving.requests import Predictions, RequestError, as_json, events_in
 
-STRETCH = 50  # events learnt before predictions that wait are let through
+STRETCH = 50  # events learned before waiting predictions are answered
 MOST_JOINED = 16  # requests that are decided at once
 
 Report = Callable[[str], None]
@@ -32,7 +32,7 @@ Answer = Any  # bytes, or the error that is raised in their place
 
 @dataclass
 class LearnerRequest:
-    """A request on its way through the learner's thread, which answers it by `do`, or, of predictions, with others."""
+    """A request to the learner's thread, which answers it by `do`, or predictions together with others."""
 
     answered: asyncio.Future[Any]
     do: Callable[[], Any] | None = None
@@ -42,20 +42,15 @@ class LearnerRequest:
 
 
 class LearningModel:
-    """Predicts and learns. log: keeps requests until a snapshot has them. report: called with what went wrong."""
+    """Predicts and learns. log: keeps requests until a snapshot has them. report: is called with warnings."""
 
     refusal = ""
 
     def __init__(
         self, stream: Stream, most_events: int, every: int, log: RequestLog | None, report: Report
     ) -> None:
-        self.stream, self._most, self._every, self._log, self._report = (
-            stream,
-            most_events,
-            every,
-            log,
-            report,
-        )
+        self.stream, self._most, self._every = stream, most_events, every
+        self._log, self._report = log, report
         self.predicted = self.snapshots = self.failures = 0
         self.snapshot_s = 0.0
         self._taken = stream.events  # of the last snapshot that was begun
@@ -90,21 +85,21 @@ class LearningModel:
         self._worker.start()
 
     async def predict(self, body: bytes, also: PredictionOptions) -> bytes:
-        """Raises Refused."""
+        """Raises RequestError."""
         return await self._ask(
             self._predictions, LearnerRequest(self._loop.create_future(), body=body, also=also)
         )
 
     async def learn(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         """first: the number of the first event; those that are known by then are not learned again. name: of the
-        request; one of a name that is known is not learned again. Raises Refused."""
+        request; one of a name that is known is not learned again. Raises RequestError."""
         answer = await self._in_turn(partial(self._lesson, body, first, name))
         if self._log is not None:
             await self._synced()
         return answer
 
     async def close(self) -> None:
-        """Ends when all that waits is answered, with a snapshot. Raises StorageError."""
+        """Answers all waiting requests, writes a snapshot, and ends. Raises StorageError."""
         self._ends = True
         self._bell.set()
         await asyncio.to_thread(self._worker.join)
@@ -136,17 +131,17 @@ class LearningModel:
 
     def totals(self) -> dict[str, float]:
         stream = self.stream
-        counted = {"predicted": self.predicted, "learnt": stream.learnt, "bad": stream.bad}
-        totals: dict[str, float] = {f"events_{what}_total": n for what, n in counted.items()}
+        counts = {"predicted": self.predicted, "learnt": stream.learnt, "bad": stream.bad}
+        totals: dict[str, float] = {f"events_{name}_total": n for name, n in counts.items()}
         return totals | {"snapshots_total": self.snapshots, "snapshot_failures_total": self.failures}
 
     def gauges(self) -> dict[str, float]:
         stream = self.stream
-        found = {"events": stream.events, "support_vectors": stream.learner.n_support}
+        gauges = {"events": stream.events, "support_vectors": stream.learner.n_support}
         if stream.waiting is not None:
-            found["events_waiting"] = len(stream.waiting)
-        found |= {"snapshot_event": stream.saved, "snapshot_seconds": self.snapshot_s}
-        return found if self._log is None else found | {"log_bytes": self._log.bytes}
+            gauges["events_waiting"] = len(stream.waiting)
+        gauges |= {"snapshot_event": stream.saved, "snapshot_seconds": self.snapshot_s}
+        return gauges if self._log is None else gauges | {"log_bytes": self._log.bytes}
 
     @property
     def trouble(self) -> str | None:
@@ -216,18 +211,21 @@ class LearningModel:
         classes = getattr(self.stream.learner, "labels", ())
         answers = Predictions(labels, shown, probabilities, classes, learns=True)
         stops = np.cumsum([len(job.events) for job in jobs]).tolist()
-        said = [
-            as_json(answers.part(stop - len(job.events), stop).said(job.also))
+        replies = [
+            as_json(answers.part(stop - len(job.events), stop).as_answers(job.also))
             for job, stop in zip(jobs, stops, strict=True)
         ]
         self.predicted += len(events)
-        return said
+        return replies
 
     def _lesson(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         """Learns the events of a request, which are in the log before."""
         events = events_in(body, self._most)
-        if name is not None and (known := self.stream.requests.find(name, body, len(events))) is not None:
-            first = known
+        if (
+            name is not None
+            and (first_known := self.stream.requests.find(name, body, len(events))) is not None
+        ):
+            first = first_known
         first = first or self.stream.events + 1
         if first > self.stream.events + 1:
             raise RequestError(
@@ -244,11 +242,11 @@ class LearningModel:
         return as_json(answers)
 
     def _learn(self, events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-        """The answers for events, except those of known numbers. What goes wrong with an event is its answer, as others
-        of the request are learned."""
-        known = min(self.stream.events + 1 - first, len(events))
-        answers: list[dict[str, Any]] = [{"event": first + i, "known": True} for i in range(known)]
-        for i, event in enumerate(events[known:], 1):
+        """The answers to events; events with known numbers are not learned again. An event that fails is answered by
+        its error, and the others of the request are learned."""
+        n_known = min(self.stream.events + 1 - first, len(events))
+        answers: list[dict[str, Any]] = [{"event": first + i, "known": True} for i in range(n_known)]
+        for i, event in enumerate(events[n_known:], 1):
             try:
                 answers.append(self.stream.take(event))
             except Exception as error:  # a bug, which the sender hears of, and whoever runs the server
@@ -259,9 +257,9 @@ class LearningModel:
         return answers
 
     def _replay(self, log: RequestLog) -> None:
-        """Learns again what a server that was killed had learned after its last snapshot, in the same order."""
-        before = self.stream.events
-        for first, body, name in log.records(before):
+        """Learns again, in the same order, the events that a killed server had learned after its last snapshot."""
+        events_before = self.stream.events
+        for first, body, name in log.records(events_before):
             events = events_in(body, len(body))
             if first > self.stream.events + 1:
                 raise StorageError(
@@ -271,8 +269,10 @@ class LearningModel:
             self._learn(events, first)
             if name is not None:
                 self.stream.requests.add(name, body, first)
-        if self.stream.events > before:
-            self._report(f"learned events {before + 1:,} to {self.stream.events:,} again, from {log.folder}")
+        if self.stream.events > events_before:
+            self._report(
+                f"learned events {events_before + 1:,} to {self.stream.events:,} again, from {log.folder}"
+            )
         log.begin(self.stream.events + 1)
 
     def _take_snapshot(self) -> None:
@@ -308,14 +308,14 @@ class LearningModel:
             self._written.set()
 
     def _forget(self, events: int) -> None:
-        """Drops from the log what a snapshot has, as soon as that is on the disk."""
+        """Drops requests from the log that a snapshot contains, as soon as it is on the disk."""
         if self._log is None:
             return
         sync_tree(self._log.folder.with_name(self.stream.path.name))
         self._log.drop(events + 1)
 
     def _tried(self, do: Callable[[], Answer]) -> Answer:
-        """Its result, or the error that is the answer: the thread continues after any failure."""
+        """The result of `do`, or an error as the answer: the thread continues after any failure."""
         try:
             return do()
         except DataError as error:

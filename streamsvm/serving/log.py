@@ -1,4 +1,4 @@
-"""A log of what was learned since the last snapshot, so that nothing that was acknowledged is lost.
+"""A log of the requests learned since the last snapshot, so that no acknowledged request is lost.
 
 A folder of segments, each named by the number of its first event. A record is a line `FIRST BYTES CRC32`, with the name
 of the request if it has one, and the body of the request, as it came. Its end may be torn by a kill: it was not
@@ -27,8 +27,8 @@ class RequestLog:
     """Appends by one thread, the learner's; `sync` and `drop` by others. Raises StorageError."""
 
     def __init__(self, folder: Path, fields: str) -> None:
-        """fields: those of label and id, as options, with which events are learned again. Raises ConfigError for
-        others."""
+        """fields: of label and id, as options, with which logged events are learned again. Raises ConfigError if the
+        log was written with others."""
         self.folder, self._lock = folder, threading.Lock()
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,9 @@ class RequestLog:
                     os.fsync(descriptor)
                 if is_new:
                     sync_folder(self.folder)
-        except StorageError as error:  # what the disk has now nobody knows: the state goes on in memory alone
+        except (
+            StorageError
+        ) as error:  # the content of the disk is unknown now: the state continues in memory alone
             self.broken = f"{error}; start the server again"
             raise
         with self._lock:

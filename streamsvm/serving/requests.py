@@ -32,8 +32,8 @@ class RequestError(Exception):
 
 @dataclass
 class Predictions:
-    """To rows: labels (m,), what decides them (m,) or (m, k), probabilities (m, classes) and intervals where the model
-    has any."""
+    """Predictions of m rows: labels (m,), decision values (m,) or (m, k), and if the model has them, probabilities
+    (m, classes) and intervals."""
 
     labels: list[Any]
     decisions: np.ndarray
@@ -43,13 +43,13 @@ class Predictions:
     learns: bool = False  # a stream, which another command cannot give what it lacks
 
     def part(self, start: int, stop: int) -> Predictions:
-        """Those to some of the rows."""
-        here, p = slice(start, stop), self.probabilities
-        p = None if p is None else p[here]
-        return replace(self, labels=self.labels[here], decisions=self.decisions[here], probabilities=p)
+        """The predictions of rows start..stop."""
+        rows, p = slice(start, stop), self.probabilities
+        p = None if p is None else p[rows]
+        return replace(self, labels=self.labels[rows], decisions=self.decisions[rows], probabilities=p)
 
-    def said(self, also: PredictionOptions) -> list[Any]:
-        """A label for each row; an object with the label as `prediction` where more is wanted. Raises Refused."""
+    def as_answers(self, also: PredictionOptions) -> list[Any]:
+        """A label for each row, or with options an object that has the label as `prediction`. Raises RequestError."""
         if not also.flags:
             return self.labels
         columns = {"prediction": self.labels}
@@ -79,35 +79,35 @@ class Predictions:
 
 
 def events_in(body: bytes, most: int) -> list[dict[str, Any]]:
-    """The events of a body, one object or a list of them. Raises Refused."""
+    """The events of a body, one object or a list of them. Raises RequestError."""
     try:
-        found = orjson.loads(body)
+        events = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestError(400, f"broken JSON: {error}") from None
-    found = [found] if isinstance(found, dict) else found
-    if not isinstance(found, list) or not found:
+    events = [events] if isinstance(events, dict) else events
+    if not isinstance(events, list) or not events:
         raise RequestError(
             400, f"found {body[:40].decode(errors='replace')!r}, expected an event or a list of events"
         )
-    if len(found) > most:
+    if len(events) > most:
         raise RequestError(
-            413, f"found {len(found):,} events, expected at most {most:,} in a request; send fewer"
+            413, f"found {len(events):,} events, expected at most {most:,} in a request; send fewer"
         )
-    for i, event in enumerate(found):
+    for i, event in enumerate(events):
         if not isinstance(event, dict):
             raise RequestError(
                 400, f"event {i}: found {str(event)[:40]!r}, expected a JSON object of features"
             )
-    return found
+    return events
 
 
-def wanted(query: dict[str, str]) -> PredictionOptions:
-    """What a query asks for in addition to labels. Raises Refused."""
+def outputs_of(query: dict[str, str]) -> PredictionOptions:
+    """The outputs that a query selects in addition to labels. Raises RequestError."""
     return PredictionOptions(_is_set(query, "decision"), _is_set(query, "proba"), _level(query))
 
 
 def first_event(query: dict[str, str]) -> int | None:
-    """The number that the sender gives the first event. Raises Refused."""
+    """The number that the sender gives the first event. Raises RequestError."""
     text = query.get("from")
     if text is None:
         return None
@@ -119,7 +119,7 @@ def first_event(query: dict[str, str]) -> int | None:
 
 
 def request_name(query: dict[str, str]) -> str | None:
-    """The id that the sender gives the request. Raises Refused."""
+    """The id that the sender gives the request. Raises RequestError."""
     name = query.get("id")
     if name is not None and not NAME.fullmatch(name):
         raise RequestError(
@@ -128,8 +128,8 @@ def request_name(query: dict[str, str]) -> str | None:
     return name
 
 
-def require_known(query: dict[str, str], *names: str) -> None:
-    """Raises Refused for a parameter that nothing reads."""
+def require_parameters(query: dict[str, str], *names: str) -> None:
+    """Raises RequestError for a parameter that nothing reads."""
     for name in query:
         if name not in names:
             raise RequestError(
@@ -152,10 +152,11 @@ def _level(query: dict[str, str]) -> float | None:
         raise RequestError(400, f"interval: found {text!s:.40}, expected a level such as 0.9") from None
 
 
-def as_json(value: Any) -> bytes:
+def as_json(value: object) -> bytes:
+    """A line of JSON."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
     except (
         TypeError
-    ):  # text that is not Unicode, integers of more bits: models of earlier versions have learned them
+    ):  # models of earlier versions may have text that is not Unicode, and integers of more bits
         return json.dumps(jsonable(value)).encode() + b"\n"

@@ -20,7 +20,9 @@ from streamsvm.serving.learning import LearningModel
 
 BACKLOG = 1024  # connections that wait to be taken
 GRACE_S = 30  # for requests that are at work at the end
-SWITCH_S = 0.001  # after which a thread lets others have the interpreter: the loop waits for the learner and snapshots
+SWITCH_S = (
+    0.001  # after which a thread releases the interpreter: the loop waits for the learner and for snapshots
+)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -78,7 +80,7 @@ def serve(
     switch = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
-        with _noted(signals), threadpool_limits(1, user_api="blas"):
+        with _recorded(signals), threadpool_limits(1, user_api="blas"):
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(run())
     finally:
@@ -96,10 +98,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @contextmanager
-def _noted(came: list[int]) -> Iterator[None]:
-    """Notes signals, which uvicorn raises once more when it has stopped: what else they would do is done."""
+def _recorded(received: list[int]) -> Iterator[None]:
+    """Records signals. uvicorn raises them again when it has stopped, which would end the process too early."""
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda which, _: came.append(which)) for number in numbers}
+    before = {number: signal.signal(number, lambda which, _: received.append(which)) for number in numbers}
     try:
         yield
     finally:

@@ -96,6 +96,6 @@ def test_a_row_that_changes_in_place_between_predicting_and_learning_is_met_agai
     for x in range(20):
         learner.learn_one({"x": x / 10}, x % 2)
     row = np.array([0.3], np.float32)
-    learner._meet(row)
+    learner._decide(row)
     row[:] = 5.0
-    np.testing.assert_array_equal(learner._meet(row)[0], learner._learner.decide_one(row)[0])
+    np.testing.assert_array_equal(learner._decide(row)[0], learner._learner.decide_one(row)[0])

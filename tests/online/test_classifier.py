@@ -169,7 +169,7 @@ def test_a_saved_learner_goes_on_bit_by_bit(labels, name, copy, tmp_path):
 )
 def test_features_that_are_absent_are_zero(stream):
     sparse, full = BSGDClassifier(gamma=0.1, budget=5), BSGDClassifier(gamma=0.1, budget=5)
-    full._columns._take_up(dict.fromkeys("abcdefgh", 0.0), "abcdefgh")
+    full._columns._add_columns(dict.fromkeys("abcdefgh", 0.0), "abcdefgh")
     for x, y in stream:
         sparse.learn_one(x, y)
         full.learn_one({name: x.get(name, 0.0) for name in "abcdefgh"}, y)
