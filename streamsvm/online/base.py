@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from inspect import signature
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.online.columns import LANES, FeatureColumns, TotalVariance
-from streamsvm.online.kinds import FeatureKinds
+from streamsvm.online.kinds import FeatureKinds, Features
 from streamsvm.online.labels import Labels
 from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import ONLINE_METHODS
+
+if TYPE_CHECKING:
+    from streamsvm.tables.frames import Frame
 
 VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value counts as 0: e^-50
 SOONEST = 128  # events before the check whether kernel values vanish
@@ -62,7 +65,7 @@ class BudgetLearnerBase:
     max_features: int
     _weights: Mapping[str, float] = {}  # of labels, by their texts
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         fill(cls, ONLINE_METHODS)
 
@@ -95,11 +98,13 @@ class BudgetLearnerBase:
         )
         self._has_warned = False
 
-    def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> Any:
+    def _new_learner(
+        self, kernel: Kernel, options: BudgetOptions, columns: int
+    ) -> BudgetLearner | ExpertsLearner:
         return BudgetLearner(kernel, 0, columns, options)
 
     def _no_columns(
-        self, names: Iterable[Any], width: int, kinds: Iterable[tuple[Any, str]] | None = ()
+        self, names: Iterable[Hashable], width: int, kinds: Iterable[tuple[Hashable, str]] | None = ()
     ) -> FeatureColumns:
         absent, lanes = (math.nan, LANES) if self.tunes_itself else (0.0, 1)
         return FeatureColumns(names, width, self.max_features, absent, lanes=lanes, kinds=kinds)
@@ -145,7 +150,7 @@ class BudgetLearnerBase:
         return self._learner.stats()
 
     @property
-    def features(self) -> list[Any]:
+    def features(self) -> list[Hashable]:
         """Names in the order of their columns; there may be more columns than features, for those to come."""
         return list(self._columns.names)
 
@@ -166,15 +171,15 @@ class BudgetLearnerBase:
         """Changes the bound from here on; None leaves it as it is."""
         self.max_features = self._columns.most = max_features or self.max_features
 
-    def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
+    def check(self, x: Features, y: object = None) -> None:
         """Raises DataError for an event that cannot be learned: a feature that is not a number."""
         self._columns.check(x)
 
-    def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
+    def decision_one(self, x: Features) -> np.ndarray:
         """(columns,) decision values."""
         return self._decide(self._row(x, grow=False))[0].copy()
 
-    def row_of(self, x: Mapping[Any, Any]) -> np.ndarray:
+    def row_of(self, x: Features) -> np.ndarray:
         """(n_columns,) float32 of an event to be decided; features not known are left out. Raises DataError."""
         return self._row(x, grow=False)
 
@@ -188,7 +193,7 @@ class BudgetLearnerBase:
         return {"max_features": self.max_features}
 
     def _model(
-        self, classes: np.ndarray, scaling: Scaling | None, state: dict[str, Any], **header: Any
+        self, classes: np.ndarray, scaling: Scaling | None, state: dict[str, object], **header: Any
     ) -> StreamModel:
         """The model as `fit` writes it. state: of the stream, for this class alone."""
         config = self._config.model_dump(mode="json")
@@ -239,7 +244,7 @@ class BudgetLearnerBase:
             self._last_decision = (entries, *self._learner.decide_one(row))
         return self._last_decision[1], self._last_decision[2]
 
-    def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
+    def _row(self, x: Features, *, grow: bool) -> np.ndarray:
         row = self._columns.row(x, grow=grow)
         self._make_room()
         return row
@@ -281,7 +286,7 @@ class BudgetLearnerBase:
                 stacklevel=2,
             )
 
-    def _decisions(self, X: Any) -> np.ndarray:
+    def _decisions(self, X: Frame) -> np.ndarray:
         """(m, columns) of the rows of a data frame."""
         return self._learner.decide(self._columns.matrix(X, grow=False))
 
@@ -296,7 +301,7 @@ class LabelLearnerBase(BudgetLearnerBase):
     _labels: Labels
 
     @property
-    def labels(self) -> list[Any]:
+    def labels(self) -> list[Hashable]:
         """In the order of their arrival."""
         return list(self._labels)
 

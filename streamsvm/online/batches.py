@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from streamsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from streamsvm.tables.frames import Frame
 
 
 class Batch:
@@ -44,7 +48,7 @@ class Batch:
         columns = [column.to_numpy().astype(np.float64) for column in self._frame.columns]
         return np.column_stack(columns) if columns else np.empty((self._frame.num_rows, 0))
 
-    def records(self) -> list[dict[Any, Any]]:
+    def records(self) -> list[dict[Hashable, Any]]:
         """The rows as events, without what is missing."""
         if _is_pandas(self._frame):
             rows = self._frame.astype(object).where(self._frame.notna(), None).to_dict("records")
@@ -53,7 +57,7 @@ class Batch:
         return [{name: v for name, v in row.items() if v is not None and not _is_nan(v)} for row in rows]
 
     @property
-    def first_rows(self) -> Iterator[dict[Any, Any]]:
+    def first_rows(self) -> Iterator[dict[Hashable, Any]]:
         """Of those in which numbers come for the first time, just these."""
         assert self.values is not None
         is_present = ~np.isnan(self.values)
@@ -68,7 +72,7 @@ class Batch:
             yield {name: bool(v) if name in self.bools else v for name, v in values.items()}
 
 
-def targets_in(y: Any) -> list[Any]:
+def targets_in(y: Iterable[Any]) -> list[Any]:
     """Labels or numbers of a column of pandas, polars or Arrow, of an array, or of anything else in order."""
     for name in ("tolist", "to_list", "to_pylist"):
         if hasattr(y, name):
@@ -77,7 +81,7 @@ def targets_in(y: Any) -> list[Any]:
     return list(y)
 
 
-def series_like(X: Any, values: Sequence[Any], dtype: Any = None) -> Any:
+def series_like(X: Frame, values: Sequence[Any], dtype: DTypeLike | None = None) -> Frame:
     """Answers to the rows of X, as a column of the library that X is of."""
     if _is_pandas(X):
         import pandas as pd
@@ -92,7 +96,7 @@ def series_like(X: Any, values: Sequence[Any], dtype: Any = None) -> Any:
     return pa.array(values)
 
 
-def frame_like(X: Any, values: np.ndarray, names: Sequence[Any]) -> Any:
+def frame_like(X: Frame, values: np.ndarray, names: Sequence[Any]) -> Frame:
     """Answers (m, names) to the rows of X, as a data frame of the library that X is of."""
     if _is_pandas(X):
         import pandas as pd
@@ -108,30 +112,30 @@ def frame_like(X: Any, values: np.ndarray, names: Sequence[Any]) -> Any:
     return pa.table(columns)
 
 
-def _is_nan(value: Any) -> bool:
+def _is_nan(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _is_pandas(X: Any) -> bool:
+def _is_pandas(X: Frame) -> bool:
     return type(X).__module__.partition(".")[0] == "pandas"
 
 
-def _is_polars(X: Any) -> bool:
+def _is_polars(X: Frame) -> bool:
     return type(X).__module__.partition(".")[0] == "polars"
 
 
-def rows_in(X: Any) -> int:
+def rows_in(X: Frame) -> int:
     """The rows of a data frame. Raises DataError for what has no number of them, as a lazy frame."""
     if not hasattr(X, "__len__"):
         raise _no_frame(X)
     return len(X)
 
 
-def _no_frame(X: Any) -> DataError:
+def _no_frame(X: Frame) -> DataError:
     return DataError(f"found rows as {type(X).__name__}, expected a data frame of pandas, polars or Arrow")
 
 
-def _as_table(X: Any) -> Any:
+def _as_table(X: Frame) -> Frame:
     from streamsvm.tables.frames import kinds_of, table_of
 
     if isinstance(X, np.ndarray | list | dict):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numba as nb
 import numpy as np
 
 from streamsvm.models.calibration import LARGEST_EXPONENT, Calibration, with_decisions
+from streamsvm.online.kinds import State
 
 WIDE = 16  # classes up to which each one's probability sees all decisions: its cost grows with their cube
 FORGET = 0.999  # of the curvature, an event: about 1,000 events count
@@ -66,7 +64,7 @@ class OnlineCalibration:
         points, bounds = np.hstack([self.W, size]), np.arange(columns + 1)
         return Calibration("stream", points, bounds, by_decisions=class_weight is not None)
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, object]:
         lower = np.tril_indices(self.P.shape[1])  # the rest is their mirror image
         return {
             "W": self.W.tolist(),
@@ -75,7 +73,7 @@ class OnlineCalibration:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any] | None) -> OnlineCalibration:
+    def from_state(cls, state: State | None) -> OnlineCalibration:
         """None, for models without one: it starts from scratch."""
         new = cls()
         if state and state["W"]:

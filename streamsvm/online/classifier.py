@@ -24,6 +24,7 @@ from streamsvm.models.pooled import side_by_side
 from streamsvm.online.base import MOST_FEATURES, LabelLearnerBase, is_doubled
 from streamsvm.online.batches import frame_like, rows_in, series_like, targets_in
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
+from streamsvm.online.kinds import Features
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.tasks.pairs import n_columns
@@ -156,10 +157,10 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         return ExpertsLearner(experts, 0, columns)
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[dict[str, object]]:
         yield {"lam": 1e-3, "budget": 20}
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
+    def learn_one(self, x: Features, y: object) -> None:
         """One step for the event x with label y. For a bad event it raises DataError, a ValueError, and learns
         nothing."""
         if not self._labels.has(y):
@@ -171,20 +172,20 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         self._learner.learn_one(row, met, self._labels.targets[code], self._weigh(code))
         self._after_steps(row)
 
-    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
+    def predict_one(self, x: Features, **kwargs: object) -> Any:
         """The label, or None before the first event is learned."""
         if not self._labels:
             return None
         return self._labels[self._winner(self._decide(self._row(x, grow=False))[0])]
 
-    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: Features, **kwargs: object) -> dict[Any, float]:
         """Probabilities by label, the largest that of `predict_one` unless there is a `class_weight`."""
         if not self._labels:
             return {}
         decisions = self._decide(self._row(x, grow=False))[0]
         return dict(zip(self._labels, self.probabilities_of(decisions[None])[0].tolist(), strict=True))
 
-    def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
+    def decision_one(self, x: Features) -> np.ndarray:
         """(1,) positive for the second label, or (k,) one for each label."""
         return self._decide(self._row(x, grow=False))[0].copy()
 
@@ -225,19 +226,19 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         """The label of each row of decisions (m, columns); None before the first event is learned."""
         return [self._labels[self._winner(row)] if self._labels else None for row in decisions]
 
-    def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
+    def check(self, x: Features, y: object = None) -> None:
         """Raises DataError for an event that cannot be learned: a feature that is not a number, or a label too many."""
         super().check(x)
         if y is not None:
             self._labels.require([y])
 
-    def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
+    def to_model(self, scaling: Scaling | None = None, **more: object) -> StreamModel:
         """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         calibration = None
         if self.n_labels > 1:
             columns = len(self._labels.targets[0])
             calibration = self._calibration.calibration(columns, self._class_weights())
-        state: dict[str, Any] = {
+        state: dict[str, object] = {
             "labels": self.labels,
             "calibration": self._calibration.to_state(),
             "limits": self._limits,
@@ -296,7 +297,7 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
             return min(sum(self._seen) / (len(self._seen) * self._seen[code]), HEAVIEST)
         return float(self._weights.get(_text(self._labels[code]), 1.0)) if self._weights else 1.0
 
-    def _code(self, y: Any) -> int:
+    def _code(self, y: object) -> int:
         """The label's number; a new one gets a column."""
         n_labels = len(self._labels)
         code = self._labels.code(y)
@@ -327,12 +328,12 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         return np.array([self._weights.get(_text(label), 1.0) for label in self._labels])
 
 
-def _text(label: Any) -> str:
+def _text(label: object) -> str:
     """A label as configurations write it: whole floats look like integers, booleans have one spelling."""
     return str(int(label)) if isinstance(label, float) and label.is_integer() else one_spelling(str(label))
 
 
-def _by_text(weights: Any, classes: list[Any] | None) -> dict[str, float]:
+def _by_text(weights: object, classes: list[Any] | None) -> dict[str, float]:
     """Weights by the text of labels. Raises ConfigError. The configuration checks that they are above 0."""
     if weights is None or weights == "balanced":
         return {}

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 import struct
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba as nb
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamsvm.data.precision import SHARE
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 from streamsvm.online.batches import Batch
-from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, as_float, shown
+from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, Features, State, as_float, shown
+
+if TYPE_CHECKING:
+    from streamsvm.tables.frames import Frame
 
 LARGEST = 1e18  # squares stay within float32
 LEFT_OUT = "; leave it out of the event if it is missing"
@@ -54,10 +58,10 @@ class FeatureColumns:
         self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
         self._columns = np.empty(0, np.intp)
         self._plan: _Plan | None = None  # for them, where they come again
-        self._source: Any = None  # names and numbers that the last row was made of
+        self._source: tuple[list[Hashable], list[object]] | None = None  # of the last row
         self._row = np.empty(0, np.float32)
 
-    def row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
+    def row(self, x: Features, *, grow: bool) -> np.ndarray:
         """(width,) float32; with `grow`, new features get a column, else they are left out.
 
         The same array for the same event twice: it is predicted, then learned. Raises DataError.
@@ -95,12 +99,12 @@ class FeatureColumns:
         place(values, columns, self._absent, row)
         return row
 
-    def check(self, x: Mapping[Any, Any]) -> None:
+    def check(self, x: Features) -> None:
         """Raises DataError for an event that cannot be a row."""
         if self._plan is None or self._plan.row(x) is None:
             numbers(self.kinds.plain(x))
 
-    def matrix(self, X: Any, *, grow: bool) -> Rows:
+    def matrix(self, X: Frame, *, grow: bool) -> Rows:
         """Rows of a data frame, as `row` makes them; NaN is absent. Raises DataError, before anything is changed."""
         batch = Batch(X)
         if batch.values is None or not self._are_plain(batch):
@@ -135,7 +139,7 @@ class FeatureColumns:
         numbers_ = [name for name in batch.names if name not in batch.bools]
         return self.kinds.are("number", numbers_) and self.kinds.are("bool", batch.bools)
 
-    def _checked(self, records: list[dict[Any, Any]]) -> list[Mapping[Any, Any]]:
+    def _checked(self, records: Sequence[Features]) -> list[Features]:
         """The features of rows as numbers, of kinds that stand from the first row on. Raises DataError."""
         kinds, checked = self.kinds.copy(), []
         for i, x in enumerate(records):
@@ -148,7 +152,7 @@ class FeatureColumns:
             checked.append(plain)
         return checked
 
-    def _add_columns(self, x: Mapping[Any, Any], names: Iterable[Hashable]) -> None:
+    def _add_columns(self, x: Features, names: Iterable[Hashable]) -> None:
         """Columns for features of an event not seen before, in a fixed order, not the event's. names: as numbers."""
         new = [name for name in names if name not in self._places]
         if not new:
@@ -165,7 +169,7 @@ class FeatureColumns:
             room = max(len(self.names), 2 * self.width)
             self.width, self._plan = min(-(-room // self._lanes) * self._lanes, self.most), None
 
-    def _check_precision(self, x: Mapping[Hashable, Any]) -> None:
+    def _check_precision(self, x: Features) -> None:
         """Warns once if float32 is too narrow for the numbers of a feature, as the first events have them."""
         if self._ranges is None:
             return
@@ -191,7 +195,7 @@ class _Plan:
     most are such events, and their time counts."""
 
     def __init__(
-        self, names: list[Hashable], row: np.ndarray, x: Mapping[Any, Any], bools: frozenset[Hashable]
+        self, names: list[Hashable], row: np.ndarray, x: Features, bools: frozenset[Hashable]
     ) -> None:
         """names: of the first columns. row (width,): of the event x; its other columns stay. bools: features."""
         self._names, self._row, self._take, self._bools = names, row, itemgetter(*names), bools
@@ -199,7 +203,7 @@ class _Plan:
         self._pack: Any = struct.Struct(f"{len(names)}f").pack_into
         self._values, self._event = self._take(x), x  # of the row
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         values = dict(zip(self._names, self._values, strict=True))
         return _Plan, (self._names, self._row, values, self._bools)
 
@@ -209,7 +213,7 @@ class _Plan:
         names: list[Hashable],
         columns: np.ndarray,
         row: np.ndarray,
-        x: Mapping[Any, Any],
+        x: Features,
         bools: set[Hashable],
     ) -> _Plan | None:
         """None if the features do not fill the first columns, or are others than numbers, true and false."""
@@ -218,12 +222,12 @@ class _Plan:
         plan = cls([names[i] for i in np.argsort(columns)], row, x, frozenset(bools.intersection(names)))
         return plan if plan._fits(plan._values) else None
 
-    def _fits(self, values: tuple[Any, ...]) -> bool:
+    def _fits(self, values: tuple[object, ...]) -> bool:
         if not self._bools:
             return REALS.issuperset(map(type, values))
         return all(type(value) in types for value, types in zip(values, self._types, strict=True))
 
-    def row(self, x: Mapping[Any, Any]) -> np.ndarray | None:
+    def row(self, x: Features) -> np.ndarray | None:
         """The row of an event, the same array for the same event twice; None for events that it is not for."""
         if type(x) is not dict or len(x) != len(self._names):
             return None
@@ -251,7 +255,7 @@ class FeatureRanges:
         self.n = 0
         self._bounds: dict[Hashable, list[float]] = {}  # smallest, largest, and one that is rounded, or NaN
 
-    def observe(self, x: Mapping[Hashable, Any]) -> None:
+    def observe(self, x: Features) -> None:
         for name, value in x.items():
             number = float(value)
             bounds = self._bounds.setdefault(name, [number, number, math.nan])
@@ -282,7 +286,7 @@ class TotalVariance:
     means (d,): of the columns. squares: the sum of squared deviations from them, over all columns.
     """
 
-    def __init__(self, n: int = 0, squares: float = 0.0, means: Any = ()) -> None:
+    def __init__(self, n: int = 0, squares: float = 0.0, means: ArrayLike = ()) -> None:
         self.n, self.squares, self.means = n, squares, np.array(means, np.float64)
 
     def see(self, rows: np.ndarray) -> None:
@@ -304,11 +308,11 @@ class TotalVariance:
     def variance(self) -> float:
         return self.squares / self.n
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, object]:
         return {"n": self.n, "squares": self.squares, "means": self.means.tolist()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> TotalVariance:
+    def from_state(cls, state: State) -> TotalVariance:
         """Also of a state of version 0.2, whose sums are about the first row, the origin."""
         if "origin" not in state:
             return cls(**state)
@@ -317,7 +321,7 @@ class TotalVariance:
         return cls(n, squares, np.array(state["origin"], np.float64) + shift)
 
 
-def numbers(x: Mapping[Any, Any]) -> np.ndarray:
+def numbers(x: Features) -> np.ndarray:
     """The values of an event of numbers, finite float64. Raises DataError naming the feature that is not one."""
     values = _vector(list(x.values()))
     if not are_small(values):
@@ -328,7 +332,7 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
     return values
 
 
-def _are_equal(a: Any, b: Any) -> bool:
+def _are_equal(a: object, b: object) -> bool:
     try:
         return bool(a == b)
     except (ValueError, ArithmeticError):  # of arrays and signalling NaN, which no event may have

@@ -7,13 +7,16 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from streamsvm.data.labels import is_unicode
 from streamsvm.errors import DataError
 
+Features: TypeAlias = Mapping[Any, Any]  # of an event, by name; `FeatureKinds` checks the values
+Event: TypeAlias = dict[str, Any]  # as it comes: a JSON object, or the fields of a CSV row
+State: TypeAlias = Mapping[str, Any]  # in a snapshot: JSON
 EPOCH = datetime(1970, 1, 1)
 REALS = frozenset({int, float, np.float64, np.float32, np.int64, np.int32})
 BOOLS = frozenset({bool, np.bool_})
@@ -64,12 +67,12 @@ class FeatureKinds:
     def _new_kind(self, name: Hashable, kind: str) -> str | None:
         return None if self._is_made(name) or not is_unicode(name) else kind
 
-    def plain(self, x: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    def plain(self, x: Features) -> Features:
         """The features as numbers, without missing ones. Raises DataError for a value of another kind than the
         feature's, and for names and texts that are not Unicode."""
         if REALS.issuperset(map(type, x.values())) and self.are("number", x):
             return x
-        plain: dict[Any, Any] = {}
+        plain: dict[Hashable, Any] = {}
         for name, value in x.items():
             kind = self._kind(name, value)
             if kind == "number":
@@ -78,7 +81,7 @@ class FeatureKinds:
                 plain |= _columns(name, value, kind)
         return plain
 
-    def learn(self, x: Mapping[Any, Any], columns: Collection[Hashable]) -> None:
+    def learn(self, x: Features, columns: Collection[Hashable]) -> None:
         """Adds the kinds of an event's features that have some of these columns. `plain` has accepted the event."""
         for name, value in x.items():
             if name not in self._kinds and (kind := self._kind(name, value)) is not None:
@@ -86,7 +89,7 @@ class FeatureKinds:
                 if any(column in columns for column in made) and not self._is_made(name):
                     self._kinds[name] = kind
 
-    def _kind(self, name: Hashable, value: Any) -> str | None:
+    def _kind(self, name: Hashable, value: object) -> str | None:
         """The kind of a feature's value; None where it is missing. Raises DataError."""
         known_kind = self._kinds.get(name)
         kind = kind_of(value)
@@ -118,13 +121,13 @@ class FeatureKinds:
         return dot + end in OF_TIMES and self._kinds.get(head) == "time"
 
 
-def require_unicode(text: Any, what: str) -> None:
+def require_unicode(text: object, what: str) -> None:
     """Raises DataError for text that is not Unicode. what: has the text, in words."""
     if not is_unicode(text):
         raise DataError(f"{what}: found {shown(text)}, expected text that is Unicode")
 
 
-def kind_of(value: Any) -> str | None:
+def kind_of(value: object) -> str | None:
     """The kind of a value, or "other"; None if it is missing."""
     if isinstance(value, bool | np.bool_):
         return "bool"
@@ -170,7 +173,7 @@ def _head(name: Hashable) -> str | None:
     return head if is_text else None
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """On one line, cut where it is long."""
     try:
         return " ".join(repr(value).split())[:40]

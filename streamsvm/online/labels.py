@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,14 @@ class Labels(list[Any]):
     targets (labels, columns): the target of each label in the columns, -1 or +1.
     """
 
-    def __init__(self, labels: Iterable[Any], most: int) -> None:
+    def __init__(self, labels: Iterable[Hashable], most: int) -> None:
         super().__init__(labels)
         self.types = set(map(type, self))
         self.most, self._is_fixed = most, False
         self.targets = _targets(len(self))
 
     @classmethod
-    def of(cls, classes: Iterable[Any] | None, most: int) -> Labels:
+    def of(cls, classes: Iterable[Hashable] | None, most: int) -> Labels:
         """The labels of these classes, to which none is added; None: no labels so far. Raises DataError for a class
         that cannot be a label."""
         if classes is None:
@@ -40,18 +40,18 @@ class Labels(list[Any]):
         labels._is_fixed = True
         return labels
 
-    def has(self, y: Any) -> bool:
+    def has(self, y: object) -> bool:
         """Whether a label has come before: 1 is not true."""
         return type(y) in self.types and y in self
 
-    def require(self, labels: list[Any]) -> None:
+    def require(self, labels: list[object]) -> None:
         """Raises DataError for labels that cannot be added."""
-        new: list[Any] = []
+        new: list[object] = []
         for y in labels:
             if not self.has(y):
                 self._require_new(y, new)
 
-    def _require_new(self, y: Any, new: list[Any]) -> None:
+    def _require_new(self, y: Any, new: list[object]) -> None:
         """Adds it to the new ones, if it is one. Raises DataError."""
         kind = _kind_of(y)
         if y is None or (kind is float and y != y):  # each NaN would be a separate class
@@ -75,7 +75,7 @@ class Labels(list[Any]):
             raise DataError(f"found label {shown(y)}, which a model cannot hold; {EXPECTED}")
         new.append(y)
 
-    def code(self, y: Any) -> int:
+    def code(self, y: object) -> int:
         """The label's number; a new one is added."""
         self.types.add(type(y))
         if y in self:
@@ -90,7 +90,7 @@ EXPECTED = (
 )
 
 
-def _kind_of(y: Any) -> type | None:
+def _kind_of(y: object) -> type | None:
     """bool, float or str; None for what is not a label."""
     if isinstance(y, bool | np.bool_):
         return bool
@@ -99,7 +99,7 @@ def _kind_of(y: Any) -> type | None:
     return str if isinstance(y, str) else None
 
 
-def _survives(labels: list[Any]) -> bool:
+def _survives(labels: list[object]) -> bool:
     """Whether labels of one kind are the same after they were written to a model and read again."""
     array = np.array(labels)
     return array.dtype.kind in "bifU" and array.tolist() == labels and all(map(_is_written, labels))

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamsvm.errors import DataError
-from streamsvm.online.kinds import MISSING, require_unicode
+from streamsvm.online.kinds import MISSING, Event, require_unicode
 from streamsvm.storage.human import number_or_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ with suppress(ImportError):
 
 BUFFER_BYTES = 1 << 16
 _COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")  # a number with a decimal comma
-Parse = Callable[[str], dict[str, Any]]
+Parse = Callable[[str], Event]
 
 
 class Readable(Protocol):
@@ -106,7 +106,7 @@ class Lines(Interruptible):
             yield rest.decode("utf-8", errors="surrogateescape")
 
 
-def json_event(line: str) -> dict[str, Any]:
+def json_event(line: str) -> Event:
     """The event of a JSON line. Raises DataError."""
     try:
         event = _loaded(line)
@@ -145,7 +145,7 @@ class Field(str):
         number = self if "_" in self else number_or_text(self)  # which Python alone reads in numbers
         return str(self) if isinstance(number, str) else number
 
-    def as_label(self, example: Any) -> Any:
+    def as_label(self, example: object) -> Any:
         """As a label, next to one that is known, or None. Digits with zeros in front are a code, not a number."""
         digits = self.lstrip("+-")
         is_code = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
@@ -162,7 +162,7 @@ class CsvEvents:
     missing: frozenset[str] = frozenset()
     plain: Callable[[str], str] = str
 
-    def __call__(self, line: str) -> dict[str, Any]:
+    def __call__(self, line: str) -> Event:
         """Raises DataError."""
         require_unicode(line, "line")
         fields = _fields(line, self.delimiter)

@@ -16,6 +16,7 @@ from streamsvm.models import StreamModel
 from streamsvm.models.calibration import Calibration, are_odds, sigmoid
 from streamsvm.online.base import MOST_FEATURES, LabelLearnerBase
 from streamsvm.online.classifier import MOST_CLASSES
+from streamsvm.online.kinds import Features
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
 
@@ -93,10 +94,10 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         self._start({"max_features": 1, "max_classes": 1}, max(1, len(self._labels)))
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[dict[str, object]]:
         yield {"budget": 20}
 
-    def learn_one(self, x: Mapping[Any, Any], y: Mapping[Any, bool]) -> None:
+    def learn_one(self, x: Features, y: Mapping[Hashable, bool]) -> None:
         """One step for the event x with labels y, each True or False. For a bad event it raises DataError, a
         ValueError, and learns nothing; nor does it before any label is known."""
         self._require(y)
@@ -106,11 +107,11 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
             self._learner.learn_one(row, self._decide(row)[1], targets)
             self._after_steps(row)
 
-    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, bool]:
+    def predict_one(self, x: Features, **kwargs: object) -> dict[Hashable, bool]:
         """Which of the labels so far the event has."""
         return dict(zip(self._labels, (self.decision_one(x) > 0).tolist(), strict=True))
 
-    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, dict[bool, float]]:
+    def predict_proba_one(self, x: Features, **kwargs: object) -> dict[Hashable, dict[bool, float]]:
         """Of each label, the probabilities that the event has and lacks it. With loss "logistic" only."""
         p = self.probabilities_of(self.decision_one(x)[None])
         if p is None:
@@ -118,7 +119,7 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         by_label = zip(self._labels, p[0].tolist(), strict=True)
         return {label: {True: has, False: 1 - has} for label, has in by_label}
 
-    def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
+    def decision_one(self, x: Features) -> np.ndarray:
         """(labels,) decision values, positive for a label that the event has."""
         return super().decision_one(x)[: self.n_labels]
 
@@ -130,13 +131,13 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         """(m, labels) from decisions (m, labels); None without log-odds."""
         return sigmoid(decisions) if are_odds(self.loss) else None
 
-    def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
+    def check(self, x: Features, y: object = None) -> None:
         """Raises DataError for an event that cannot be learned: a feature that is not a number, or a label too many."""
         super().check(x)
         if y is not None:
             self._require(y)
 
-    def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
+    def to_model(self, scaling: Scaling | None = None, **more: object) -> StreamModel:
         """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         calibration = Calibration.logistic(self.n_labels) if are_odds(self.loss) else None
         own = {"labels": self.labels} | more
@@ -160,7 +161,7 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         learner._labels = Labels(labels, learner.max_classes)
         return learner
 
-    def _require(self, y: Any) -> None:
+    def _require(self, y: object) -> None:
         """Raises DataError for labels that cannot be learned."""
         if not isinstance(y, Mapping) or not all(has in (False, True) for has in y.values()):
             raise DataError(f"found labels {y!r}, expected a dict of labels, each True or False")
@@ -169,7 +170,7 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
                 raise DataError(f"found label {label!r}, expected a name without commas")
         self._labels.require(list(y))
 
-    def _targets(self, y: Mapping[Any, bool]) -> np.ndarray:
+    def _targets(self, y: Mapping[Hashable, bool]) -> np.ndarray:
         """(labels,) -1 or +1, and 0 where y says nothing. New labels get columns, except the first, which has one."""
         for label in y:
             n_labels = self.n_labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.online.base import MOST_FEATURES, BudgetLearnerBase
+from streamsvm.online.kinds import Features
 from streamsvm.options.solvers import Strategy
 from streamsvm.tasks.oneclass import NU, OneClass
 
@@ -84,16 +85,16 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
         self._start({"max_features": 1}, 1)
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[dict[str, object]]:
         yield {"nu": 0.1, "budget": 20}
 
-    def learn_one(self, x: Mapping[Any, Any]) -> None:
+    def learn_one(self, x: Features) -> None:
         """One step for the event x. For a bad event it raises DataError, a ValueError, and learns nothing."""
         row = self._row(x, grow=True)
         self._learner.learn_one(row, self._decide(row)[1], _INLIER)
         self._after_steps(row)
 
-    def score_one(self, x: Mapping[Any, Any]) -> float:
+    def score_one(self, x: Features) -> float:
         """1 - w'phi(x) / rho: above 0 of events outside, 1 far from all support vectors; 0 before rho is known."""
         return float(self.scores_of(self._decide(self._row(x, grow=False))[0])[0])
 
@@ -106,7 +107,7 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
     def rho(self) -> float:
         return -float(self._learner.coefficients()[1][0])
 
-    def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
+    def to_model(self, scaling: Scaling | None = None, **more: object) -> StreamModel:
         """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         return self._model(np.array(OneClass.own_classes), scaling, more)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from streamsvm.models import StreamModel
 from streamsvm.online.base import MOST_FEATURES, BudgetLearnerBase, is_doubled
 from streamsvm.online.batches import rows_in, series_like, targets_in
 from streamsvm.online.columns import LARGEST
-from streamsvm.online.kinds import as_float, kind_of, shown
+from streamsvm.online.kinds import Features, as_float, kind_of, shown
 from streamsvm.options.solvers import Strategy
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         self._targets = RunningMoments()
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[dict[str, object]]:
         yield {"budget": 20}
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
+    def learn_one(self, x: Features, y: object) -> None:
         """One step for the event x with target y. For a bad event it raises DataError, a ValueError, and learns
         nothing."""
         target = np.array([number(y)])
@@ -111,7 +111,7 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         self._learner.learn_one(row, self._decide(row)[1], target)
         self._after_steps(row)
 
-    def predict_one(self, x: Mapping[Any, Any]) -> float:
+    def predict_one(self, x: Features) -> float:
         """The value, 0 before the first event is learned."""
         return float(self._decide(self._row(x, grow=False))[0][0])
 
@@ -140,13 +140,13 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         values = [float(self._learner.decide_one(row)[0][0]) for row in rows]
         return series_like(X, values, np.float64)
 
-    def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
+    def check(self, x: Features, y: object = None) -> None:
         """Raises DataError for an event that cannot be learned: a feature or the target is not a number."""
         super().check(x)
         if y is not None:
             number(y)
 
-    def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
+    def to_model(self, scaling: Scaling | None = None, **more: object) -> StreamModel:
         """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         return self._model(np.empty(0), scaling, {"targets": vars(self._targets)} | more)
 
@@ -189,7 +189,7 @@ class RunningMoments:
         return float(np.sqrt(self.squares / self.n)) if self.n else 0.0
 
 
-def number(y: Any) -> float:
+def number(y: object) -> float:
     """A target. Raises DataError."""
     if kind_of(y) == "number" and abs(target := as_float(y)) < LARGEST:  # so NaN is none
         return target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from streamsvm.data.labels import FALSE, TRUE, members, one_spelling, set_texts
 from streamsvm.errors import DataError
 from streamsvm.metrics import ScoreCounts, of_sets
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
-from streamsvm.online.kinds import shown
+from streamsvm.online.kinds import Features, State, shown
 from streamsvm.online.lines import Field
 from streamsvm.tasks.oneclass import INLIER, OUTLIER
+
+Answer: TypeAlias = dict[str, Any]  # to an event: JSON
+Answers: TypeAlias = tuple[list[Any], np.ndarray, np.ndarray | None]  # labels, decision values, probabilities
 
 PLACES = 2000  # of scores: how finely a ROC area distinguishes them
 ASKED = 100  # events over which the share of requested labels is averaged
@@ -28,33 +31,33 @@ class StreamScores(ABC):
 
     task: ClassVar[str]
 
-    def __init__(self, learner: Any, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, learner: Any, state: State | None = None) -> None:
         self.learner, self.learnt = learner, 0
         vars(self).update(state or {})
 
-    def label_in(self, field: Field) -> Any:
+    def label_in(self, field: Field) -> object:
         """The label that a field of a CSV row is."""
         return str(field)
 
     @abstractmethod
-    def label(self, name: str, y: Any) -> Any:
+    def label(self, name: str, y: object) -> Any:
         """The label as it is learned, or None. Raises DataError for one of field `name` that cannot be."""
 
-    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+    def answer(self, x: Features, y: Any) -> Answer:
         """The answer to an event, which is then learned if it has a label."""
         answer = self.predict(x)
         return answer if y is None else answer | self.learn(x, y, answer["prediction"])
 
     @abstractmethod
-    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+    def predict(self, x: Features) -> Answer:
         """The answer to an event before it is learned."""
 
     @abstractmethod
-    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
+    def learn(self, x: Features, y: Any, prediction: Any) -> Answer:
         """Learns an event, and returns the rest of its answer. prediction: that of `predict`, which is scored."""
 
     @abstractmethod
-    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+    def answers(self, decisions: np.ndarray) -> Answers:
         """Three answers to decisions (m, columns): m labels or values (None before anything is known), their decision
         values, (m,) or (m, labels), and for classes the probabilities (m, labels) in the learner's order."""
 
@@ -62,7 +65,7 @@ class StreamScores(ABC):
     def scores(self) -> dict[str, float | None]:
         """Scores of answers made before their events were learned; a progress bar shows the first one."""
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> Answer:
         return {name: value for name, value in vars(self).items() if name not in NOT_SAVED}
 
     def right(self) -> int | None:
@@ -75,13 +78,13 @@ class ClassScores(StreamScores):
     learner: BSGDClassifier
     asks: float | None = None  # share of the events whose label may be asked for
 
-    def __init__(self, learner: BSGDClassifier, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, learner: BSGDClassifier, state: State | None = None) -> None:
         self.n_right = 0
         self.threshold = 1.0  # of probabilities that are asked about
         self.spent = 0.0  # share of labels asked for of late
         super().__init__(learner, state)
 
-    def is_worth(self, probabilities: Mapping[Any, float], share: float) -> bool:
+    def is_worth(self, probabilities: Mapping[Hashable, float], share: float) -> bool:
         """Whether to ask for the label of an event, if only this share of labels can be paid for: the least sure
         events.
 
@@ -94,10 +97,10 @@ class ClassScores(StreamScores):
         self.spent += (asks - self.spent) / ASKED
         return asks
 
-    def label_in(self, field: Field) -> Any:
+    def label_in(self, field: Field) -> object:
         return field.as_label(next(iter(self.learner.labels), None))
 
-    def label(self, name: str, y: Any) -> Any:
+    def label(self, name: str, y: object) -> Any:
         """A label that a model can keep; whole numbers become integers, as pandas writes 1.0 for 1 if some are
         missing."""
         if isinstance(y, float) and y.is_integer():
@@ -110,7 +113,7 @@ class ClassScores(StreamScores):
             y = next((label for label in self.learner.labels if one_spelling(str(label)) == text), y)
         return y
 
-    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+    def predict(self, x: Features) -> Answer:
         prediction = self.learner.predict_one(x)
         probabilities = self.learner.predict_proba_one(x)
         answer = {"prediction": prediction, "probabilities": _by_text(probabilities)}
@@ -118,13 +121,13 @@ class ClassScores(StreamScores):
             answer["ask"] = self.is_worth(probabilities, self.asks)
         return answer
 
-    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
+    def learn(self, x: Features, y: Any, prediction: Any) -> Answer:
         self.learner.learn_one(x, y)
         self.learnt += 1
         self.n_right += prediction == y
         return {"label": y}
 
-    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+    def answers(self, decisions: np.ndarray) -> Answers:
         scores = decisions[:, 0] if decisions.shape[1] == 1 else decisions
         return self.learner.labels_of(decisions), scores, self.learner.probabilities_of(decisions)
 
@@ -142,7 +145,7 @@ class LabelSetScores(StreamScores):
     task = "multilabel"
     learner: BSGDMultiLabelClassifier
 
-    def __init__(self, learner: BSGDMultiLabelClassifier, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, learner: BSGDMultiLabelClassifier, state: State | None = None) -> None:
         self.n_right = 0
         # by label: events about it, hits, those that have it, answers that do
         self.counts: dict[str, list[int]] = {}
@@ -164,7 +167,7 @@ class LabelSetScores(StreamScores):
         has = members(np.array([",".join(map(str, names))]))[0].tolist()
         return {by_text.get(label, label): label in has for label in dict.fromkeys([*by_text, *has])}
 
-    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+    def predict(self, x: Features) -> Answer:
         decisions = self.learner.decision_one(x)[None]
         [prediction], _, p = self.answers(decisions)
         if p is None:
@@ -172,7 +175,7 @@ class LabelSetScores(StreamScores):
         by_label = dict(zip(self.learner.labels, p[0].tolist(), strict=True))
         return {"prediction": prediction, "probabilities": _by_text(by_label)}
 
-    def learn(self, x: Mapping[str, Any], y: Mapping[Any, bool], prediction: Any) -> dict[str, Any]:
+    def learn(self, x: Features, y: Mapping[Any, bool], prediction: Any) -> Answer:
         self.learner.learn_one(x, y)
         self.learnt += 1
         predicted = set(prediction.split(","))
@@ -186,7 +189,7 @@ class LabelSetScores(StreamScores):
         self.n_right += not wrong
         return {"label": ",".join(str(label) for label, has in y.items() if has)}
 
-    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+    def answers(self, decisions: np.ndarray) -> Answers:
         names = np.array(list(map(str, self.learner.labels)), str)
         return set_texts(decisions > 0, names).tolist(), decisions, self.learner.probabilities_of(decisions)
 
@@ -209,29 +212,29 @@ class ValueScores(StreamScores):
     task = "regress"
     learner: BSGDRegressor
 
-    def __init__(self, learner: BSGDRegressor, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, learner: BSGDRegressor, state: State | None = None) -> None:
         self.judged, self.mean, self.spread, self.absolute, self.squares = 0, 0.0, 0.0, 0.0, 0.0
         super().__init__(learner, state)
 
-    def label_in(self, field: Field) -> Any:
+    def label_in(self, field: Field) -> object:
         return field.as_kind("number")
 
-    def label(self, name: str, y: Any) -> Any:
+    def label(self, name: str, y: object) -> Any:
         if y is not None and (isinstance(y, bool | str) or not isinstance(y, int | float)):
             raise DataError(f"label {name!r}: found {y!r}, expected a number")
         return y
 
-    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+    def predict(self, x: Features) -> Answer:
         return {"prediction": self.learner.predict_one(x) if self.learner.n_seen else None}
 
-    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
+    def learn(self, x: Features, y: Any, prediction: Any) -> Answer:
         self.learner.learn_one(x, y)
         self.learnt += 1
         if prediction is not None:
             self._count(y, prediction)
         return {"label": y}
 
-    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+    def answers(self, decisions: np.ndarray) -> Answers:
         values = decisions[:, 0]
         return values.tolist() if self.learner.n_seen else [None] * len(values), values, None
 
@@ -260,15 +263,15 @@ class OutlierScores(StreamScores):
     task = "oneclass"
     learner: BSGDOneClass
 
-    def __init__(self, learner: BSGDOneClass, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, learner: BSGDOneClass, state: State | None = None) -> None:
         self.n_outside = 0
         self.counts: dict[str, dict[str, int]] = {}  # by a label's text and a place
         super().__init__(learner, state)
 
-    def label_in(self, field: Field) -> Any:
+    def label_in(self, field: Field) -> object:
         return field.as_label(None)
 
-    def label(self, name: str, y: Any) -> Any:
+    def label(self, name: str, y: object) -> Any:
         if y is not None and (
             not isinstance(y, bool | int | float | str) or (isinstance(y, float) and not math.isfinite(y))
         ):
@@ -277,16 +280,16 @@ class OutlierScores(StreamScores):
             )
         return int(y) if isinstance(y, float) and y.is_integer() else y
 
-    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+    def answer(self, x: Features, y: Any) -> Answer:
         answer = self.predict(x)
         learned = self.learn(x, y, answer["score"])
         return answer if y is None else answer | learned
 
-    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+    def predict(self, x: Features) -> Answer:
         score = self.learner.score_one(x)
         return {"prediction": OUTLIER if score > 0 else INLIER, "score": score}
 
-    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
+    def learn(self, x: Features, y: Any, prediction: Any) -> Answer:
         """prediction: the score. An event is learned without a label, too."""
         self.learner.learn_one(x)
         self.learnt += 1
@@ -296,7 +299,7 @@ class OutlierScores(StreamScores):
             counts[place] = counts.get(place, 0) + 1
         return {"label": y}
 
-    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+    def answers(self, decisions: np.ndarray) -> Answers:
         scores = self.learner.scores_of(decisions[:, 0])
         return np.where(scores > 0, OUTLIER, INLIER).tolist(), scores, None
 
@@ -325,7 +328,7 @@ def _place(score: float) -> int:
     return round(PLACES * score / (1 + abs(score)))
 
 
-def _by_text(probabilities: dict[Any, float]) -> dict[str, float]:
+def _by_text(probabilities: Mapping[Hashable, float]) -> dict[str, float]:
     return {str(label): round(p, 6) for label, p in probabilities.items()}
 
 
@@ -334,7 +337,7 @@ JUDGES: dict[str, type[StreamScores]] = {
 }
 
 
-def scores_of(task: str, stream: Mapping[str, Any]) -> dict[str, float | None]:
+def scores_of(task: str, stream: State) -> dict[str, float | None]:
     """The scores of a stream, from what its model has saved of it; empty if it had no judge."""
     if not stream.get("judge"):
         return {}

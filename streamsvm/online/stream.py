@@ -28,9 +28,9 @@ from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
-from streamsvm.online.kinds import FeatureKinds, shown
+from streamsvm.online.kinds import Event, FeatureKinds, Features, shown
 from streamsvm.online.lines import Field, Parse
-from streamsvm.online.scores import JUDGES, StreamScores
+from streamsvm.online.scores import JUDGES, Answer, StreamScores
 from streamsvm.online.tables import TableEvents, coded
 from streamsvm.online.waiting import RecentRequests, WaitingEvents
 from streamsvm.storage.paths import Place
@@ -54,14 +54,14 @@ class RecentCounts:
     seconds: float = 0.0
     slowest_s: float = 0.0
 
-    def add(self, seconds: float, label: Any) -> None:
+    def add(self, seconds: float, label: object) -> None:
         self.events += 1
         self.seconds += seconds
         self.slowest_s = max(self.slowest_s, seconds)
         if label is not None:
             self.labels[str(label)] += 1
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Answer:
         mean = self.seconds / max(self.events, 1)
         return {
             "labels": dict(self.labels),
@@ -221,7 +221,7 @@ class Stream:
         waits = self.waiting
         return self.label if waits is None else f"{self.label} --id {waits.id} --wait-for-labels {waits.most}"
 
-    def answer(self, line: str, parse: Parse) -> dict[str, Any]:
+    def answer(self, line: str, parse: Parse) -> Answer:
         """Predicts and learns one line; returns the answer. A bad line is reported and changes nothing."""
         try:
             return self.take(parse(line))
@@ -229,7 +229,7 @@ class Stream:
             self.events += 1
             return self._bad(error)
 
-    def take(self, event: Mapping[str, Any]) -> dict[str, Any]:
+    def take(self, event: Features) -> Answer:
         """Predicts and learns one event; returns the answer."""
         self.events += 1
         start = time.perf_counter()
@@ -241,11 +241,11 @@ class Stream:
         except DataError as error:
             return self._bad(error)
 
-    def _bad(self, error: DataError) -> dict[str, Any]:
+    def _bad(self, error: DataError) -> Answer:
         self.bad += 1
         return {"event": self.events, "error": str(error), "snapshot": self.saved}
 
-    def _learn(self, event: Mapping[str, Any]) -> dict[str, Any]:
+    def _learn(self, event: Features) -> Answer:
         x, y = self._features_of(event)
         if self.waiting is not None and (name := self.waiting.id_of(event, x)) is not None:
             event_id = event[self.waiting.id]
@@ -255,7 +255,7 @@ class Stream:
             raise DataError(f"label {self.label!r}: found none, expected one next to the features")
         return self._answer(x, y)
 
-    def _features_of(self, event: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    def _features_of(self, event: Features) -> tuple[Event, Any]:
         """As `features_of`, in the columns of the learner. Raises DataError."""
         x, y = features_of(event, self.label)
         if any(isinstance(value, Field) for value in x.values()):
@@ -266,7 +266,7 @@ class Stream:
             y = self.judge.label_in(y)
         return self.table(x), y
 
-    def _read(self, name: str, value: Any) -> Any:
+    def _read(self, name: str, value: object) -> object:
         """The value of a field of a CSV row, as the kind of its column."""
         if not isinstance(value, Field):
             return value
@@ -275,7 +275,7 @@ class Stream:
         kinds = self.learner.kinds if self.scaler is None else self.kinds
         return value.as_kind(self.table.kind(name) or kinds.kind(name))
 
-    def _learn_named(self, waiting: WaitingEvents, name: str, x: dict[str, Any], y: Any) -> dict[str, Any]:
+    def _learn_named(self, waiting: WaitingEvents, name: str, x: Event, y: object) -> Answer:
         """Answers an event with an id: an event that now waits for its label, one with its label, or a label alone."""
         if y is not None and not x:
             return self._learn_late(waiting, name, y)
@@ -286,7 +286,7 @@ class Stream:
             waiting.drop(name)
         return answer
 
-    def _learn_late(self, waiting: WaitingEvents, name: str, y: Any) -> dict[str, Any]:
+    def _learn_late(self, waiting: WaitingEvents, name: str, y: object) -> Answer:
         """The prediction that is judged is the one made when the event came; the scaler has learned it then."""
         x, prediction = waiting.find(name)
         y = self.judge.label(self.label, y)
@@ -294,11 +294,11 @@ class Stream:
         waiting.drop(name)
         return {"prediction": prediction} | self.judge.learn(scaled, y, prediction)
 
-    def _answer(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
+    def _answer(self, x: Event, y: object) -> Answer:
         y = self.judge.label(self.label, y)
         return self.judge.answer(self._scaled(x, y, learns=True), y)
 
-    def _scaled(self, x: dict[str, Any], y: Any = None, *, learns: bool = False) -> Mapping[str, Any]:
+    def _scaled(self, x: Event, y: object = None, *, learns: bool = False) -> Features:
         """The features as the learner takes them. learns: the scaler learns them first. For an event that cannot be
         learned, raises DataError before anything is changed."""
         if self.scaler is None:
@@ -341,7 +341,7 @@ class Stream:
         """Correct predictions; None if there are no classes."""
         return self.judge.right()
 
-    def decide(self, events: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    def decide(self, events: Sequence[Features]) -> np.ndarray:
         """(m, columns) decision values of events, without learning them; a label next to the features is not read.
 
         Raises DataError, which names the event.
@@ -353,7 +353,7 @@ class Stream:
             blocks.append(self.learner.decide_rows(np.array(rows)))
         return np.concatenate(blocks)
 
-    def _row(self, i: int, event: Mapping[str, Any]) -> np.ndarray:
+    def _row(self, i: int, event: Features) -> np.ndarray:
         """The row of the event in place i of a request."""
         try:
             x, _ = self._features_of(event)
@@ -369,7 +369,7 @@ class Stream:
             return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
         scaler = None if self.scaler is None else self.scaler.to_state()
-        state: dict[str, Any] = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
+        state: dict[str, object] = {"counts": counts, "judge": self.judge.to_state(), "scaler": scaler}
         if self.waiting is not None:
             state["waiting"] = self.waiting.to_state()
         if self.scaler is not None:
@@ -392,7 +392,7 @@ class Stream:
             save_model(model, self.path)
             self.saved = events
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Answer:
         return {
             "events": self.events,
             "learnt": self.learnt,
@@ -468,14 +468,14 @@ class StreamReporter:
     def _progress(self, now: float, share: float | None) -> None:
         stream = self._stream
         done, total = (stream.events, None) if share is None else (share, 1)
-        facts: dict[str, Any] = {"events": stream.events} if total else {}
+        facts: dict[str, object] = {"events": stream.events} if total else {}
         if stream.learnt:
             facts |= dict(islice(stream.judge.scores().items(), 1)) | {"supports": stream.learner.n_support}
         rate = (stream.events - self._first) / (now - self._began)
         self._tell.progress("stream", done, total, rows_s=rate, **facts)
 
 
-def _code(name: str, value: Any) -> str | None:
+def _code(name: str, value: object) -> str | None:
     """The text of a number code, so that no other value decides what the feature holds. Raises DataError."""
     code = coded(value)
     if code is not None and not isinstance(code, str):
@@ -483,7 +483,7 @@ def _code(name: str, value: Any) -> str | None:
     return code
 
 
-def features_of(event: Mapping[str, Any], label: str) -> tuple[dict[str, Any], Any]:
+def features_of(event: Features, label: str) -> tuple[Event, Any]:
     """(features, label or None): `{"x": {...}, "y": ...}`, or features and the label together."""
     if isinstance(event.get("x"), dict):
         return event["x"], event.get(label)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from streamsvm.data.layout import Attrs
 from streamsvm.data.names import names_in_attrs
 from streamsvm.errors import DataError
 from streamsvm.models.base import Model
-from streamsvm.online.kinds import MISSING
+from streamsvm.online.kinds import MISSING, Event
 from streamsvm.tables.schema import NUMBER, Feature, Schema, as_code
 
 TYPES: dict[str, tuple[tuple[type, ...], str]] = {  # of values in JSON, by the kind of the column
@@ -22,7 +23,7 @@ TYPES: dict[str, tuple[tuple[type, ...], str]] = {  # of values in JSON, by the 
 }
 _NUMBER = re.compile(rf"\s*{NUMBER}\s*")
 MOST_CODES = 10**15  # up to which float64 has all whole numbers
-ColumnAttrs = Sequence[Mapping[str, Any]]  # of columns, as a store has them
+ColumnAttrs = Sequence[Attrs]  # of columns, as a store has them
 
 
 class TableEvents:
@@ -48,11 +49,11 @@ class TableEvents:
         feature = self._features.get(name)
         return None if feature is None else "text" if feature.kind == "time" else feature.kind
 
-    def __call__(self, x: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, x: Event) -> Event:
         """Raises DataError for values of other types."""
         if self._features.keys().isdisjoint(x):
             return x
-        encoded: dict[str, Any] = {}
+        encoded: Event = {}
         for name, value in x.items():
             if name not in self._features:
                 encoded[name] = value
@@ -80,12 +81,12 @@ class TableEvents:
             raise DataError(f"feature {feature.name!r}: {unlike(value, expected)}") from None
 
 
-def is_missing(value: Any, kind: str) -> bool:
+def is_missing(value: object, kind: str) -> bool:
     """Whether a column of this kind has no value: null, or a text that files have in its place."""
     return value is None or (kind != "text" and isinstance(value, str) and value in MISSING)
 
 
-def as_number(value: Any) -> Any:
+def as_number(value: object) -> object:
     """The number that a text is; anything else as it is."""
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
@@ -100,10 +101,10 @@ def coded(value: Any) -> Any:
     return str(int(value)) if value == int(value) else str(value)
 
 
-def as_text(value: Any) -> str | None:
+def as_text(value: object) -> str | None:
     """As a file has it."""
     return value if value is None or isinstance(value, str) else str(value).lower()
 
 
-def unlike(value: Any, expected: str) -> str:
+def unlike(value: object, expected: str) -> str:
     return f"found {str(value)[:40]!r}, expected {expected}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from streamsvm.errors import DataError
+from streamsvm.online.kinds import Event, Features, State
 
 MOST_CHARACTERS = 200  # of an id
 MOST_REQUESTS = 1000
@@ -32,7 +32,7 @@ class WaitingEvents:
     def __len__(self) -> int:
         return len(self._events)
 
-    def id_of(self, event: Mapping[str, Any], x: dict[str, Any]) -> str | None:
+    def id_of(self, event: Features, x: Event) -> str | None:
         """The event's id, which is then none of its features x. Raises DataError."""
         event_id = event.get(self.id)
         if x is not event.get("x"):
@@ -50,13 +50,13 @@ class WaitingEvents:
             )
         return str(event_id)
 
-    def keep(self, name: str, x: Mapping[str, Any], prediction: Any) -> None:
+    def keep(self, name: str, x: Features, prediction: object) -> None:
         """An event without its label, instead of an earlier one of the same id."""
         self._events.pop(name, None)
         self._events[name] = json.dumps([x, prediction])
         self.allow(self.most)
 
-    def find(self, name: str) -> tuple[dict[str, Any], Any]:
+    def find(self, name: str) -> tuple[Event, Any]:
         """(features, prediction) of an event. Raises DataError."""
         if name not in self._events:
             self.unknown += 1
@@ -88,12 +88,12 @@ class WaitingEvents:
         message = ", and ".join(text for text, n in counts.items() if n)
         return message and f"{message}; --wait-for-labels is {self.most:,}"
 
-    def to_state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, object]:
         counts = {"most": self.most, "id": self.id, "expired": self.expired, "unknown": self.unknown}
         return counts | {"ids": list(self._events), "events": list(self._events.values())}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any] | None) -> WaitingEvents | None:
+    def from_state(cls, state: State | None) -> WaitingEvents | None:
         if state is None:
             return None
         fields = {name: state[name] for name in ("most", "id", "expired", "unknown")}

@@ -32,8 +32,9 @@ CLOSE = {"connection": "close"}  # the rest of a body is not read
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # of the histogram of seconds
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 
+Scope = Mapping[str, Any]  # of ASGI
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Send = Callable[[Mapping[str, object]], Awaitable[None]]
 
 
 class ServedModel(Protocol):
@@ -41,7 +42,7 @@ class ServedModel(Protocol):
 
     async def predict(self, body: bytes, also: PredictionOptions) -> bytes: ...
     async def learn(self, body: bytes, first: int | None, name: str | None) -> bytes: ...
-    async def facts(self) -> dict[str, Any]: ...
+    async def facts(self) -> dict[str, object]: ...
     @property
     def trouble(self) -> str | None: ...
     def totals(self) -> dict[str, float]: ...
@@ -88,7 +89,7 @@ class App:
         self._bucket = RateLimiter(limits.rate) if limits.rate else None
         self._waiting = 0
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         began, path = time.perf_counter(), scope["path"]
@@ -104,7 +105,7 @@ class App:
         await send({"type": "http.response.body", "body": body})
         self._counts.add(path if path in ROUTES else "other", status, time.perf_counter() - began)
 
-    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> tuple[str, bytes]:
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         path, method = scope["path"], scope["method"]
         if path not in ROUTES:
             raise RequestError(
@@ -126,9 +127,7 @@ class App:
             return KIND, self._counts.text(gauges, self._served.totals()).encode()
         return JSON, await self._admitted(path, query, scope, receive)
 
-    async def _admitted(
-        self, path: str, query: dict[str, str], scope: Mapping[str, Any], receive: Receive
-    ) -> bytes:
+    async def _admitted(self, path: str, query: dict[str, str], scope: Scope, receive: Receive) -> bytes:
         """Answers within the limits: from the first byte of its body on, a request counts as waiting."""
         if self._bucket is not None:
             self._bucket.require()
@@ -148,7 +147,7 @@ class App:
         finally:
             self._waiting -= 1
 
-    async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         self._require_small(int(announced) if announced.isdigit() else 0)
         pieces, size, more = list[bytes](), 0, True

@@ -13,13 +13,12 @@ from scipy.sparse import csr_array
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
+from streamsvm.online.kinds import Event
 from streamsvm.online.tables import TYPES, as_number, as_text, coded, is_missing, unlike
 from streamsvm.parallel.machine import cores
 from streamsvm.predict import PredictionOptions
 from streamsvm.serving.requests import Predictions, RequestError, as_json, events_in
 from streamsvm.tables.frames import dtype_of, schema_like
-
-Event = dict[str, Any]
 
 
 class FixedModel:
@@ -54,7 +53,7 @@ class FixedModel:
     async def close(self) -> None:
         self._pool.shutdown()
 
-    async def facts(self) -> dict[str, Any]:
+    async def facts(self) -> dict[str, object]:
         """What `GET /model` says."""
         task = self.model.learned
         return {
@@ -105,20 +104,19 @@ class InputColumns:
 
     def rows(self, events: Sequence[Event]) -> Rows:
         """Raw rows (m, d). Raises DataError, which names event and feature, ModelError."""
-        features = [self._given(i, event) for i, event in enumerate(events)]
+        features = [self._features(i, event) for i, event in enumerate(events)]
         if self._kinds:
             return self._encoded(features)
-        values = [self._plain(i, x) for i, x in enumerate(features)]
-        rows = (
-            self._sparse(values)
-            if self._is_sparse
-            else Rows(np.array(values, np.float64).astype(self._dtype))
-        )
+        if self._is_sparse:
+            rows = self._sparse(features)
+        else:
+            values = [self._values(i, x) for i, x in enumerate(features)]
+            rows = Rows(np.array(values, np.float64).astype(self._dtype))
         if infinite := rows.first_nonfinite(gaps=True):
             raise DataError(f"event {infinite[0]}: found a number beyond {self._dtype}, expected finite ones")
         return rows
 
-    def _given(self, i: int, event: Event) -> Event:
+    def _features(self, i: int, event: Event) -> Event:
         """Its features, checked, without those that are missing."""
         x = event["x"] if isinstance(event.get("x"), dict) and "x" not in self._places else event
         if not self._read.keys().isdisjoint(x):
@@ -148,9 +146,8 @@ class InputColumns:
                         f"event {i}: feature {name[:80]!r} is missing, and the model takes no gaps"
                     )
 
-    def _plain(self, i: int, x: Event) -> Any:
-        if self._is_sparse:
-            return x
+    def _values(self, i: int, x: Event) -> list[float | None]:
+        """The values of an event in the order of the model's columns."""
         self._require(i, x, self.names)
         return [self._absent if x.get(name) is None else x[name] for name in self.names]
 
@@ -193,5 +190,5 @@ class InputColumns:
             raise
 
 
-def _unlike(i: int, name: str, value: Any, expected: str) -> DataError:
+def _unlike(i: int, name: str, value: object, expected: str) -> DataError:
     return DataError(f"event {i}: feature {name[:80]!r}: {unlike(value, expected)}")

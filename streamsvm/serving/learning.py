@@ -12,12 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from streamsvm.errors import DataError, StorageError, StreamSVMError
+from streamsvm.models import StreamModel
 from streamsvm.models.files import save_model
+from streamsvm.online.kinds import Event
+from streamsvm.online.scores import Answer
 from streamsvm.online.stream import Stream
 from streamsvm.predict import PredictionOptions
 from streamsvm.serving.log import RequestLog, sync_tree
@@ -27,7 +30,8 @@ STRETCH = 50  # events learned before waiting predictions are answered
 MOST_JOINED = 16  # requests that are decided at once
 
 Report = Callable[[str], None]
-Answer = Any  # bytes, or the error that is raised in their place
+Result = TypeVar("Result")
+Reply: TypeAlias = object  # to a request: bytes or facts, or the error that is raised instead
 
 
 @dataclass
@@ -35,10 +39,10 @@ class LearnerRequest:
     """A request to the learner's thread, which answers it by `do`, or predictions together with others."""
 
     answered: asyncio.Future[Any]
-    do: Callable[[], Any] | None = None
+    do: Callable[[], object] | None = None
     body: bytes = b""
     also: PredictionOptions = PredictionOptions()
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
 
 class LearningModel:
@@ -112,11 +116,11 @@ class LearningModel:
             self._forget(self.stream.saved)
             self._log.close()
 
-    async def facts(self) -> dict[str, Any]:
+    async def facts(self) -> dict[str, object]:
         """What `GET /model` says."""
         return await self._in_turn(self._facts)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, object]:
         learner, stream = self.stream.learner, self.stream
         return {
             "kind": "stream",
@@ -148,7 +152,7 @@ class LearningModel:
         """Why it should be started again."""
         return None if self._log is None else self._log.broken
 
-    async def _in_turn(self, do: Callable[[], Any]) -> Any:
+    async def _in_turn(self, do: Callable[[], Result]) -> Result:
         return await self._ask(self._lessons, LearnerRequest(self._loop.create_future(), do))
 
     async def _ask(self, waiting: deque[LearnerRequest], job: LearnerRequest) -> Any:
@@ -199,10 +203,10 @@ class LearningModel:
         for job in jobs:
             self._settle([(job, self._tried(partial(self._predict_one, job)))])
 
-    def _predict_one(self, job: LearnerRequest) -> Answer:
+    def _predict_one(self, job: LearnerRequest) -> bytes:
         return self._predict([job])[0]
 
-    def _predict(self, jobs: list[LearnerRequest]) -> list[Answer]:
+    def _predict(self, jobs: list[LearnerRequest]) -> list[bytes]:
         """Answers to all, from one block."""
         for job in jobs:
             job.events = events_in(job.body, self._most)
@@ -241,11 +245,11 @@ class LearningModel:
             self._take_snapshot()
         return as_json(answers)
 
-    def _learn(self, events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+    def _learn(self, events: list[Event], first: int) -> list[Answer]:
         """The answers to events; events with known numbers are not learned again. An event that fails is answered by
         its error, and the others of the request are learned."""
         n_known = min(self.stream.events + 1 - first, len(events))
-        answers: list[dict[str, Any]] = [{"event": first + i, "known": True} for i in range(n_known)]
+        answers: list[Event] = [{"event": first + i, "known": True} for i in range(n_known)]
         for i, event in enumerate(events[n_known:], 1):
             try:
                 answers.append(self.stream.take(event))
@@ -293,7 +297,7 @@ class LearningModel:
         self.failures += 1
         self._report(f"warning: no snapshot at event {events:,}: {why}")
 
-    def _write(self, model: Any, events: int) -> None:
+    def _write(self, model: StreamModel, events: int) -> None:
         """In the second thread."""
         began = perf_counter()
         try:
@@ -314,7 +318,7 @@ class LearningModel:
         sync_tree(self._log.folder.with_name(self.stream.path.name))
         self._log.drop(events + 1)
 
-    def _tried(self, do: Callable[[], Answer]) -> Answer:
+    def _tried(self, do: Callable[[], Reply]) -> Reply:
         """The result of `do`, or an error as the answer: the thread continues after any failure."""
         try:
             return do()
@@ -328,11 +332,11 @@ class LearningModel:
             self._report(f"warning: {type(error).__name__}: {error}")
             return RequestError(500, f"{type(error).__name__}: {error}")
 
-    def _settle(self, answers: list[tuple[LearnerRequest, Answer]]) -> None:
+    def _settle(self, answers: list[tuple[LearnerRequest, Reply]]) -> None:
         self._loop.call_soon_threadsafe(_deliver, answers)
 
 
-def _deliver(answers: list[tuple[LearnerRequest, Answer]]) -> None:
+def _deliver(answers: list[tuple[LearnerRequest, Reply]]) -> None:
     for job, answer in answers:
         if job.answered.done():  # nobody waits any more
             continue

@@ -13,6 +13,7 @@ import orjson
 
 from streamsvm.errors import ModelError
 from streamsvm.models.intervals import Intervals
+from streamsvm.online.kinds import Event
 from streamsvm.predict import ENDS, PredictionOptions
 from streamsvm.storage.jsonable import jsonable
 
@@ -78,7 +79,7 @@ class Predictions:
             raise RequestError(400, str(error)) from None
 
 
-def events_in(body: bytes, most: int) -> list[dict[str, Any]]:
+def events_in(body: bytes, most: int) -> list[Event]:
     """The events of a body, one object or a list of them. Raises RequestError."""
     try:
         events = orjson.loads(body)
