@@ -106,9 +106,9 @@ def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -
         return _are_positive(y, positive).astype(np.int32)
     if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
         y, classes = label_texts(y), label_texts(classes)
-    codes = _codes(y, classes)
+    codes = _places(classes, y)
     if y.dtype.kind == "U" and (codes < 0).any():
-        codes = np.where(codes < 0, _codes(spelled(y), spelled(classes)), codes)
+        codes = np.where(codes < 0, _places(spelled(classes), spelled(y)), codes)
     return codes.astype(np.int32)
 
 
@@ -119,12 +119,6 @@ def _are_positive(y: np.ndarray, positive: tuple[str, ...]) -> np.ndarray:
         return is_listed
     numbers = [float(text) for text in positive if is_finite(text) and abs(float(text)) < EXACT]
     return is_listed | np.isin(y.astype(np.float64), numbers)
-
-
-def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    order = np.argsort(classes)
-    codes = np.clip(np.searchsorted(classes[order], y), 0, len(classes) - 1)
-    return np.where(classes[order][codes] == y, order[codes], -1)
 
 
 def spelled(texts: np.ndarray) -> np.ndarray:

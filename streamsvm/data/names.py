@@ -93,12 +93,12 @@ def is_frame(X: object) -> bool:
     return not hasattr(X, "__dask_graph__") and names_of(X) is not None
 
 
-def first_difference(found: Names, expected: Names) -> str:
+def first_difference(actual: Names, expected: Names) -> str:
     """The first difference between names."""
-    pairs = enumerate(zip_longest(found, expected))
+    pairs = enumerate(zip_longest(actual, expected))
     column, names = next((column, names) for column, names in pairs if names[0] != names[1])
     actual_name, expected_name = ("none" if name is None else repr(name[:80]) for name in names)
-    order = " (the same columns in another order)" if sorted(found) == sorted(expected) else ""
+    order = " (the same columns in another order)" if sorted(actual) == sorted(expected) else ""
     return f"column {column}: found {actual_name}, expected {expected_name}{order}"
 
 

@@ -578,21 +578,11 @@ def _block(store: Store, block_info: Any = None) -> Matrix:
     return store.read(start, stop).X
 
 
-class StoreView(SizedInBytes):
+class StoreView(Source, SizedInBytes):
     """A source that reads the rows of a store."""
-
-    n: int
-    d: int
-    dtype: np.dtype
-    is_sparse: bool
-    chunk_rows: int
-    nbytes: int
 
     def __init__(self, store: Store) -> None:
         self.store = store
-
-    def read(self, start: int, stop: int) -> Rows:
-        raise NotImplementedError
 
     @property
     def has_gaps(self) -> bool:

@@ -37,12 +37,13 @@ class Vector(Protocol):
 
     def of(self, rows: Rows, start: int) -> np.ndarray:
         """The entries of these rows, from row number start on."""
+        return self.read(start, start + len(rows))
 
     def remove(self) -> None:
         """Frees the vector, which nobody reads any more."""
 
 
-class VectorInMemory(SizedInBytes):
+class VectorInMemory(Vector, SizedInBytes):
     """A vector in memory, for tasks of this process."""
 
     def __init__(self, values: np.ndarray) -> None:
@@ -60,14 +61,11 @@ class VectorInMemory(SizedInBytes):
     def all(self) -> np.ndarray:
         return self._values
 
-    def of(self, rows: Rows, start: int) -> np.ndarray:
-        return self.read(start, start + len(rows))
-
     def remove(self) -> None:
         """Does nothing: Python frees the memory."""
 
 
-class VectorOnDisk(SizedInBytes):
+class VectorOnDisk(Vector, SizedInBytes):
     """A zarr array at a path that all workers can read. It is opened at its first use.
 
     Raises CorruptDataError if a chunk is damaged or missing, StorageError if the disk is full.
@@ -116,9 +114,6 @@ class VectorOnDisk(SizedInBytes):
 
     def all(self) -> np.ndarray:
         return self._checked.all()
-
-    def of(self, rows: Rows, start: int) -> np.ndarray:
-        return self.read(start, start + len(rows))
 
     def remove(self) -> None:
         remove_tree(self._path)

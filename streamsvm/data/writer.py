@@ -168,15 +168,13 @@ class _CSRWriter:
         X = rows.csr
         indptr = X.indptr.astype(np.int64)
         if self._chunk_rows and self._n < self._chunk_rows <= self._n + len(rows):
-            self._set_chunk(self._nnz + int(indptr[self._chunk_rows - self._n]))
+            entries = self._nnz + int(indptr[self._chunk_rows - self._n])
+            self._data.chunk_rows = self._indices.chunk_rows = max(1, entries)
         self._indptr.append(indptr[1:] + self._nnz)
         self._nnz += X.nnz
         self._n += len(rows)
         self._data.append(X.data)
         self._indices.append(X.indices)
-
-    def _set_chunk(self, entries: int) -> None:
-        self._data.chunk_rows = self._indices.chunk_rows = max(1, entries)
 
     def finish(self) -> str:
         self._data.close()

@@ -14,7 +14,7 @@ from streamsvm.data.layout import Layout
 from streamsvm.data.precision import NeedsFloat64, first_rounded_in
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
-from streamsvm.ingest.block import Block, OpenStream, cast
+from streamsvm.ingest.block import Block, OpenStream, Reader, cast
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.streams import Stream, detect_format, open_raw
 
@@ -28,7 +28,7 @@ class ByteSource(Protocol):
     def read_exactly(self, size: int) -> bytes: ...
 
 
-class ArrayReader:
+class ArrayReader(Reader):
     """Reads arrays (n, ...) whose trailing axes are flattened into features.
 
     Labels: a second array of an npz, or `labels`, a file with one label for each row of all sources together.
@@ -48,15 +48,12 @@ class ArrayReader:
 
     def blocks(self, path: str) -> Iterator[Block]:
         if self._format == "npz":
-            yield from self._npz(path)
+            with open_raw(path) as raw, _open_zip(path, raw) as archive:
+                yield from self._archive(path, archive)
         else:
             with self._open(path) as stream:
                 header = read_idx_header if self._format == "idx" else read_npy_header
                 yield from self._rows(path, stream, *header(path, stream), None)
-
-    def _npz(self, path: str) -> Iterator[Block]:
-        with open_raw(path) as raw, _open_zip(path, raw) as archive:
-            yield from self._archive(path, archive)
 
     def _archive(self, path: str, archive: zipfile.ZipFile) -> Iterator[Block]:
         names = [n.removesuffix(".npy") for n in archive.namelist()]
@@ -88,7 +85,8 @@ class ArrayReader:
                 n_read = start + len(raw) // row_bytes
                 raise DataError(f"{path} is cut off: expected {n} rows, found {n_read}")
             self._require_float32(path, np.frombuffer(raw, dtype).reshape(rows, d))
-            X = cast(np.frombuffer(raw, dtype).reshape(rows, d), self._feature_dtype(dtype), path, start)
+            self.dtype = self._options.feature_dtype(dtype)
+            X = cast(np.frombuffer(raw, dtype).reshape(rows, d), self.dtype, path, start)
             yield Block(Rows(X), self._labels_for(rows) if labels is None else labels[start : start + rows])
 
     def _require_float32(self, path: str, X: np.ndarray) -> None:
@@ -115,10 +113,6 @@ class ArrayReader:
         self._d = d
         return shape[0], d
 
-    def _feature_dtype(self, dtype: np.dtype) -> np.dtype:
-        self.dtype = self._options.feature_dtype(dtype)
-        return self.dtype
-
     def _labels_for(self, rows: int) -> np.ndarray | None:
         self._n += rows
         if self._labels is None:
@@ -144,12 +138,6 @@ class ArrayReader:
 
     def encode(self, rows: Rows) -> Rows:
         return rows
-
-    def assume_complete(self) -> bool:
-        return False
-
-    def remarks(self) -> list[str]:
-        return []
 
     def attrs(self) -> dict[str, object]:
         return {}

@@ -63,6 +63,7 @@ class Reader(Protocol):
     def assume_complete(self) -> bool:
         """Assumes that later blocks have nothing new, so that `width` and the rest are final. Returns whether it can.
         From then on, a block with something new raises UnknownText."""
+        return False
 
     def width(self) -> int:
         """The number of features in a row of the store."""
@@ -75,6 +76,7 @@ class Reader(Protocol):
 
     def remarks(self) -> list[str]:
         """Warnings about the data that was read."""
+        return []
 
     def attrs(self) -> dict[str, object]:
         """Attributes that the store keeps, so that later data can be read in the same way."""

@@ -36,7 +36,7 @@ from streamsvm.ingest.dialect import (
 from streamsvm.ingest.foreign import binary_of
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.streams import Stream
-from streamsvm.ingest.table import NO_HINTS, Batches, ColumnHints, require_different, unlike
+from streamsvm.ingest.table import NO_HINTS, Batches, ColumnHints, Table, require_different, unlike
 from streamsvm.tables.arrow import MISSING, kind_of, of_texts, times
 from streamsvm.tables.schema import KINDS
 
@@ -56,7 +56,7 @@ class Column(NamedTuple):
     marks: NumberMarks | None = None
 
 
-class Csv:
+class Csv(Table):
     """A CSV or TSV file, plain or compressed. Its dialect and the kinds of its columns follow from its first MiB; the
     kinds of the columns `hints.whole`, from all rows."""
 
@@ -101,7 +101,7 @@ class Csv:
             self._require_names()
         hint = ", or --no-header if line 1 is a row" * options.header
         require_different(path, [*filter(None, self._schema.names)], hint)
-        self._columns = self._found_columns(max(1 << 20, longest))
+        self._columns = self._judged_columns(max(1 << 20, longest))
 
     def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None) -> Any:
         read = pa.csv.ReadOptions(
@@ -121,7 +121,7 @@ class Csv:
         self._streams.append(EditedStream(stream, self._edits) if self._edits else stream)
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
-    def _found_columns(self, first: int) -> dict[str, Column]:
+    def _judged_columns(self, first: int) -> dict[str, Column]:
         """All named columns. Sets the decimal mark with which Arrow reads most of them."""
         options, hints = self._options, self._hints
         types = {f.name: f.type for f in self._schema if f.name}
@@ -142,7 +142,7 @@ class Csv:
             judged, texts, whole=whole, given=given, commas=hints.has_commas
         )
         if given is None:
-            self.remarks += filter(None, [remark_of_commas(columns, texts)])
+            self.remarks = [*self.remarks, *filter(None, [remark_of_commas(columns, texts)])]
         marks = {column.marks for column in columns.values()}
         self._point = "," if COMMAS in marks and POINTS not in marks else "."
         return {name: columns.get(name, Column("text")) for name in types}
@@ -157,9 +157,6 @@ class Csv:
 
     def kinds(self) -> dict[str, str]:
         return {name: column.kind for name, column in self._columns.items()}
-
-    def row_numbers(self) -> set[str]:
-        return set()
 
     def written(self) -> dict[str, pa.DataType]:
         types = {None: pa.int64(), POINTS: pa.float64()}

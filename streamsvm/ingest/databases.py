@@ -28,6 +28,7 @@ from streamsvm.ingest.table import (
     ARROW_ERRORS,
     ArrowTable,
     Batches,
+    Table,
     library_errors,
     require_different,
     rows_at_once,
@@ -87,14 +88,13 @@ class Database(ABC):
         return [name for (name,) in self._connection.execute(query).fetchall()]
 
 
-class Sqlite(Database):
+class Sqlite(Database, Table):
     """A SQLite table or query. SQLite has no times or booleans, and any column may hold any value. The kind of a column
     is the declared one. For times and booleans, and without a declaration (of sums, for example), the first rows give
     it."""
 
     FIND = "SELECT name FROM sqlite_master WHERE type = '{0}' AND name NOT GLOB 'sqlite_*' ORDER BY name"
     HINT = WHOLE
-    first_line, has_commas = 1, False
 
     def _connect(self) -> None:
         uri = _local(self._path).absolute().as_uri()
@@ -139,16 +139,6 @@ class Sqlite(Database):
 
     def kinds(self) -> dict[str, str]:
         return self._kinds
-
-    @property
-    def remarks(self) -> list[str]:
-        return []
-
-    def row_numbers(self) -> set[str]:
-        return set()
-
-    def written(self) -> dict[str, pa.DataType]:
-        return {}
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         size, row = rows_at_once(self._options, len(self._kinds)), 1

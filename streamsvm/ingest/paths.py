@@ -133,24 +133,13 @@ def _folder_values(path: str) -> dict[str, str | None]:
     return {name: None if text == NOTHING else unquote(text) for name, mark, text in pairs if name and mark}
 
 
-class FolderTable:
+class FolderTable(Table):
     """A table in folders whose names add columns before those of the table, which take precedence."""
 
     def __init__(self, table: Table, parts: Parts) -> None:
+        self.first_line, self.has_commas, self.remarks = table.first_line, table.has_commas, table.remarks
         table_columns = table.kinds()
         self._table, self._parts = table, {name: p for name, p in parts.items() if name not in table_columns}
-
-    @property
-    def first_line(self) -> int:
-        return self._table.first_line
-
-    @property
-    def remarks(self) -> list[str]:
-        return self._table.remarks
-
-    @property
-    def has_commas(self) -> bool:
-        return self._table.has_commas
 
     def kinds(self) -> dict[str, str]:
         return {name: part.kind for name, part in self._parts.items()} | self._table.kinds()

@@ -16,7 +16,7 @@ from streamsvm.data.precision import SAMPLE, NeedsFloat64, first_rounded
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
 from streamsvm.errors import DataError
-from streamsvm.ingest.block import Block, OpenStream
+from streamsvm.ingest.block import Block, OpenStream, Reader
 from streamsvm.ingest.dialect import require_bytes
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.streams import Stream
@@ -45,7 +45,7 @@ class Parsed(NamedTuple):
     values: np.ndarray  # (entries,)
 
 
-class SvmlightReader:
+class SvmlightReader(Reader):
     """Reads svmlight. Indices start at 0 if any index of any source is 0, else at 1."""
 
     dense_below = 0.25
@@ -180,12 +180,6 @@ class SvmlightReader:
         X = rows.csr
         indices = X.indices - X.indices.dtype.type(self._first_index())
         return Rows(csr(X.data, indices, X.indptr, self.width()))
-
-    def assume_complete(self) -> bool:
-        return False
-
-    def remarks(self) -> list[str]:
-        return []
 
     def attrs(self) -> dict[str, object]:
         return {"first_index": self._first_index()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -43,28 +43,26 @@ def unlike(path: str, line: int, column: str, value: str, expected: str, hints: 
 
 
 class Table(Protocol):
-    """Rows with named columns, read batch by batch."""
+    """Rows with named columns, read batch by batch.
 
-    @property
-    def first_line(self) -> int:
-        """The line of the first row."""
+    first_line: of the first row. has_commas: whether its numbers have decimal commas. remarks: warnings about how it is
+    read.
+    """
 
-    @property
-    def remarks(self) -> list[str]:
-        """Warnings about how it is read."""
-
-    @property
-    def has_commas(self) -> bool:
-        """Whether its numbers have decimal commas."""
+    first_line: int = 1
+    has_commas: bool = False
+    remarks: Sequence[str] = ()
 
     def kinds(self) -> dict[str, str]:
         """The kind of each column: `number`, `bool`, `time`, `text`, or the name of another type."""
 
     def row_numbers(self) -> set[str]:
         """Columns with row numbers."""
+        return set()
 
     def written(self) -> dict[str, pa.DataType]:
         """Columns of numbers that are texts in the file, such as 1 and 001, and the types that they seem to have."""
+        return {}
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         """All rows once, with at least these columns, in these types if the table does not set types."""
@@ -72,16 +70,11 @@ class Table(Protocol):
     def close(self) -> None: ...
 
 
-class ArrowTable:
+class ArrowTable(Table):
     """A table described by an Arrow schema."""
 
     _path: str
     _schema: pa.Schema
-    first_line, has_commas = 1, False
-
-    @property
-    def remarks(self) -> list[str]:
-        return []
 
     def kinds(self) -> dict[str, str]:
         require_different(self._path, self._schema.names)
@@ -90,9 +83,6 @@ class ArrowTable:
     def row_numbers(self) -> set[str]:
         index = (self._schema.pandas_metadata or {}).get("index_columns", [])
         return {name for name in index if isinstance(name, str)}
-
-    def written(self) -> dict[str, pa.DataType]:
-        return {}
 
 
 def rows_at_once(options: IngestOptions, columns: int) -> int:

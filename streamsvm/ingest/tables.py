@@ -196,8 +196,7 @@ class TableReader:
         return label
 
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
-        schema = self._schema
-        assert schema is not None
+        schema = self._known_schema
         raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps, widens=self._widens)
         self._n, self._nnz = self._n + len(raw), self._nnz + int(np.count_nonzero(raw))
         X = cast(schema.values(raw), self.dtype, path, line - 1, gaps=self._has_gaps)
@@ -257,28 +256,30 @@ class TableReader:
             raise unlike(path, line + int(bad[0]), name, label_words[ids[bad[0]]], "a number", self._hints)
         return labels
 
-    def finish(self) -> None:
+    @property
+    def _known_schema(self) -> Schema:
+        """The schema, after the first table."""
         assert self._schema is not None
-        self._schema.settle(self._path)
+        return self._schema
+
+    def finish(self) -> None:
+        self._known_schema.settle(self._path)
 
     def is_final(self) -> bool:
         return self._schema is not None and (self._schema.frozen or not self._schema.has_text)
 
     def assume_complete(self) -> bool:
-        assert self._schema is not None
-        self._schema.settle(self._path)
-        return self._schema.assume_complete()
+        self._known_schema.settle(self._path)
+        return self._known_schema.assume_complete()
 
     def width(self) -> int:
-        assert self._schema is not None
-        return int(self._schema.offsets[-1])
+        return int(self._known_schema.offsets[-1])
 
     def density(self) -> float:
         return self._nnz / max(1, self._n * self.width())
 
     def encode(self, rows: Rows) -> Rows:
-        assert self._schema is not None
-        return Rows(self._schema.encode(rows.dense())).astype(self.dtype)
+        return Rows(self._known_schema.encode(rows.dense())).astype(self.dtype)
 
     def remarks(self) -> list[str]:
         remarks = [*self._remarks]
@@ -288,12 +289,11 @@ class TableReader:
             )
         if self._unused:
             remarks.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
-        assert self._schema is not None
         if self._format in CSV and self._options.header:
-            names = [f.name for f in self._schema.features if f.kind == "number"]
+            names = [f.name for f in self._known_schema.features if f.kind == "number"]
             if are_values(names):
                 remarks.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
-        if self._schema.frozen:
+        if self._known_schema.frozen:
             return remarks
         if self._hex:
             remarks.append(
@@ -307,19 +307,18 @@ class TableReader:
             )
         return [
             *remarks,
-            *filter(None, [self._schema.numbers_remark(AS_TEXT)]),
-            *self._schema.remarks(self._n),
+            *filter(None, [self._known_schema.numbers_remark(AS_TEXT)]),
+            *self._known_schema.remarks(self._n),
         ]
 
     def attrs(self) -> dict[str, object]:
-        assert self._schema is not None
         has_names = self._options.header or self._format not in CSV  # else Arrow names them by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
         queries = {"qid": self._qid} if self._qid is not None else {}
         dialect = self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
         commas = {COMMAS: True} if self._hints.has_commas else {}
         header = {} if has_names else {"header": False}
-        return self._schema.to_attrs() | ignored | queries | dialect | commas | header
+        return self._known_schema.to_attrs() | ignored | queries | dialect | commas | header
 
 
 def are_values(names: Sequence[str]) -> bool:
@@ -488,11 +487,11 @@ class ArrowFile(ArrowTable):
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         rows = rows_at_once(self._options, len(types))
         with library_errors(f"{self._path} is damaged", *ARROW_ERRORS):
-            for batch in self._own_batches():
+            for batch in self._stored_batches():
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
 
-    def _own_batches(self) -> Batches:
+    def _stored_batches(self) -> Batches:
         if not self._is_file:
             yield from self._reader
             return

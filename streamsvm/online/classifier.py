@@ -167,9 +167,9 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
             self._labels.require([y])
         row = self._row(x, grow=True)
         code = self._code(y)
-        decisions, met = self._decide(row)
+        decisions, state = self._decide(row)
         self._calibration.learn_one(decisions, code)
-        self._learner.learn_one(row, met, self._labels.targets[code], self._weigh(code))
+        self._learner.learn_one(row, state, self._labels.targets[code], self._weigh(code))
         self._after_steps(row)
 
     def predict_one(self, x: Features, **kwargs: object) -> Any:
@@ -281,9 +281,9 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         """Ends of blocks of rows in which nothing but the descent changes."""
         Y = self._labels.targets[codes]
         if self.average:
-            decisions, met = self._learner.decide_one(rows.dense()[0])
+            decisions, state = self._learner.decide_one(rows.dense()[0])
             self._calibration.learn_one(decisions, int(codes[0]))
-            self._learner.learn_one(rows.dense()[0], met, Y[0], self._weigh(int(codes[0])))
+            self._learner.learn_one(rows.dense()[0], state, Y[0], self._weigh(int(codes[0])))
         else:
             weight = np.array([self._weigh(code) for code in codes.tolist()])
             self._calibration.learn(self._learner.learn(rows, Y, weight), codes)

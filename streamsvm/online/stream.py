@@ -425,7 +425,7 @@ class StreamReporter:
 
     def __init__(self, stream: Stream, tell: Events) -> None:
         self._stream, self._tell = stream, tell
-        self._began = self._told = time.perf_counter()
+        self._began = self._reported = time.perf_counter()
         self._drifts = stream.learner.drifts
         self._first = stream.events
         self._learnt, self._right = stream.learnt, stream.right
@@ -438,8 +438,8 @@ class StreamReporter:
         if learnt >= max(LEAST_STRETCH, STRETCH * self._stream.learnt):
             self._stretch()
         now = time.perf_counter()
-        if now - self._told >= PROGRESS_S:
-            self._told = now
+        if now - self._reported >= PROGRESS_S:
+            self._reported = now
             self._progress(now, share)
 
     def _drift(self) -> None:

@@ -1,4 +1,4 @@
-"""A stream that learns in a thread of its own. Waiting predictions are decided as one block, and learning pauses for
+"""A stream that learns in a separate thread. Waiting predictions are decided as one block, and learning pauses for
 them every few events. Snapshots are taken in that thread and written by a second one; a third thread syncs the log, for
 all requests that wait for it."""
 

@@ -1,7 +1,7 @@
 """Target-encoded columns: texts as numbers that a fit has learned for them (Micci-Barreca 2001).
 
-A store has a code of each text. `learned_columns` shows its rows to a fit, each with the values of its fold, and
-`as_learned` to a model, with those that it keeps for new rows.
+A store has a code of each text. A fit (fits/target_encoding.py) learns values for the codes and reads the rows as
+`EncodedRows`, each with the values of its fold. A model reads them through `as_learned`, with its values for new rows.
 """
 
 from __future__ import annotations
