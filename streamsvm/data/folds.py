@@ -14,7 +14,7 @@ from streamsvm.errors import ConfigError, DataError
 
 # streams of the seed: for the folds, for the order in which rows join, and for the subset of rows that a search uses
 FOLDS_STREAM, JOINS_STREAM, SUBSET_STREAM = 6, 7, 31
-FOLDS_BY = "scikit-learn"  # checkpoints of folds that were assigned in another way have other rows
+FOLDS_BY = "scikit-learn"  # which assigns folds; other checkpoints have other rows in their folds
 
 
 @dataclass(frozen=True)

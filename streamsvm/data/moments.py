@@ -108,7 +108,7 @@ def _weighted_dense(X: np.ndarray, w: np.ndarray) -> Moments:
 
 
 def _weighted_sparse(X: sparse.csr_array, w: np.ndarray) -> Moments:
-    """As `_sparse`."""
+    """Weighted statistics of CSR rows. Entries that are not stored are 0; a stored NaN is a gap."""
     d, by_entry = X.shape[1], np.repeat(w, np.diff(X.indptr))
     is_present = ~np.isnan(X.data)
     data, columns, entry_weights = (

@@ -34,8 +34,8 @@ def names_in_attrs(attrs: Attrs, d: int) -> Names | None:
 
 
 def shown_in_attrs(attrs: Attrs, d: int) -> Names | None:
-    """What to call the columns of a store from a table without a header: each has its number in the table, a text `12`
-    as `12=yes`. None for other stores."""
+    """Names to show for the columns of a store from a table without a header: each is its number in the table, a text
+    `12` as `12=yes`. None for other stores."""
     if "columns" not in attrs or attrs.get("header", True):
         return None
     numbered = [{**column, "name": str(column["name"]).removeprefix("f")} for column in attrs["columns"]]

@@ -79,6 +79,7 @@ def are_often(counts, rows, variances):
 
 @nb.njit(nogil=True)
 def see_row(x, counts, born, means, variances, n):
+    """Updates the statistics by a raw row x (d,), in which NaN is absent."""
     for j in range(len(x)):
         if np.isnan(x[j]):
             continue
@@ -93,6 +94,7 @@ def see_row(x, counts, born, means, variances, n):
 
 @nb.njit(nogil=True)
 def scale_row(x, counts, born, means, variances, n, z):
+    """Fills z (d,) with the scaled row of x (d,), after n rows."""
     for j in range(len(x)):
         z[j] = 0
         if counts[j] == 0 or np.isnan(x[j]):
@@ -106,12 +108,14 @@ def scale_row(x, counts, born, means, variances, n, z):
 
 @nb.njit(nogil=True, cache=True)
 def scale(rows, counts, born, means, variances, n, Z):
+    """Fills Z (m, d) with scaled rows, all by the same statistics."""
     for i in range(len(rows)):
         scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
 
 
 @nb.njit(nogil=True, cache=True)
 def learn(rows, counts, born, means, variances, n, Z):
+    """Fills Z (m, d) with scaled rows, each by the statistics of the rows before it, and learns them."""
     for i in range(len(rows)):
         scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
         see_row(rows[i], counts, born, means, variances, n)

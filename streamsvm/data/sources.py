@@ -323,6 +323,7 @@ def is_dask(X: object) -> bool:
 
 
 def is_dask_frame(X: object) -> bool:
+    """Whether X is a Dask dataframe or series."""
     return type(X).__module__.startswith(("dask.dataframe", "dask_expr"))
 
 

@@ -408,7 +408,7 @@ class Store(FactsRepr, SizedInBytes):
 
     @property
     def shown_names(self) -> Names | None:
-        """What to call the columns, see `Named.shown_names`."""
+        """(d,) names to show for the columns: `feature_names`, or numbers in the table if there is no header."""
         return self.feature_names or shown_in_attrs(self.table, self.d)
 
     @property
@@ -422,7 +422,7 @@ class Store(FactsRepr, SizedInBytes):
         return self._source.store.table if isinstance(self._source, SubsetSource) else self.attrs
 
     def in_columns(self, view: StoreView, attrs: dict[str, Any]) -> Store:
-        """Its rows as a view of them has them, in the columns that these attributes describe."""
+        """This store with the rows of a view of it, in the columns that these attributes describe."""
         names = names_in_attrs(attrs, view.d)
         facts: dict[str, Any] = {
             "url": self.url,

@@ -132,6 +132,8 @@ def _layout(is_sparse: bool, d: int) -> str:
 
 
 class _DenseWriter:
+    """Dense rows: one array, in chunks of rows."""
+
     def __init__(
         self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None
     ) -> None:

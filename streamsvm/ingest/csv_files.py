@@ -312,7 +312,8 @@ def columns_of(
 
 
 def remark_of_commas(columns: Mapping[str, Column], texts: Texts) -> str | None:
-    """What was chosen where numbers of one file have different marks, with an example."""
+    """A warning with an example if numbers of one file have a mark between thousands that could be their decimal
+    mark."""
     grouped = {
         name: column.marks.thousands
         for name, column in columns.items()

@@ -330,6 +330,7 @@ def _step(block: Block, layout: Layout) -> int:
 
 
 def as_layout(rows: Rows, is_sparse: bool) -> Rows:
+    """The rows as CSR or dense."""
     if is_sparse and not rows.is_sparse:
         return Rows(sparse.csr_array(rows.X))
     return rows if is_sparse else Rows(rows.dense())

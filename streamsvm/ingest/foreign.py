@@ -103,7 +103,8 @@ _SUFFIXES = {
 
 
 def binary_of(path: str, head: bytes) -> str | None:
-    """What a file with these first bytes is if it is of a binary format that is not read, and what to do."""
+    """A message that names the binary format of a file with these first bytes, if ingest does not read it, and the
+    remedy."""
     kind = next((what for pattern, what in _BINARY if pattern.match(head)), None)
     if kind is ZIP:
         kind = _in_zip(head, _SUFFIXES.get(PurePosixPath(path).suffix.lower(), ZIP))
@@ -111,14 +112,15 @@ def binary_of(path: str, head: bytes) -> str | None:
 
 
 def foreign_of(path: str, head: bytes) -> str | None:
-    """What a file of unknown format is, by its first bytes or its name, and what to do."""
+    """A message that names the format of a file that ingest does not read, by its first bytes or name, and the
+    remedy."""
     by_name = _SUFFIXES.get(PurePosixPath(path).suffix.lower())
     by_text = next((what for pattern, what in _TEXT if pattern.match(head)), by_name)
     return binary_of(path, head) or (by_text and _message(*by_text))
 
 
 def _in_zip(head: bytes, by_name: tuple[str, str]) -> tuple[str, str]:
-    """What a zip archive is by the name of its first file. Many formats are one."""
+    """The format of a zip archive by the name of its first file: many formats are zip archives."""
     name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
     if name.startswith((b"[Content_Types]", b"xl/", b"_rels/", b"docProps/")):
         return EXCEL

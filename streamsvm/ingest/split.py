@@ -40,6 +40,7 @@ class Split(ABC):
 
 
 def split_of(options: IngestOptions) -> Split | None:
+    """The split that the options describe, or None."""
     if options.split is None:
         return None
     if options.split_by is not None:

@@ -86,16 +86,19 @@ class ArrowTable(Table):
 
 
 def rows_at_once(options: IngestOptions, columns: int) -> int:
+    """Rows of a batch, by the memory of a block."""
     return max(1, options.block_bytes // (8 * max(1, columns)))
 
 
 def require_different(path: str, names: list[str], hint: str = "") -> None:
+    """Raises DataError if two columns have the same name."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names{hint}")
 
 
 def one_line(error: Exception) -> str:
+    """The message of an error of a library on one line."""
     return " ".join(str(error).split())[:200]
 
 

@@ -151,12 +151,12 @@ class BudgetLearnerBase:
 
     @property
     def features(self) -> list[Hashable]:
-        """Names in the order of their columns; there may be more columns than features, for those to come."""
+        """The features in the order of their columns. There may be more columns, for features to come."""
         return list(self._columns.names)
 
     @property
     def kinds(self) -> FeatureKinds:
-        """What the features hold."""
+        """The kind of each feature."""
         return self._columns.kinds
 
     @property
@@ -168,7 +168,7 @@ class BudgetLearnerBase:
         return self._config
 
     def allow(self, max_features: int | None = None) -> None:
-        """Changes the bound from here on; None leaves it as it is."""
+        """Changes the largest number of features from now on; None leaves it as it is."""
         self.max_features = self._columns.most = max_features or self.max_features
 
     def check(self, x: Features, y: object = None) -> None:
@@ -180,7 +180,7 @@ class BudgetLearnerBase:
         return self._decide(self._row(x, grow=False))[0].copy()
 
     def row_of(self, x: Features) -> np.ndarray:
-        """(n_columns,) float32 of an event to be decided; features not known are left out. Raises DataError."""
+        """(n_columns,) float32 of an event to predict; unknown features are left out. Raises DataError."""
         return self._row(x, grow=False)
 
     def decide_rows(self, rows: np.ndarray) -> np.ndarray:
@@ -256,7 +256,7 @@ class BudgetLearnerBase:
             self._last_decision = None
 
     def _after_steps(self, rows: np.ndarray) -> None:
-        """After the steps of a row (d,), or of rows (m, d): gamma, and warnings."""
+        """Called after the steps of a row (d,), or of rows (m, d): measures gamma again if due, and warns."""
         self._last_decision = None
         if self.tunes_itself:
             return
@@ -295,14 +295,14 @@ fill(BudgetLearnerBase, ONLINE_METHODS)
 
 
 class LabelLearnerBase(BudgetLearnerBase):
-    """One whose events have labels, of which new ones may come."""
+    """A learner whose events have labels, of which new ones may come."""
 
     max_classes: int
     _labels: Labels
 
     @property
     def labels(self) -> list[Hashable]:
-        """In the order of their arrival."""
+        """The labels so far, in the order of their arrival."""
         return list(self._labels)
 
     @property
@@ -310,7 +310,7 @@ class LabelLearnerBase(BudgetLearnerBase):
         return len(self._labels)
 
     def allow(self, max_features: int | None = None, max_classes: int | None = None) -> None:
-        """Changes the bounds from here on; None leaves one as it is."""
+        """Changes the largest numbers of features and labels from now on; None leaves one as it is."""
         self.max_features = self._columns.most = max_features or self.max_features
         self.max_classes = self._labels.most = max_classes or self.max_classes
 

@@ -33,7 +33,7 @@ class Batch:
         self.values = self._values() if set("biuf").issuperset(kinds) else None
 
     def _kinds(self) -> list[str]:
-        """Of the columns, as NumPy has them."""
+        """NumPy's kind of each column: b, i, u, f, or O for others."""
         if _is_pandas(self._frame):
             return [dtype.kind for dtype in self._frame.dtypes]
         from pyarrow import types
@@ -58,7 +58,7 @@ class Batch:
 
     @property
     def first_rows(self) -> Iterator[dict[Hashable, Any]]:
-        """Of those in which numbers come for the first time, just these."""
+        """Events of the rows with the first number of some column, with these numbers alone."""
         assert self.values is not None
         is_present = ~np.isnan(self.values)
         firsts = (

@@ -64,7 +64,7 @@ class Messages(Interruptible, ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[str]:
-        """Without an end. Raises StorageError."""
+        """Texts of the messages, without an end. Raises StorageError."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -104,7 +104,7 @@ class Topic(Messages):
         self._assign(sorted(topic.partitions))
 
     def __iter__(self) -> Iterator[str]:
-        """In the order of each partition. Raises StorageError."""
+        """Texts of the messages, in the order of each partition. Raises StorageError."""
         while True:
             messages = self._consumer.consume(BATCH, 0)
             while not messages:

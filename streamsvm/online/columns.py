@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LARGEST = 1e18  # squares stay within float32
 LEFT_OUT = "; leave it out of the event if it is missing"
-LOOKS = (64, 128, 256, 512)  # numbers of events after which rounded features are looked for
+LOOKS = (64, 128, 256, 512)  # numbers of events after which the rounding of features is checked
 LANES = (
     8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
 )
@@ -55,9 +55,9 @@ class FeatureColumns:
         self.kinds = FeatureKinds(self._places.keys(), kinds)
         self._has_warned = False
         self._ranges: FeatureRanges | None = FeatureRanges()  # of the first events
-        self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
+        self._order: list[Hashable] = []  # numeric features of the last event, and their columns
         self._columns = np.empty(0, np.intp)
-        self._plan: _Plan | None = None  # for them, where they come again
+        self._plan: _Plan | None = None  # for events with the same features
         self._source: tuple[list[Hashable], list[object]] | None = None  # of the last row
         self._row = np.empty(0, np.float32)
 
@@ -153,7 +153,8 @@ class FeatureColumns:
         return checked
 
     def _add_columns(self, x: Features, names: Iterable[Hashable]) -> None:
-        """Columns for features of an event not seen before, in a fixed order, not the event's. names: as numbers."""
+        """Adds columns for new features of an event, in a fixed order, not that of the event. names: of numeric
+        columns."""
         new = [name for name in names if name not in self._places]
         if not new:
             return
@@ -191,8 +192,8 @@ class FeatureColumns:
 
 
 class _Plan:
-    """How events with the same features, all of them numbers or true and false and in the first columns, become rows:
-    most are such events, and their time counts."""
+    """A fast conversion to rows for events with the same features, all of them numbers or booleans in the first
+    columns. Most events are like this."""
 
     def __init__(
         self, names: list[Hashable], row: np.ndarray, x: Features, bools: frozenset[Hashable]
@@ -216,7 +217,8 @@ class _Plan:
         x: Features,
         bools: set[Hashable],
     ) -> _Plan | None:
-        """None if the features do not fill the first columns, or are others than numbers, true and false."""
+        """A plan for events like x. None if the features do not fill the first columns, or are not numbers and
+        booleans."""
         if len(names) < 2 or columns.max() >= len(names) or names != list(x):
             return None
         plan = cls([names[i] for i in np.argsort(columns)], row, x, frozenset(bools.intersection(names)))
@@ -228,7 +230,7 @@ class _Plan:
         return all(type(value) in types for value, types in zip(values, self._types, strict=True))
 
     def row(self, x: Features) -> np.ndarray | None:
-        """The row of an event, the same array for the same event twice; None for events that it is not for."""
+        """The row of an event, the same array for the same event twice; None if the plan does not fit the event."""
         if type(x) is not dict or len(x) != len(self._names):
             return None
         try:

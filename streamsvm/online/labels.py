@@ -1,4 +1,4 @@
-"""Labels of a stream, added as they come."""
+"""Labels of a stream, numbered as they come."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Labels(list[Any]):
                 self._require_new(y, new)
 
     def _require_new(self, y: Any, new: list[object]) -> None:
-        """Adds it to the new ones, if it is one. Raises DataError."""
+        """Adds a label to the new ones, unless it is known. Raises DataError for one that cannot be added."""
         kind = _kind_of(y)
         if y is None or (kind is float and y != y):  # each NaN would be a separate class
             raise DataError(f"found label {y!r}, which is missing; leave out events without a label")

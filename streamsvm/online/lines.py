@@ -33,6 +33,8 @@ Parse = Callable[[str], Event]
 
 
 class Readable(Protocol):
+    """A stream of bytes."""
+
     def read(self, size: int = -1, /) -> bytes: ...
 
 
@@ -122,8 +124,8 @@ def json_event(line: str) -> Event:
 
 
 def _loaded(line: str) -> Any:
-    """What a line holds. orjson refuses NaN and numbers beyond float64, of which the features' check says more. Raises
-    ValueError; UnicodeEncodeError for bytes that are not UTF-8, and for half of a surrogate pair."""
+    """The value of a JSON line. orjson refuses NaN and numbers beyond float64; the check of features reports them.
+    Raises ValueError; UnicodeEncodeError for bytes that are not UTF-8, and for half of a surrogate pair."""
     if _fast is not json.loads:
         with suppress(ValueError):
             return _fast(line)
@@ -137,7 +139,7 @@ class Field(str):
     """A field of a CSV row: a number, a text, or missing, as the column has them."""
 
     def as_kind(self, kind: str | None) -> Any:
-        """Its value in a column of this kind; None: of one that is not known."""
+        """The value of this field in a column of this kind. None: the kind is not known yet."""
         if kind == "text" or self in MISSING:
             return str(self)
         if kind == "bool" and self.lower() in ("true", "false"):
@@ -146,7 +148,8 @@ class Field(str):
         return str(self) if isinstance(number, str) else number
 
     def as_label(self, example: object) -> Any:
-        """As a label, next to one that is known, or None. Digits with zeros in front are a code, not a number."""
+        """The label of this field. example: another label, or None. Digits with zeros in front are a code, not a
+        number."""
         digits = self.lstrip("+-")
         is_code = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
         return str(self) if is_code else self.as_kind("text" if isinstance(example, str) else None)
@@ -221,7 +224,7 @@ def _separator_in(line: str) -> str | None:
 
 
 def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEvents:
-    """What reads the rows under a CSV header, by whose delimiter if none is given: a row may be wrong. Raises
+    """The parser of the rows under a CSV header, by the header's delimiter if none is given: a row may be wrong. Raises
     DataError."""
     from streamsvm.ingest.dialect import delimiter_of  # pyarrow
 
@@ -235,7 +238,7 @@ def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEve
 
 
 def _plain(delimiter: str, dialect: IngestOptions) -> Callable[[str], str]:
-    """What makes numbers plain, see `CsvEvents`. Without marks that are given, numbers may have a decimal comma where
+    """A function that makes numbers plain, see `CsvEvents`. Without given marks, numbers may have a decimal comma where
     that is not the delimiter."""
     from streamsvm.ingest.dialect import marks_given  # pyarrow
 

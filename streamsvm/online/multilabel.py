@@ -108,7 +108,7 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
             self._after_steps(row)
 
     def predict_one(self, x: Features, **kwargs: object) -> dict[Hashable, bool]:
-        """Which of the labels so far the event has."""
+        """For each label so far, whether the event has it."""
         return dict(zip(self._labels, (self.decision_one(x) > 0).tolist(), strict=True))
 
     def predict_proba_one(self, x: Features, **kwargs: object) -> dict[Hashable, dict[bool, float]]:

@@ -74,14 +74,16 @@ class StreamScores(ABC):
 
 
 class ClassScores(StreamScores):
+    """accuracy: the share of events whose label is predicted."""
+
     task = "classify"
     learner: BSGDClassifier
-    asks: float | None = None  # share of the events whose label may be asked for
+    asks: float | None = None  # share of the events whose labels may be requested
 
     def __init__(self, learner: BSGDClassifier, state: State | None = None) -> None:
         self.n_right = 0
-        self.threshold = 1.0  # of probabilities that are asked about
-        self.spent = 0.0  # share of labels asked for of late
+        self.threshold = 1.0  # of probabilities below which labels are requested
+        self.spent = 0.0  # running share of requested labels
         super().__init__(learner, state)
 
     def is_worth(self, probabilities: Mapping[Hashable, float], share: float) -> bool:

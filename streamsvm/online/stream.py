@@ -47,7 +47,7 @@ UNLABELLED, SPREAD = 100, 1000  # events, after which labels and text features a
 
 @dataclass
 class RecentCounts:
-    """Events since the last record of a stream: labels, and seconds that answering and learning took."""
+    """Counts of the events since the last record of a stream: labels, and seconds of answering and learning."""
 
     labels: Counter[str] = field(default_factory=Counter)
     events: int = 0
@@ -256,7 +256,7 @@ class Stream:
         return self._answer(x, y)
 
     def _features_of(self, event: Features) -> tuple[Event, Any]:
-        """As `features_of`, in the columns of the learner. Raises DataError."""
+        """(features, label or None) of an event, its values as their columns hold them. Raises DataError."""
         x, y = features_of(event, self.label)
         if any(isinstance(value, Field) for value in x.values()):
             x = {name: self._read(name, value) for name, value in x.items()}
@@ -354,7 +354,7 @@ class Stream:
         return np.concatenate(blocks)
 
     def _row(self, i: int, event: Features) -> np.ndarray:
-        """The row of the event in place i of a request."""
+        """The row of event i of a request. Raises DataError."""
         try:
             x, _ = self._features_of(event)
             if self.waiting is not None:
@@ -364,7 +364,7 @@ class Stream:
             raise DataError(f"event {i}: {error}") from None
 
     def snapshot(self) -> StreamModel | None:
-        """A model that later events do not change; None before anything is learned."""
+        """A copy of the state as a model; None before any event is learned."""
         if self.learner.n_seen == 0:
             return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
@@ -431,7 +431,7 @@ class StreamReporter:
         self._learnt, self._right = stream.learnt, stream.right
 
     def __call__(self, share: float | None) -> None:
-        """After an event. share: of the input that was read, where that is known."""
+        """Called after an event. share: of the input that was read, if known."""
         if self._stream.learner.drifts != self._drifts:
             self._drift()
         learnt = self._stream.learnt - self._learnt

@@ -102,9 +102,10 @@ def coded(value: Any) -> Any:
 
 
 def as_text(value: object) -> str | None:
-    """As a file has it."""
+    """A value of JSON as the text that a file would have."""
     return value if value is None or isinstance(value, str) else str(value).lower()
 
 
 def unlike(value: object, expected: str) -> str:
+    """The end of a message about a value that is not as expected."""
     return f"found {str(value)[:40]!r}, expected {expected}"

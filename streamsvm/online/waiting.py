@@ -51,7 +51,7 @@ class WaitingEvents:
         return str(event_id)
 
     def keep(self, name: str, x: Features, prediction: object) -> None:
-        """An event without its label, instead of an earlier one of the same id."""
+        """Keeps an event without its label, and drops an earlier one with the same id."""
         self._events.pop(name, None)
         self._events[name] = json.dumps([x, prediction])
         self.allow(self.most)

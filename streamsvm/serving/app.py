@@ -51,7 +51,8 @@ class ServedModel(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """body_bytes: of a request. waiting: requests with a body at work at once. rate: of them a second; 0: any."""
+    """Limits of a server. body_bytes: of a request. waiting: requests with a body at a time. rate: of these a second;
+    0: any."""
 
     body_bytes: int = 8 << 20
     waiting: int = 64

@@ -38,7 +38,7 @@ class FixedModel:
 
     @property
     def last_words(self) -> str:
-        """What it has to say when it has ended."""
+        """The end of the message that the server prints when it has stopped."""
         return ""
 
     async def predict(self, body: bytes, also: PredictionOptions) -> bytes:
@@ -54,7 +54,7 @@ class FixedModel:
         self._pool.shutdown()
 
     async def facts(self) -> dict[str, object]:
-        """What `GET /model` says."""
+        """The answer to `GET /model`."""
         task = self.model.learned
         return {
             "kind": self.kind,
@@ -117,7 +117,7 @@ class InputColumns:
         return rows
 
     def _features(self, i: int, event: Event) -> Event:
-        """Its features, checked, without those that are missing."""
+        """The features of event i, checked, without missing ones. Raises DataError."""
         x = event["x"] if isinstance(event.get("x"), dict) and "x" not in self._places else event
         if not self._read.keys().isdisjoint(x):
             x = {name: self._read[name](value) if name in self._read else value for name, value in x.items()}

@@ -76,7 +76,7 @@ class LearningModel:
 
     @property
     def last_words(self) -> str:
-        """What it has to say when it has ended."""
+        """The end of the message that the server prints when it has stopped."""
         waiting = self.stream.waiting
         gone = waiting.gone if waiting is not None else ""
         return f" after event {self.stream.events:,}; snapshot of event {self.stream.saved:,}" + (
@@ -95,8 +95,8 @@ class LearningModel:
         )
 
     async def learn(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
-        """first: the number of the first event; those that are known by then are not learned again. name: of the
-        request; one of a name that is known is not learned again. Raises RequestError."""
+        """Learns the events of a request. first: the number of the first event; events with known numbers are not
+        learned again. name: of the request; a request with a known name is not learned again. Raises RequestError."""
         answer = await self._in_turn(partial(self._lesson, body, first, name))
         if self._log is not None:
             await self._synced()
@@ -117,7 +117,7 @@ class LearningModel:
             self._log.close()
 
     async def facts(self) -> dict[str, object]:
-        """What `GET /model` says."""
+        """The answer to `GET /model`."""
         return await self._in_turn(self._facts)
 
     def _facts(self) -> dict[str, object]:
@@ -149,7 +149,7 @@ class LearningModel:
 
     @property
     def trouble(self) -> str | None:
-        """Why it should be started again."""
+        """Why the server should be restarted, or None."""
         return None if self._log is None else self._log.broken
 
     async def _in_turn(self, do: Callable[[], Result]) -> Result:
@@ -163,7 +163,7 @@ class LearningModel:
         return await job.answered
 
     async def _synced(self) -> None:
-        """Waits for a sync that begins after now, with all others that do."""
+        """Waits for the next sync of the log to begin and end, together with all other requests that wait for it."""
         if self._sync is None:
             self._sync = asyncio.create_task(self._sync_log())
         try:
@@ -207,7 +207,7 @@ class LearningModel:
         return self._predict([job])[0]
 
     def _predict(self, jobs: list[LearnerRequest]) -> list[bytes]:
-        """Answers to all, from one block."""
+        """The answers to several requests, from one block of rows."""
         for job in jobs:
             job.events = events_in(job.body, self._most)
         events = [event for job in jobs for event in job.events]
@@ -298,7 +298,7 @@ class LearningModel:
         self._report(f"warning: no snapshot at event {events:,}: {why}")
 
     def _write(self, model: StreamModel, events: int) -> None:
-        """In the second thread."""
+        """Writes a snapshot, in the second thread."""
         began = perf_counter()
         try:
             save_model(model, self.stream.path)

@@ -125,7 +125,7 @@ class RequestLog:
 
     @property
     def bytes(self) -> int:
-        """Of all segments."""
+        """Bytes of all segments."""
         total = 0
         for _, path in self._segments():
             with suppress(FileNotFoundError):  # it was dropped just now

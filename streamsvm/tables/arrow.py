@@ -166,6 +166,7 @@ def _require_all(column: pa.Array, path: str, name: str, line: int) -> None:
 
 
 def lacks_value(path: str, name: str, line: int) -> DataError:
+    """The error for a missing value."""
     return DataError(f"{path}:{line}: column {name!r} has no value; fill it in or remove the row")
 
 
@@ -296,6 +297,7 @@ def _of_buffers(t: pa.DataType, is_present: np.ndarray, *buffers: object) -> pa.
 
 
 def unquoted(text: str | None) -> str:
+    """A text without spaces and quotes around it."""
     text = (text or "").strip()
     while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1].strip()
@@ -308,11 +310,13 @@ def _is_number(t: pa.DataType) -> bool:
 
 
 def is_text(t: pa.DataType) -> bool:
+    """Whether a type is neither of numbers nor empty."""
     if pa.types.is_dictionary(t):
         return is_text(t.value_type)
     return not (_is_number(t) or pa.types.is_null(t))
 
 
 def as_written(column: pa.Array) -> np.ndarray:
+    """(m,) texts of a column; a missing one is empty."""
     texts = [text or "" for text in column.cast(pa.string()).to_pylist()]
     return np.array(texts, dtype=object)
