@@ -27,7 +27,7 @@ from streamsvm.models.intervals import Intervals
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.storage.paths import Place
-from streamsvm.tables.target_encoding import as_learned
+from streamsvm.tables.target_encoding import with_values_of_model
 from streamsvm.tasks import task_of
 from streamsvm.tasks.scores import DecisionRule
 from streamsvm.texts.documented import described
@@ -93,7 +93,7 @@ def predict_blocks(
     events: Events = ignore,
 ) -> Iterator[tuple[int, int, Any]]:
     """(start, stop, decide(model, rows)) of each row block, in order. Raises ModelError, DataError."""
-    store = as_learned(store, model.layout)
+    store = with_values_of_model(store, model.layout)
     columns, unchecked = model.columns_in(store)
     if unchecked:
         events(Warned(unchecked))

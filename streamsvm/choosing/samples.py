@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from streamsvm.choosing.trials import HELD, ClassWeights, Sample
-from streamsvm.data.folds import apart, shuffled
+from streamsvm.data.folds import shuffle_rows, without_shared_groups
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, SamplesInStore, gather
@@ -56,14 +56,14 @@ def draw_samples(
     dual_data = weighed(prepared, ids)
     groups = store.connected_groups
     groups = None if groups is None else groups[ids]
-    order = shuffled(n, groups, rng)
+    order = shuffle_rows(n, groups, rng)
     orders = [order]
     if folds_of(n) > 1 and config.metric.kind != "full":
         n_held_out, orders = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
-    orders = [apart(order, n_held_out, groups, rng) for order in orders]
+    orders = [without_shared_groups(order, n_held_out, groups, rng) for order in orders]
     if groups is not None and min(map(len, orders)) == n_held_out:  # of few groups one alone can be held out
         n_held_out = min(n_held_out, int(np.count_nonzero(groups == groups[order[0]])))
-        orders = [apart(order, n_held_out, groups, rng)]
+        orders = [without_shared_groups(order, n_held_out, groups, rng)]
     if min(map(len, orders)) == n_held_out:
         return "the rows of the sample are of one group"
     by_class = class_weights(prepared)
@@ -126,7 +126,9 @@ def region_samples(
     def sample(region_ids: np.ndarray) -> Sample:
         region_groups = None if groups is None else groups[region_ids]
         n_held_out = len(region_ids) // HELD
-        order = apart(shuffled(len(region_ids), region_groups, rng), n_held_out, region_groups, rng)
+        order = without_shared_groups(
+            shuffle_rows(len(region_ids), region_groups, rng), n_held_out, region_groups, rng
+        )
         return Sample.split(
             scaled_rows, dual_data, np.searchsorted(all_ids, region_ids)[order], n_held_out, by_class
         )

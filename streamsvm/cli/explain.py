@@ -104,9 +104,9 @@ def _require(has_rows: bool, out: Path | None, of_rows: dict[str, Any]) -> None:
 
 
 def _warn(model: Model, store: Store, events: Events) -> None:
-    from streamsvm.tables.target_encoding import as_learned
+    from streamsvm.tables.target_encoding import with_values_of_model
 
-    _, unchecked = model.columns_in(as_learned(store, model.layout))
+    _, unchecked = model.columns_in(with_values_of_model(store, model.layout))
     if unchecked:
         events(Warned(unchecked))
 

@@ -226,11 +226,11 @@ def require_other_than_store(files: list[str] | None, store: str | None, **other
     if not files:
         return
     with importing():
-        from streamsvm.ingest.inputs import STDIN, beside
+        from streamsvm.ingest.inputs import STDIN, default_store
 
     if store is None and STDIN in files:
         return
-    place = store or str(beside(files[0]))
+    place = store or str(default_store(files[0]))
     for name, other in others.items():
         if other is not None and is_same(other, place):
             option = f"--{name.replace('_', '-')}"

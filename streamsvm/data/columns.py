@@ -16,7 +16,7 @@ import numpy as np
 import zarr
 
 from streamsvm.data.growing import GrowingArray
-from streamsvm.data.labels import FALSE, TRUE, spelled
+from streamsvm.data.labels import FALSE, TRUE, with_one_spelling
 from streamsvm.data.rows import take_in_parts
 from streamsvm.errors import DataError
 from streamsvm.parallel.sizes import SizedInBytes
@@ -289,7 +289,7 @@ class ColumnWriter:
     @property
     def _texts(self) -> np.ndarray:
         texts = np.array(list(self._codes), dtype=str)
-        plain = spelled(texts) if self._labels else texts
+        plain = with_one_spelling(texts) if self._labels else texts
         return plain if np.isin(plain, (FALSE, TRUE)).all() else texts
 
     def pieces(self) -> Iterator[np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from streamsvm.data.labels import label_texts, members
+from streamsvm.data.labels import label_sets, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 
@@ -31,7 +31,7 @@ class Folds:
         return np.flatnonzero(is_included & ~is_held_out), np.flatnonzero(is_included & is_held_out)
 
 
-def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
+def draw_ids(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """(count,) distinct random numbers below n, sorted. Memory depends on count, not on n."""
     if 2 * count > n:
         return np.sort(rng.permutation(n)[:count])
@@ -41,7 +41,7 @@ def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.permutation(chosen)[:count])
 
 
-def usual_folds(store: Store, count: int) -> int:
+def default_folds(store: Store, count: int) -> int:
     """The default number of folds: `count`, or fewer if the store has fewer groups or queries."""
     groups = store.connected_groups
     return count if groups is None else min(count, max(2, int(groups.max()) + 1))
@@ -52,7 +52,7 @@ def _units(store: Store) -> str:
     return "groups" if store.group is not None else "rows" if store.qid is None else "queries"
 
 
-def drawn_together(
+def draw_groups(
     groups: np.ndarray, count: int, rng: np.random.Generator, *, at_least: bool = False
 ) -> np.ndarray:
     """Sorted ids of the rows of random whole groups (n,): at most `count` rows unless one group has more, or at least
@@ -63,17 +63,17 @@ def drawn_together(
     return np.flatnonzero(place < max(n_groups, 1))
 
 
-def shuffled(n: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+def shuffle_rows(n: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
     """(n,) rows in random order, with the rows of each group (n,) next to each other."""
     if groups is None:
         return rng.permutation(n)
     return np.lexsort((rng.random(n), rng.permutation(int(groups.max()) + 1)[groups]))
 
 
-def apart(
+def without_shared_groups(
     order: np.ndarray, n_held_out: int, groups: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rows in an order of `shuffled`, with the first ones to hold out: removes other rows of their groups (n,)."""
+    """Rows in an order of `shuffle_rows`, with the first ones to hold out: removes other rows of their groups (n,)."""
     if groups is None:
         return order
     first, rest = np.split(order, [n_held_out])
@@ -83,8 +83,8 @@ def apart(
 def make_folds(
     store: Store, count: int, stratified: bool, seed: int, *, positive: tuple[str, ...] = ()
 ) -> Folds:
-    """Folds as `fold_of` assigns rows. With a growing share of the rows, they grow in turn. Raises like it."""
-    of = fold_of(store, count, stratified, seed, positive=positive)
+    """Folds as `assign_folds` assigns rows. With a growing share of the rows, they grow in turn. Raises like it."""
+    of = assign_folds(store, count, stratified, seed, positive=positive)
     rng = np.random.default_rng([seed, JOINS_STREAM])
     groups = store.connected_groups
     if groups is None:
@@ -93,7 +93,7 @@ def make_folds(
     return Folds(of, _joins(np.zeros(len(first), np.intp), of[first], count, rng)[groups], count)
 
 
-def fold_of(
+def assign_folds(
     store: Store,
     count: int,
     stratified: bool,
@@ -132,7 +132,7 @@ def _strata(store: Store, stratified: bool, in_sets: bool = False) -> np.ndarray
         return np.zeros(store.n, np.int8)
     weight, codes = store.sample_weight, store.coded[1]
     if in_sets:
-        _, sets = members(label_texts(store.classes.values))
+        _, sets = label_sets(label_texts(store.classes.values))
         counts = np.where(sets, store.classes.counts @ sets, store.n)
         rarest = np.argmin(counts, axis=1) + 1 if sets.any() else np.zeros(len(sets), np.intp)
         codes = np.where(sets.any(axis=1), rarest, 0)[codes]
@@ -172,7 +172,7 @@ def _require_spread(
     is_in_fold = np.zeros((len(labels), count), bool)
     is_in_fold[codes[weighted], of[weighted]] = True
     if in_sets:
-        labels, sets = members(label_texts(labels))
+        labels, sets = label_sets(label_texts(labels))
         is_in_fold = sets.T @ is_in_fold
     needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
     alone = np.flatnonzero(needed & (is_in_fold.sum(axis=1) < 2))

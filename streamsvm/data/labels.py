@@ -62,7 +62,7 @@ def count_labels(pieces: Iterable[np.ndarray]) -> Classes | None:
     return Classes(labels[order], counts[order])
 
 
-def like_ids(classes: Classes) -> str | None:
+def id_like_labels(classes: Classes) -> str | None:
     """Labels in words, if they are many and most belong to a single row, as ids do."""
     k, n = len(classes.values), int(classes.counts.sum())
     if k <= FEW or k <= IDS * n:
@@ -71,7 +71,9 @@ def like_ids(classes: Classes) -> str | None:
     return f"{k:,} different {kind} in {n:,} rows, as {str(classes.values[0])[:40]!r}, which look like ids"
 
 
-def alike(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -> Iterator[np.ndarray]:
+def uniform_pieces(
+    pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None
+) -> Iterator[np.ndarray]:
     """Labels in pieces, as they would be in one array: text of one width, and one sign of zero.
 
     classes: from `count_labels`. pieces: gives the labels, as often as called.
@@ -108,7 +110,7 @@ def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -
         y, classes = label_texts(y), label_texts(classes)
     codes = _places(classes, y)
     if y.dtype.kind == "U" and (codes < 0).any():
-        codes = np.where(codes < 0, _places(spelled(classes), spelled(y)), codes)
+        codes = np.where(codes < 0, _places(with_one_spelling(classes), with_one_spelling(y)), codes)
     return codes.astype(np.int32)
 
 
@@ -121,7 +123,7 @@ def _are_positive(y: np.ndarray, positive: tuple[str, ...]) -> np.ndarray:
     return is_listed | np.isin(y.astype(np.float64), numbers)
 
 
-def spelled(texts: np.ndarray) -> np.ndarray:
+def with_one_spelling(texts: np.ndarray) -> np.ndarray:
     """`one_spelling` of each text."""
     return np.array([one_spelling(text) for text in texts.tolist()], str)
 
@@ -170,14 +172,14 @@ def one_spelling(text: str) -> str:
     return text.lower() if text.lower() in (TRUE, FALSE) else text
 
 
-def matching(name: str, texts: Sequence[str]) -> str | None:
+def matching_label(name: str, texts: Sequence[str]) -> str | None:
     """The label of this name among `label_texts`, booleans in any spelling. None if there is none."""
     if name in texts:
         return name
     return next((text for text in texts if one_spelling(text) == one_spelling(name)), None)
 
 
-def written_as(texts: Sequence[str]) -> np.ndarray:
+def parse_labels(texts: Sequence[str]) -> np.ndarray:
     """(m,) labels that are written as these texts: int64 if all are whole numbers as programs write them, float64 if
     all are numbers, else the texts. 001 is not a number: it and 1 are different labels."""
     if all(map(_WHOLE.fullmatch, texts)):
@@ -192,13 +194,13 @@ def written_as(texts: Sequence[str]) -> np.ndarray:
     return np.array(texts, str) if any(map(_CODE.match, texts)) else np.array(numbers)
 
 
-def members(texts: np.ndarray, first: np.ndarray = NONE) -> tuple[np.ndarray, np.ndarray]:
+def label_sets(texts: np.ndarray, first: np.ndarray = NONE) -> tuple[np.ndarray, np.ndarray]:
     """(k,) the `first` labels, then all others in the sets (l,), in order, and (l, k) bool the labels in each set.
 
     Order, repeats and spaces do not matter. "" is the empty set. Raises DataError for a label without a name.
     """
     sets = [_labels_in(text) for text in texts.tolist()]
-    labels = np.concatenate([first, in_order(set().union(*sets).difference(first.tolist()))])
+    labels = np.concatenate([first, sort_labels(set().union(*sets).difference(first.tolist()))])
     place = {label: column for column, label in enumerate(labels.tolist())}
     table = np.zeros((len(sets), len(labels)), bool)
     for row, names in zip(table, sets, strict=True):
@@ -206,7 +208,7 @@ def members(texts: np.ndarray, first: np.ndarray = NONE) -> tuple[np.ndarray, np
     return labels, table
 
 
-def in_order(labels: Iterable[str]) -> np.ndarray:
+def sort_labels(labels: Iterable[str]) -> np.ndarray:
     """Sorted labels, as numbers if all are whole numbers."""
     ordered = sorted(labels)
     if all(label.removeprefix("-").isdecimal() for label in ordered):

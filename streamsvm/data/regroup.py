@@ -93,7 +93,7 @@ class IdColumn(SizedInBytes):
         return {"ids": ids}
 
 
-def by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def order_by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """(n,) rows in the order of their partitions, and n_parts + 1 bounds or more of the partitions."""
     bounds = np.append(0, np.cumsum(np.bincount(parts, minlength=n_parts)))
     narrow = parts.astype(np.uint16) if len(bounds) <= 1 << 16 else parts  # radix sort: nine times as fast
@@ -107,7 +107,7 @@ class PartitionsInMemory:
         self, samples: SamplesInMemory, parts: np.ndarray, n_parts: int, columns: RowColumns | None = None
     ) -> None:
         self.n_parts, self.nbytes = n_parts, samples.nbytes
-        self._order, self._bounds = by_part(parts, n_parts)
+        self._order, self._bounds = order_by_part(parts, n_parts)
         self._samples, self._columns = samples, columns or IdColumn()
         self.reader = self
 
@@ -310,7 +310,7 @@ def write_file(
     samples, labels, columns = source
     start, stop = blocks[0][0], blocks[-1][1]
     rows = read_blocks(samples, blocks)
-    order, bounds = by_part(labels.of(rows, start), n_parts)
+    order, bounds = order_by_part(labels.of(rows, start), n_parts)
     path = folder / f"{start:012d}.X"
     written = whole_file(path) if isinstance(path, URLPath) else path.open("wb")
     with storage_errors(str(folder)), written as file:

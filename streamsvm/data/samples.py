@@ -97,10 +97,10 @@ def memory_blocks(n: int, d: int) -> list[Block]:
 
 def windows(samples: Samples, most_bytes: int) -> Iterator[list[Block]]:
     """Blocks in groups of at most this many bytes of rows, at least one block in each."""
-    return grouped(samples.blocks(), int(most_bytes * samples.n / samples.nbytes))
+    return group_blocks(samples.blocks(), int(most_bytes * samples.n / samples.nbytes))
 
 
-def grouped(blocks: list[Block], most_rows: int) -> Iterator[list[Block]]:
+def group_blocks(blocks: list[Block], most_rows: int) -> Iterator[list[Block]]:
     """Neighbouring blocks in groups of at most this many rows, at least one block in each."""
     step = max(1, most_rows // max(stop - start for start, stop in blocks))
     return (blocks[first : first + step] for first in range(0, len(blocks), step))

@@ -27,7 +27,7 @@ from streamsvm.data.columns import (
     values_of,
     weights_of,
 )
-from streamsvm.data.labels import Classes, alike, count_labels
+from streamsvm.data.labels import Classes, count_labels, uniform_pieces
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, names_in_attrs, names_of_others, shown_in_attrs
 from streamsvm.data.rows import Matrix, Rows, concat, take_in_parts
@@ -527,7 +527,7 @@ class Store(FactsRepr, SizedInBytes):
         first = self.read(0, min(self.n, 64)).X
         state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
         if self.has_y:
-            for labels in alike(self._y.pieces, self._known_classes):
+            for labels in uniform_pieces(self._y.pieces, self._known_classes):
                 state.update(labels.tobytes())
         if self.group is not None:  # folds depend on it
             state.update(self.group.tobytes())

@@ -20,7 +20,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.tables.streams import read_once
-from streamsvm.tables.target_encoding import coded
+from streamsvm.tables.target_encoding import encoded_features
 
 
 class StoreInputs(BaseEstimator):
@@ -157,7 +157,9 @@ class StoreInputs(BaseEstimator):
     def _has_text(self) -> bool:
         """Whether rows have other columns than the data frame that it was fitted on."""
         layout = self._layout
-        return layout is not None and (self.model_.d != self.n_features_in_ or bool(coded(layout.attrs)))
+        return layout is not None and (
+            self.model_.d != self.n_features_in_ or bool(encoded_features(layout.attrs))
+        )
 
     def _is_table(self, X: Any, layout: Layout) -> bool:
         """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""

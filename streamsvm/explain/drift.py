@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.config import build_config
-from streamsvm.data.folds import drawn
+from streamsvm.data.folds import draw_ids
 from streamsvm.data.names import first_difference
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import gather
@@ -79,7 +79,7 @@ def _require_alike(store: Store, other: Store) -> None:
 
 
 def _sampled(store: Store, n: int, engine: Engine) -> Rows:
-    ids = drawn(store.n, n, np.random.default_rng(0))
+    ids = draw_ids(store.n, n, np.random.default_rng(0))
     rows = gather(store, ids, engine)
     store.require_finite(rows, ids, gaps=True)
     return rows.astype(np.float32)

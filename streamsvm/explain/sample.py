@@ -10,7 +10,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.models.base import Model
 from streamsvm.models.shapes import PartitionRouting
-from streamsvm.tables.target_encoding import as_learned
+from streamsvm.tables.target_encoding import with_values_of_model
 
 MOST_ROWS = 1000
 
@@ -24,7 +24,7 @@ def sampled(model: Model, store: Store, most: int = MOST_ROWS) -> Rows:
 
 def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
     """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
-    store = as_learned(store, model.layout)
+    store = with_values_of_model(store, model.layout)
     columns, _ = model.columns_in(store)
     rows = store.take(ids)
     store.require_finite(rows, ids, gaps=model.takes_gaps)

@@ -15,7 +15,7 @@ from streamsvm.events import Events, heard
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import Predictor, answers_of, assess, predict_blocks
 from streamsvm.tables.schema import Feature, Schema
-from streamsvm.tables.target_encoding import coded
+from streamsvm.tables.target_encoding import encoded_features
 from streamsvm.tasks import task_of
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Read
     """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
     from streamsvm.ingest.columns import ReadColumn
 
-    encoded = next((own for own in coded(store.table).items() if own[1].name == column), None)
+    encoded = next((own for own in encoded_features(store.table).items() if own[1].name == column), None)
     if encoded is not None:
         return None if encoded[1].values is not None else _of_codes(store, *encoded, engine, events)
     names = store.feature_names

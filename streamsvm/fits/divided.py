@@ -20,7 +20,7 @@ from streamsvm.data.samples import (
     SamplesInStore,
     block_columns,
     gather,
-    grouped,
+    group_blocks,
     memory_blocks,
 )
 from streamsvm.data.vectors import Vector, VectorFactory, VectorInMemory, VectorOnDisk
@@ -390,10 +390,10 @@ def spans_of(samples: SamplesInStore, cuts: PartitionOptions, *, in_memory: bool
     """The spans of a fit."""
     chunks = samples.blocks()
     held = memory_blocks(samples.n, block_columns(samples))
-    blocks = list(grouped(held if in_memory else chunks, chunks[0][1]))
+    blocks = list(group_blocks(held if in_memory else chunks, chunks[0][1]))
     slots = 2 * max(cuts.n_parts, -(-samples.n // cuts.max_rows))
     rows = int(file_bytes(samples, slots) * samples.n / samples.nbytes)
-    return TaskSpans(blocks, list(grouped(list(map(_whole, blocks)), rows)), slots, in_memory)
+    return TaskSpans(blocks, list(group_blocks(list(map(_whole, blocks)), rows)), slots, in_memory)
 
 
 def _whole(blocks: list[Block]) -> Block:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.labels import Classes, like_ids
+from streamsvm.data.labels import Classes, id_like_labels
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
@@ -203,7 +203,7 @@ def prepare(
     source, class_rows = answers_of(store, config, task, targets)
     is_of_classes = task.has_classes and task.reads_labels and not task.compares_rows  # ranks may be many
     if is_of_classes and not (config.positive or task.in_sets):
-        if ids := like_ids(Classes(source.classes, class_rows)):
+        if ids := id_like_labels(Classes(source.classes, class_rows)):
             events.advise(
                 f"the labels are {ids}: name the column of the labels, or predict numbers (task regress)"
             )

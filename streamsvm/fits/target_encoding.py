@@ -22,7 +22,13 @@ from streamsvm.fits.targets import TargetSource, answers_of
 from streamsvm.judging.held_out import by_chance, interval_rows
 from streamsvm.parallel.engine import Engine
 from streamsvm.tables.schema import Feature, column
-from streamsvm.tables.target_encoding import FOLDS, EncodedRows, FoldAssignment, uncoded, with_values
+from streamsvm.tables.target_encoding import (
+    FOLDS,
+    EncodedRows,
+    FoldAssignment,
+    codes_without_values,
+    with_values,
+)
 from streamsvm.tasks.base import Task
 
 BLOCK, READ_BYTES = (
@@ -62,7 +68,7 @@ def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events:
 
     Rows that the configuration holds out count in no value. Raises ConfigError, DataError.
     """
-    texts = uncoded(store)
+    texts = codes_without_values(store)
     if not texts:
         return store
     if task.name not in TASKS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.labels import like_ids
+from streamsvm.data.labels import id_like_labels
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.models.calibration import are_odds
@@ -54,7 +54,7 @@ def _require_labels(store: Store, task: Task) -> None:
             f"{where} holds {k:,} different numbers, as {different[0]:.6g}; expected labels of "
             "classes: give --task regress to predict numbers, or --task classify where they are labels"
         )
-    if different.dtype.kind == "U" and (found := like_ids(store.classes)):
+    if different.dtype.kind == "U" and (found := id_like_labels(store.classes)):
         raise DataError(
             f"{where} holds {found}; expected labels of classes, each of several rows: name their column "
             f"{'with --label, ' * (store.url is not None)}or give --task classify where they are labels"

@@ -9,7 +9,7 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from streamsvm.data.labels import plain_labels, written_as
+from streamsvm.data.labels import parse_labels, plain_labels
 from streamsvm.data.layout import Layout
 from streamsvm.data.precision import NeedsFloat64, first_rounded_in
 from streamsvm.data.rows import Rows
@@ -234,7 +234,7 @@ def _as_labels(values: np.ndarray, path: str) -> np.ndarray:
     if values.dtype.kind not in "biufUS":
         raise DataError(f"{path} holds {values.dtype}; expected labels, numbers or text")
     if values.dtype.kind in "US":
-        labels = written_as(values.astype(str).tolist())
+        labels = parse_labels(values.astype(str).tolist())
     else:
         labels = plain_labels(values)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():

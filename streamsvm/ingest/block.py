@@ -103,7 +103,7 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
     return out
 
 
-def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+def join_columns(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Columns of several blocks as one. If integers and text meet, they become text."""
     kinds = {part.dtype.kind for part in parts}
     return np.concatenate(

@@ -36,7 +36,7 @@ LOGS = ("-wal", ".wal")  # of SQLite and DuckDB
 ELSEWHERE = ("force", "like", "memory_limit")  # options that do not change the result
 
 
-def beside(source: str) -> Place:
+def default_store(source: str) -> Place:
     """The store's path for a file, folder or pattern: `sales.csv.gz`, `sales`, `sales/*.csv` -> `sales.zarr`. Raises
     ConfigError if the folder of a pattern has no name, and for a server."""
     if is_server(source):
@@ -68,7 +68,7 @@ def store_of(
         with _in_files(sources) as paths:
             ingest(paths, store, options, events)
         return store, False
-    url = str(beside(sources[0])) if store is None else store
+    url = str(default_store(sources[0])) if store is None else store
     origin = _origin(sources, options)
     existing = found_at(url)
     if existing == "a store":
@@ -157,7 +157,7 @@ def _made_of(sources: Sequence[str], options: IngestOptions) -> Store | None:
     if STDIN in sources:
         return None
     try:
-        url = str(beside(sources[0]))
+        url = str(default_store(sources[0]))
     except ConfigError:  # no path
         return None
     store = Store.open(url) if found_at(url) == "a store" else None

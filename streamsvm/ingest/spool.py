@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsvm.data.rows import concat
 from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
-from streamsvm.ingest.block import Block, joined
+from streamsvm.ingest.block import Block, join_columns
 from streamsvm.storage.atomic import storage_errors
 
 _BUCKETS = 32
@@ -110,5 +110,5 @@ class Shuffler:
 
 def _join(blocks: list[Block]) -> Block:
     by_column = zip(*(b.all_columns for b in blocks), strict=True)
-    columns = (None if c[0] is None else joined(c) for c in by_column)
+    columns = (None if c[0] is None else join_columns(c) for c in by_column)
     return Block(concat([b.rows for b in blocks]), *columns)

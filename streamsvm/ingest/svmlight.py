@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from streamsvm.data.labels import NAMED, lacks_name, written_as
+from streamsvm.data.labels import NAMED, lacks_name, parse_labels
 from streamsvm.data.layout import Layout
 from streamsvm.data.precision import SAMPLE, NeedsFloat64, first_rounded
 from streamsvm.data.rows import Rows
@@ -98,7 +98,7 @@ class SvmlightReader(Reader):
             self._require_model_indices(path, text, line, parsed, n)
             if labels is None and np.abs(parsed.y[:n]).max() >= EXACT:
                 words = _labels_apart(path, text, line)[0]
-                labels = written_as([word.removeprefix("+") for word in words.tolist()])
+                labels = parse_labels([word.removeprefix("+") for word in words.tolist()])
             yield self._block(path, line, parsed, n, n_qid, labels)
 
     def _require_model_indices(self, path: str, text: bytes, line: int, parsed: Parsed, n: int) -> None:

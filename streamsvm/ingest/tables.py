@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamsvm.data.labels import CUT, NAMED, is_cut, is_finite, lacks_name, set_texts, written_as
+from streamsvm.data.labels import CUT, NAMED, is_cut, is_finite, lacks_name, parse_labels, set_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
@@ -250,7 +250,7 @@ class TableReader:
         missing = np.flatnonzero(np.isin(label_words, MISSING)[ids])
         if len(missing):
             raise lacks_value(path, name, line + missing[0])
-        labels = written_as(label_words[:-1])[ids]
+        labels = parse_labels(label_words[:-1])[ids]
         bad = np.flatnonzero(~np.array(list(map(is_finite, label_words)))[ids])
         if len(bad):
             raise unlike(path, line + int(bad[0]), name, label_words[ids[bad[0]]], "a number", self._hints)

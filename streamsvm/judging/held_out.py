@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import drawn_together
+from streamsvm.data.folds import draw_groups
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -48,7 +48,7 @@ def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
             f"holdout is {rows}, and {len(ids)} rows are in groups of at most {most}, which leave half of the rows to "
             "learn from; expected as many at least: give fewer"
         )
-    return ids[drawn_together(groups[ids], rows, rng, at_least=True)]
+    return ids[draw_groups(groups[ids], rows, rng, at_least=True)]
 
 
 def can_hold_out(store: Store, rows: int) -> bool:

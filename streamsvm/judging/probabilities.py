@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig, ProbabilityConfig
-from streamsvm.data.folds import fold_of, usual_folds
+from streamsvm.data.folds import assign_folds, default_folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -255,9 +255,11 @@ def _first_state(store: Store, config: FitConfig, folder: Place, checkpoints: Ch
             remove_tree(entry)
     count, option = config.probability.folds, "probability.folds"
     if "folds" not in config.probability.model_fields_set:
-        count = usual_folds(store, count)
+        count = default_folds(store, count)
     in_sets = task_for(config).in_sets
-    fold = fold_of(store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option)
+    fold = assign_folds(
+        store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option
+    )
     state: State = {"done": 0, "fold": fold}
     checkpoints.offer(state.copy, last=True)
     return state

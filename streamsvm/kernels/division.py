@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.regroup import by_part
+from streamsvm.data.regroup import order_by_part
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import Block, SampleBlocks
 from streamsvm.data.vectors import Vector, VectorFactory
@@ -250,7 +250,7 @@ def _relabel(own: tuple[Vector | None, Vector, Routes], rows: Rows, block: Block
 
 def relabelled(routes: Routes, leaves: np.ndarray, rows: Rows) -> np.ndarray:
     """(m,) int32 the leaves of rows that were in these ones."""
-    out, (order, bounds) = leaves.copy(), by_part(leaves)
+    out, (order, bounds) = leaves.copy(), order_by_part(leaves)
     for leaf in np.flatnonzero(np.diff(bounds)).tolist():
         if leaf in routes:
             centres, children = routes[leaf]
@@ -322,7 +322,7 @@ def rows_of_ranks(
     ]
     block, which = np.concatenate(each), np.repeat(np.arange(len(wanted)), list(map(len, each)))
     local = np.concatenate(list(ranks.values())) - seen[block, which]
-    order, bounds = by_part(block, len(blocks))
+    order, bounds = order_by_part(block, len(blocks))
     cuts = [order[lo:hi] for lo, hi in pairwise(bounds)]
     asked = [(rows[b], blocks[b], wanted[which[cut]], local[cut]) for b, cut in enumerate(cuts) if len(cut)]
     found = concat(list(engine.map(_at_ranks, *zip(*asked, strict=True), shared=(engine.share(leaves),))))
@@ -333,7 +333,7 @@ def rows_of_ranks(
 
 def _at_ranks(leaves: Vector, rows: Rows, block: Block, leaf: np.ndarray, rank: np.ndarray) -> Rows:
     """Rows of a block by their leaves, and ranks in these."""
-    order, bounds = by_part(leaves.read(*block))
+    order, bounds = order_by_part(leaves.read(*block))
     return rows.take(order[bounds[leaf] + rank])
 
 

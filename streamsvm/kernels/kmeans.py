@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.regroup import by_part
+from streamsvm.data.regroup import order_by_part
 from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.parallel.sizes import SizedInBytes
@@ -210,7 +210,7 @@ class Partition(SizedInBytes):
 def by_their_part(parts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Each partition that rows fall into, (n,) or (n, m) of `Partition`, rising, and the numbers of its rows,
     rising."""
-    order, bounds = by_part(parts.ravel())
+    order, bounds = order_by_part(parts.ravel())
     for part in np.flatnonzero(np.diff(bounds)).tolist():
         yield part, order[bounds[part] : bounds[part + 1]] // (parts.size // len(parts))
 

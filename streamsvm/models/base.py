@@ -21,7 +21,7 @@ from streamsvm.models.columns import NamedColumns
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.tables.target_encoding import as_learned
+from streamsvm.tables.target_encoding import with_values_of_model
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import joined
@@ -267,7 +267,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
         if isinstance(X, Rows):
             return X
         store = X if isinstance(X, Store) else Store.from_arrays(X, like=self.layout)
-        store = as_learned(store, self.layout)
+        store = with_values_of_model(store, self.layout)
         columns, _ = self.columns_in(store)
         rows = store.read(0, store.n)
         store.require_finite(rows, 0, gaps=self.takes_gaps)

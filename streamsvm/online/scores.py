@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from streamsvm.data.labels import FALSE, TRUE, members, one_spelling, set_texts
+from streamsvm.data.labels import FALSE, TRUE, label_sets, one_spelling, set_texts
 from streamsvm.errors import DataError
 from streamsvm.metrics import ScoreCounts, of_sets
 from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
@@ -166,7 +166,7 @@ class LabelSetScores(StreamScores):
                 f"label {name!r}: found {str(y)[:40]!r}, expected labels such as 'a,b', a list of them, or an object "
                 "of labels that are true or false"
             )
-        has = members(np.array([",".join(map(str, names))]))[0].tolist()
+        has = label_sets(np.array([",".join(map(str, names))]))[0].tolist()
         return {by_text.get(label, label): label in has for label in dict.fromkeys([*by_text, *has])}
 
     def predict(self, x: Features) -> Answer:

@@ -31,11 +31,11 @@ from streamsvm.online import LEARNERS
 from streamsvm.online.kinds import Event, FeatureKinds, Features, shown
 from streamsvm.online.lines import Field, Parse
 from streamsvm.online.scores import JUDGES, Answer, StreamScores
-from streamsvm.online.tables import TableEvents, coded
+from streamsvm.online.tables import TableEvents, category_code
 from streamsvm.online.waiting import RecentRequests, WaitingEvents
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
-from streamsvm.tables.target_encoding import coded as target_encoded
+from streamsvm.tables.target_encoding import encoded_features as target_encoded
 from streamsvm.tasks import task_of
 
 BLOCK_ENTRIES = 1 << 22  # of the rows that are decided at once
@@ -477,7 +477,7 @@ class StreamReporter:
 
 def _code(name: str, value: object) -> str | None:
     """The text of a number code, so that no other value decides what the feature holds. Raises DataError."""
-    code = coded(value)
+    code = category_code(value)
     if code is not None and not isinstance(code, str):
         raise DataError(f"feature {shown(name)}: found {shown(value)}, expected a number code or a text")
     return code

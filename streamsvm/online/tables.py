@@ -65,7 +65,7 @@ class TableEvents:
         from streamsvm.tables.arrow import days, of_texts, times, unquoted
 
         types, expected = TYPES[feature.kind]
-        value = as_number(value) if feature.from_text else coded(value) if feature.is_code else value
+        value = as_number(value) if feature.from_text else category_code(value) if feature.is_code else value
         if type(value) not in types:
             raise DataError(f"feature {feature.name!r}: {unlike(value, expected)}")
         if feature.kind == "number":
@@ -91,7 +91,7 @@ def as_number(value: object) -> object:
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
-def coded(value: Any) -> Any:
+def category_code(value: Any) -> Any:
     """The text of a number code, 7 of 7, 7.0 and "007"; of anything else the value as it is."""
     if isinstance(value, str):
         return as_code(value)

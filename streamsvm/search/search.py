@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import SUBSET_STREAM, drawn, drawn_together, make_folds, usual_folds
+from streamsvm.data.folds import SUBSET_STREAM, default_folds, draw_groups, draw_ids, make_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard
@@ -111,7 +111,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
         return store
     rng = np.random.default_rng([seed, SUBSET_STREAM])
     groups = store.connected_groups
-    ids = drawn(store.n, most, rng) if groups is None else drawn_together(groups, most, rng)
+    ids = draw_ids(store.n, most, rng) if groups is None else draw_groups(groups, most, rng)
     if options.rows is None:
         events(
             Warned(f"points are compared on {len(ids):,} random rows of {store.n:,}; tune.rows asks for more")
@@ -159,7 +159,7 @@ class _Search:
                 f"{store.url or 'the data'} has no labels, and points are compared by how they predict them"
             )
         self.scoring = options.scoring or task.scoring
-        folds = options.folds if "folds" in options.model_fields_set else usual_folds(store, options.folds)
+        folds = options.folds if "folds" in options.model_fields_set else default_folds(store, options.folds)
         self.folds = make_folds(store, folds, task.is_stratified, base.seed, positive=base.positive)
 
     def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:

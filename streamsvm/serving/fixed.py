@@ -14,7 +14,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
 from streamsvm.online.kinds import Event
-from streamsvm.online.tables import TYPES, as_number, as_text, coded, is_missing, unlike
+from streamsvm.online.tables import TYPES, as_number, as_text, category_code, is_missing, unlike
 from streamsvm.parallel.machine import cores
 from streamsvm.predict import PredictionOptions
 from streamsvm.serving.requests import Predictions, RequestError, as_json, events_in
@@ -94,7 +94,7 @@ class InputColumns:
         kinds = {} if schema is None else {feature.name: feature.kind for feature in schema.features}
         self._kinds = kinds if {*kinds.values()} - {"number"} else {}
         features = () if schema is None else schema.features
-        self._read: dict[str, Callable[[Any], Any]] = {f.name: coded for f in features if f.is_code}
+        self._read: dict[str, Callable[[Any], Any]] = {f.name: category_code for f in features if f.is_code}
         self._read |= {f.name: as_number for f in features if f.from_text}
         self.names = list(self._kinds or model.feature_names or map(str, range(model.d)))
         self._places = {name: i for i, name in enumerate(self.names)}

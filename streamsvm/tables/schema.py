@@ -199,7 +199,7 @@ class Feature:
     def codes(self, texts: list[str]) -> np.ndarray:
         """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
         if self.hash:
-            return hashed(texts, self.hash)
+            return hash_codes(texts, self.hash)
         if self.smooth is not None:
             new = len(self.categories) + 1
             return np.array([self.categories.get(text, new) for text in texts], np.float64)
@@ -422,7 +422,7 @@ class Schema:
     def encode(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
         """(m, d) store rows for raw (m, features): CSR if there is text that is not target-encoded."""
         values = {at: feature.values for at, feature in self.coded.items() if feature.values is not None}
-        return expanded(self._spread(raw), values)
+        return decode_categories(self._spread(raw), values)
 
     def _spread(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
         if not self.has_text:
@@ -512,7 +512,7 @@ def _looks_like(number: float) -> str:
     return "an id"
 
 
-def hashed(texts: list[str], width: int) -> np.ndarray:
+def hash_codes(texts: list[str], width: int) -> np.ndarray:
     """(m,) float64 codes of texts by their MurmurHash3 (32 bits, signed, of UTF-8): its remainder by `width` is the
     column, its sign the entry, as in scikit-learn's FeatureHasher (Weinberger et al. 2009)."""
     from sklearn.utils import murmurhash3_32  # not needed by tables without a hash
@@ -528,7 +528,7 @@ def column(X: Matrix, number: int) -> np.ndarray:
     return codes.astype(np.int64)
 
 
-def expanded(X: Matrix, values: Mapping[int, np.ndarray], fold: np.ndarray | None = None) -> Matrix:
+def decode_categories(X: Matrix, values: Mapping[int, np.ndarray], fold: np.ndarray | None = None) -> Matrix:
     """Rows (m, d) with the values of their categories instead of their codes, which count from 1.
 
     values: by column, (categories, outputs), or with `fold` (m,), (categories, folds, outputs): a row has those of its

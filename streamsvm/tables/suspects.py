@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.folds import drawn
+from streamsvm.data.folds import draw_ids
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Matrix, Rows
@@ -75,7 +75,9 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
 def sample_ids(store: Store) -> np.ndarray:
     """Sorted ids of a sufficient number of random rows."""
     row_bytes = max(8, 12 * store.row_entries)
-    return drawn(store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0))
+    return draw_ids(
+        store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0)
+    )
 
 
 def suspects(store: Store, summary: ColumnSummary, ids: np.ndarray, sample: Rows) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Target-encoded columns: texts as numbers that a fit has learned for them (Micci-Barreca 2001).
 
 A store has a code of each text. A fit (fits/target_encoding.py) learns values for the codes and reads the rows as
-`EncodedRows`, each with the values of its fold. A model reads them through `as_learned`, with its values for new rows.
+`EncodedRows`, each with the values of its fold. A model reads them through `with_values_of_model`, with its values for
+new rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from streamsvm.data.samples import splitmix64
 from streamsvm.data.store import Store, StoreView
 from streamsvm.errors import DataError, ModelError
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.tables.schema import Feature, Schema, expanded
+from streamsvm.tables.schema import Feature, Schema, decode_categories
 
 FOLDS = 5  # as in scikit-learn's TargetEncoder
 WHOLE = FOLDS  # the fold of rows that no value is learned from
@@ -57,7 +58,7 @@ class FoldAssignment(SizedInBytes):
 
 
 class EncodedRows(StoreView):
-    """The rows of a store with values instead of codes, see `expanded`."""
+    """The rows of a store with values instead of codes, see `decode_categories`."""
 
     def __init__(
         self, store: Store, values: Mapping[int, np.ndarray], assignment: FoldAssignment | None = None
@@ -77,11 +78,13 @@ class EncodedRows(StoreView):
 
     def _valued(self, rows: Rows, ids: np.ndarray) -> Rows:
         return Rows(
-            expanded(rows.X, self._values, None if self._assignment is None else self._assignment.of(ids))
+            decode_categories(
+                rows.X, self._values, None if self._assignment is None else self._assignment.of(ids)
+            )
         )
 
 
-def coded(attrs: Attrs | None) -> dict[int, Feature]:
+def encoded_features(attrs: Attrs | None) -> dict[int, Feature]:
     """The target-encoded features that attributes of a store or layout describe, by their column of codes."""
     columns = (attrs or {}).get("columns", ())
     if not any("target" in column for column in columns):
@@ -89,9 +92,11 @@ def coded(attrs: Attrs | None) -> dict[int, Feature]:
     return Schema.from_attrs(dict(attrs or {})).coded
 
 
-def uncoded(store: Store) -> dict[int, Feature]:
+def codes_without_values(store: Store) -> dict[int, Feature]:
     """The target-encoded features of a store that have no values yet, by their column of codes."""
-    return {column: feature for column, feature in coded(store.table).items() if feature.values is None}
+    return {
+        column: feature for column, feature in encoded_features(store.table).items() if feature.values is None
+    }
 
 
 def with_values(
@@ -107,13 +112,16 @@ def with_values(
     return {**store.table, "columns": schema.to_attrs()["columns"]}
 
 
-def as_learned(store: Store, layout: Layout | None) -> Store:
+def with_values_of_model(store: Store, layout: Layout | None) -> Store:
     """The rows of a store with the values that a model of this layout has for their texts. Raises ModelError if it
     has none."""
-    texts = uncoded(store)
+    texts = codes_without_values(store)
     if not texts:
         return store
-    learned = {feature.name: feature for feature in coded(None if layout is None else layout.attrs).values()}
+    learned = {
+        feature.name: feature
+        for feature in encoded_features(None if layout is None else layout.attrs).values()
+    }
     for feature in texts.values():
         if feature.name not in learned:
             raise ModelError(

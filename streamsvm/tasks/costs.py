@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from streamsvm.data.labels import label_texts, matching
+from streamsvm.data.labels import label_texts, matching_label
 from streamsvm.errors import ConfigError
 
 Costs = Mapping[str, Mapping[str, float]]  # true label, predicted label, cost
@@ -27,7 +27,7 @@ def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
         for predicted, cost in row.items():
             places = []
             for name in (true, predicted):
-                label = matching(name, texts)
+                label = matching_label(name, texts)
                 if label is None:
                     known = ", ".join(texts[:30])
                     raise ConfigError(

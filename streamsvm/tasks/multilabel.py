@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.labels import Classes, label_texts, members, set_texts
+from streamsvm.data.labels import Classes, label_sets, label_texts, set_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import (
@@ -52,7 +52,7 @@ class Multilabel(Task):
         raise ConfigError(f"nu is {config.nu:g}, which task {self.name} does not support; leave it out")
 
     def classes_of(self, labels: np.ndarray) -> np.ndarray:
-        return members(label_texts(labels))[0]
+        return label_sets(label_texts(labels))[0]
 
     def targets(self, store: Store, config: Any) -> Targets:
         coder = self.coder(store, config)
@@ -63,7 +63,7 @@ class Multilabel(Task):
         where = store.url or "y"
         if found.values.dtype.kind == "f" and np.any(found.values != np.round(found.values)):
             raise DataError(f"{where} holds numbers with a fraction, expected labels such as '1,3,7'")
-        classes, sets = members(label_texts(found.values))
+        classes, sets = label_sets(label_texts(found.values))
         if np.all(sets == sets[0]):
             own = found.values[0] if len(classes) else "none"
             raise DataError(f"{where} has the same labels in every row ({own}); expected different ones")
@@ -107,7 +107,7 @@ class Multilabel(Task):
 
     def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
         """(m, k) bool; without labels that are none of the classes."""
-        return members(label_texts(labels), classes)[1][:, : len(classes)]
+        return label_sets(label_texts(labels), classes)[1][:, : len(classes)]
 
     def truth(self, targets: Targets) -> np.ndarray:
         return _sets(targets)[targets.codes]
@@ -157,7 +157,7 @@ class _SetScores:
     def __init__(self, judge: DecisionRule, store: Store, with_curves: bool) -> None:
         self._judge, self._store, self._known = judge, store, len(judge.classes)
         self._with_curves = with_curves
-        self._labels, self._sets = members(label_texts(store.classes.values), judge.classes)
+        self._labels, self._sets = label_sets(label_texts(store.classes.values), judge.classes)
         if self._sets.any() and not self._sets[:, : self._known].any():
             raise unknown_labels(judge.classes, store)
         self._counts = np.zeros((3, len(self._labels)), np.int64)  # hits, rows that have it, answers that do

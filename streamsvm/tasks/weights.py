@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.labels import label_texts, matching
+from streamsvm.data.labels import label_texts, matching_label
 from streamsvm.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) ->
     elif class_weight:
         texts = label_texts(classes).tolist()
         for name, weight in class_weight.items():
-            label = matching(name, texts)
+            label = matching_label(name, texts)
             if label is None:
                 raise ConfigError(f"class_weight names {name!r}; the classes are {', '.join(texts[:30])}")
             factors[texts.index(label)] = weight

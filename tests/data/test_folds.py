@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
 from streamsvm import Store
-from streamsvm.data.folds import drawn_together, fold_of, make_folds
+from streamsvm.data.folds import assign_folds, draw_groups, make_folds
 from streamsvm.errors import ConfigError, DataError
 
 
@@ -60,7 +60,9 @@ def test_too_few_rows():
     with pytest.raises(ConfigError, match="tune.folds is 5, more than the store's 4 rows"):
         make_folds(Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0)
     with pytest.raises(ConfigError, match="probability.folds is 5, more than the store's 4 rows"):
-        fold_of(Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0, option="probability.folds")
+        assign_folds(
+            Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0, option="probability.folds"
+        )
     with pytest.raises(DataError, match="less than two rows of label 7"):
         make_folds(Store.from_arrays(np.zeros((4, 1)), np.array([3, 3, 3, 7])), 2, True, 0)
 
@@ -165,7 +167,7 @@ def test_rows_are_together_by_way_of_queries_and_groups():
 def test_whole_groups_by_chance(sizes, count, at_least, seed):
     groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     assume(count <= len(groups))
-    ids = drawn_together(groups, count, np.random.default_rng(seed), at_least=at_least)
+    ids = draw_groups(groups, count, np.random.default_rng(seed), at_least=at_least)
     rest = np.setdiff1d(np.arange(len(groups)), ids)
     assert not set(groups[ids]) & set(groups[rest])
     if at_least:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import Store
-from streamsvm.data.labels import in_order, members, set_texts
+from streamsvm.data.labels import label_sets, set_texts, sort_labels
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
@@ -23,16 +23,16 @@ NAMES = st.text("abc 17-", min_size=1).filter(lambda name: name == name.strip())
 
 @given(st.lists(st.sets(NAMES), min_size=1))
 def test_text_of_sets_and_back(sets):
-    labels, table = members(np.array([",".join(own) for own in sets]))
+    labels, table = label_sets(np.array([",".join(own) for own in sets]))
     assert set(labels.tolist()) == set().union(*sets)
     assert [set(labels[own].tolist()) for own in table] == sets
-    again, same = members(set_texts(table, labels), labels)
+    again, same = label_sets(set_texts(table, labels), labels)
     np.testing.assert_array_equal(again, labels)
     np.testing.assert_array_equal(same, table)
 
 
 def test_order_repeats_and_spaces_do_not_count():
-    labels, table = members(np.array(["3,1", " 1 ,3,1", "", "10"]))
+    labels, table = label_sets(np.array(["3,1", " 1 ,3,1", "", "10"]))
     assert labels.tolist() == ["1", "3", "10"]
     np.testing.assert_array_equal(table, [[1, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 1]])
     assert set_texts(table, labels).tolist() == ["1,3", "1,3", "", "10"]
@@ -40,12 +40,12 @@ def test_order_repeats_and_spaces_do_not_count():
 
 
 def test_whole_numbers_are_in_their_order_and_all_else_as_text():
-    assert in_order({"10", "9", "-3"}).tolist() == ["-3", "9", "10"]
-    assert in_order({"10", "9", "a"}).tolist() == ["10", "9", "a"]
+    assert sort_labels({"10", "9", "-3"}).tolist() == ["-3", "9", "10"]
+    assert sort_labels({"10", "9", "a"}).tolist() == ["10", "9", "a"]
 
 
 def test_known_labels_come_first():
-    labels, table = members(np.array(["c,a", "d"]), np.array(["b", "a"]))
+    labels, table = label_sets(np.array(["c,a", "d"]), np.array(["b", "a"]))
     assert labels.tolist() == ["b", "a", "c", "d"]
     np.testing.assert_array_equal(table, [[0, 1, 1, 0], [0, 0, 0, 1]])
 
@@ -53,7 +53,7 @@ def test_known_labels_come_first():
 @pytest.mark.parametrize("text", ["1,,3", ",1", "1,", " , "])
 def test_a_label_without_a_name_is_one_line(text):
     with pytest.raises(DataError, match="found labels '.*', expected a name before and after each comma"):
-        members(np.array(["1", text]))
+        label_sets(np.array(["1", text]))
 
 
 def labels_of(tmp_path: Path, name: str, text: str, **options: object) -> list[str]:

@@ -89,13 +89,13 @@ def test_no_fold_learns_from_rows_of_a_group_that_it_holds_out(rows, monkeypatch
         found.append(pd.Series(of).groupby(customer).nunique().tolist())
         return of
 
-    fold_of = folds.fold_of
+    fold_of = folds.assign_folds
     for module in (
         "streamsvm.judging.probabilities",
         "streamsvm.judging.thresholds",
         "streamsvm.data.folds",
     ):
-        monkeypatch.setattr(f"{module}.fold_of", watched, raising=False)
+        monkeypatch.setattr(f"{module}.assign_folds", watched, raising=False)
     CuttingPlaneSVC(probability=True).fit(X, y, groups=customer)
     assert found == [[1] * 10]
 

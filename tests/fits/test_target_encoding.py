@@ -26,7 +26,7 @@ from streamsvm.judging.held_out import by_chance
 from streamsvm.models.files import read_attrs
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
-from streamsvm.tables.target_encoding import FOLDS, FoldAssignment, as_learned
+from streamsvm.tables.target_encoding import FOLDS, FoldAssignment, with_values_of_model
 from streamsvm.train import plan, train, train_in_memory
 
 KINDS = ("binary", "multiclass", "continuous")
@@ -90,7 +90,7 @@ def test_values_are_those_of_scikit_learn(kind, smooth):
         [known[text] for text in peer.categories_[0]], encodings, rtol=1e-12, atol=1e-15
     )
     np.testing.assert_allclose(column["values"][-1], np.ravel(peer.target_mean_), rtol=1e-12)
-    for own in (store_of(new, like=layout), as_learned(store_of(new, like=store.layout), layout)):
+    for own in (store_of(new, like=layout), with_values_of_model(store_of(new, like=store.layout), layout)):
         np.testing.assert_allclose(own.read(0, own.n).X[:, :width], peer.transform(texts(new)), rtol=2e-7)
 
     fold, X = FoldAssignment.of_store(store, 3, np.empty(0, np.int64)).of(np.arange(store.n)), found.store
@@ -290,7 +290,7 @@ def test_plans_slices_and_graphs_know_of_it():
     counts = rows["town"].value_counts()
     assert {row["value"]: row["n"] for row in found["slices"]["town"]}[counts.index[0]] == counts.iloc[0]
     assert found["accuracy"] == evaluate(model, store, engine=Engine(1))["accuracy"]
-    own = as_learned(store, model.layout).read(0, store.n).X
+    own = with_values_of_model(store, model.layout).read(0, store.n).X
     session = onnxruntime.InferenceSession(onnx_model(model).SerializeToString())
     [labels, *_] = session.run(None, {session.get_inputs()[0].name: own.astype(np.float32)})
     np.testing.assert_array_equal(labels, model.predict(store))

@@ -21,7 +21,7 @@ from streamsvm.errors import DataError
 from streamsvm.events import Events
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.tables.schema import Feature, Schema, hashed
+from streamsvm.tables.schema import Feature, Schema, hash_codes
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), min_size=1, max_size=30)
 
@@ -63,7 +63,7 @@ def test_hashes_are_those_of_scikit_learn(texts, width):
 
 
 def test_hashes_stay_what_they_are():
-    assert hashed(["red", "blue", "größe", ""], 16).tolist() == [-4, -14, -2, 0]
+    assert hash_codes(["red", "blue", "größe", ""], 16).tolist() == [-4, -14, -2, 0]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from streamsvm import DCSVC, Store, load_model, unread
 from streamsvm.config import validated
-from streamsvm.data.folds import SUBSET_STREAM, drawn, make_folds
+from streamsvm.data.folds import SUBSET_STREAM, draw_ids, make_folds
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
 from streamsvm.search import search as searches
@@ -71,19 +71,19 @@ def test_of_many_rows_some_are_compared_and_the_model_is_of_all(asked, columns, 
     assert found["refit"]["n"] == 300
     said = [event.message for event in told if isinstance(event, Warned) and "tune.rows" in event.message]
     assert len(said) == (0 if asked else 1)
-    ids = drawn(300, 120, np.random.default_rng([0, SUBSET_STREAM]))
+    ids = draw_ids(300, 120, np.random.default_rng([0, SUBSET_STREAM]))
     if not columns:
         assert by_point(found) == by_point(searched(rows.subset(ids), {"solver": "dcsvm"}))
 
 
 def test_numbers_by_chance_are_different_and_rise():
     for n, count in ((10, 10), (10, 6), (1000, 1), (10**12, 5000)):
-        ids = drawn(n, count, np.random.default_rng(0))
+        ids = draw_ids(n, count, np.random.default_rng(0))
         assert len(ids) == count == len(np.unique(ids))
         assert ids[0] >= 0
         assert ids[-1] < n
         assert np.all(np.diff(ids) > 0)
-    many = np.concatenate([drawn(20, 5, np.random.default_rng(seed)) for seed in range(2000)])
+    many = np.concatenate([draw_ids(20, 5, np.random.default_rng(seed)) for seed in range(2000)])
     assert np.abs(np.bincount(many) / 500 - 1).max() < 0.2
 
 

@@ -18,7 +18,7 @@ from stepwise import killed_and_resumed
 
 from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneSVC, Store, load_model
 from streamsvm.config import ProbabilityConfig
-from streamsvm.data.folds import fold_of
+from streamsvm.data.folds import assign_folds
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.exchange.onnx import onnx_model
@@ -191,13 +191,13 @@ def test_folds_spread_each_label():
     X, Y = rows()
     Y = Y.copy()
     Y[np.flatnonzero(Y[:, 0])[10:], 0] = False
-    of = fold_of(Store.from_arrays(X, texts(Y)), 5, True, 0, in_sets=True)
+    of = assign_folds(Store.from_arrays(X, texts(Y)), 5, True, 0, in_sets=True)
     counts = np.stack([np.bincount(of[own], minlength=5) for own in Y.T])
     assert counts[0].tolist() == [2] * 5
     assert (counts[1:].max(axis=1) - counts[1:].min(axis=1) < 12).all()
     Y[np.flatnonzero(Y[:, 0])[1:], 0] = False
     with pytest.raises(DataError, match="less than two rows of label 2, expected at least two of each"):
-        fold_of(Store.from_arrays(X, texts(Y)), 5, True, 0, in_sets=True)
+        assign_folds(Store.from_arrays(X, texts(Y)), 5, True, 0, in_sets=True)
 
 
 def test_killed_and_resumed_the_folds_are_the_same(tmp_path):
