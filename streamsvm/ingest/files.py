@@ -318,8 +318,8 @@ def _fill(
                 writer.append(rows, **piece.stored_columns())
                 with np.errstate(over="ignore"):  # squares of huge numbers
                     moments = moments_of(rows)
-                    known = writer.statistics
-                    writer.statistics = moments if known is None else merge(known, moments)
+                    before = writer.statistics
+                    writer.statistics = moments if before is None else merge(before, moments)
 
 
 def _step(block: Block, layout: Layout) -> int:

@@ -140,8 +140,8 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
     def to_model(self, scaling: Scaling | None = None, **more: object) -> StreamModel:
         """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         calibration = Calibration.logistic(self.n_labels) if are_odds(self.loss) else None
-        own = {"labels": self.labels} | more
-        return self._model(np.array(list(map(str, self._labels))), scaling, own, calibration=calibration)
+        state = {"labels": self.labels} | more
+        return self._model(np.array(list(map(str, self._labels))), scaling, state, calibration=calibration)
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDMultiLabelClassifier:

@@ -23,9 +23,9 @@ def test_rows_and_labels_are_those_of_the_store(is_sparse, tmp_path):
     X, y = store.to_dask()
     assert isinstance(X, da.Array)
     assert (X.shape, X.dtype, X.chunks[0]) == (store.read(0, 500).X.shape, store.dtype, y.chunks[0])
-    found = X.compute()
-    assert sparse.issparse(found) == is_sparse
-    np.testing.assert_array_equal(found.toarray() if is_sparse else found, dense)
+    computed = X.compute()
+    assert sparse.issparse(computed) == is_sparse
+    np.testing.assert_array_equal(computed.toarray() if is_sparse else computed, dense)
     np.testing.assert_array_equal(y, store.y)
     assert len(pickle.dumps(X)) < 50_000  # the place, not the rows
 

@@ -76,9 +76,9 @@ def test_problems_that_share_memory_do_not_share_answers():
     one = columns()
     other = KernelColumns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N)), cache=one.cache)
     one.gram(np.arange(10))
-    found = other.gram(np.arange(10)).copy()
+    gram = other.gram(np.arange(10)).copy()
     np.testing.assert_array_equal(
-        found, KernelColumns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N))).gram(np.arange(10))
+        gram, KernelColumns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N))).gram(np.arange(10))
     )
 
 

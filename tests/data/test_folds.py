@@ -156,9 +156,9 @@ def test_groups_stay_whole_whatever_they_are_called(stratified):
 def test_rows_are_together_by_way_of_queries_and_groups():
     """Queries 0 and 1 share group a, 1 and 2 group b."""
     store = Store.from_arrays(np.zeros((6, 1)), qid=[0, 1, 1, 2, 3, 4], group=["a", "a", "b", "b", "c", "c"])
-    found = store.connected_groups
-    assert len(set(found[:4])) == len(set(found[4:])) == 1
-    assert found[0] != found[4]
+    groups_found = store.connected_groups
+    assert len(set(groups_found[:4])) == len(set(groups_found[4:])) == 1
+    assert groups_found[0] != groups_found[4]
 
 
 @given(

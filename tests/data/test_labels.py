@@ -151,18 +151,18 @@ def test_labels_and_weights_of_some_rows(monkeypatch, tmp_path, kind):
 def test_kept_counts_are_those_of_a_pass(labels):
     """And stores that keep none, as earlier ones, have the same classes, codes and fingerprint."""
     with TemporaryDirectory() as folder:
-        kept = write(Path(folder) / "kept", samples(len(labels), 2), labels)
-        shutil.copytree(kept.url, Path(folder) / "earlier")
+        counted = write(Path(folder) / "kept", samples(len(labels), 2), labels)
+        shutil.copytree(counted.url, Path(folder) / "earlier")
         shutil.rmtree(Path(folder) / "earlier" / "statistics")
         earlier = Store.open(Path(folder) / "earlier")
         assert earlier.stored_classes is None
         for one, other in zip(
-            vars(kept.stored_classes).values(), vars(earlier.count_labels()).values(), strict=True
+            vars(counted.stored_classes).values(), vars(earlier.count_labels()).values(), strict=True
         ):
             assert one.dtype == other.dtype
             assert one.tobytes() == other.tobytes()  # zeros have their sign
-        np.testing.assert_array_equal(kept.coded[1], earlier.coded[1])
-        assert kept.fingerprint() == earlier.fingerprint()
+        np.testing.assert_array_equal(counted.coded[1], earlier.coded[1])
+        assert counted.fingerprint() == earlier.fingerprint()
 
 
 def test_labels_that_are_not_as_counted_are_found(tmp_path):

@@ -49,23 +49,23 @@ def test_rows_are_those_of_scikit_learn(scale, is_sparse):
     X, new = gapped(0)[0], gapped(1)[0]
     new[:, 3] = np.nan  # which no row of the fit had: filled, not marked
     peer = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), PEERS[scale]()).fit(X)
-    own = sparse.csr_array if is_sparse else np.asarray
-    found = prepared(own(X), scale=scale, gaps="median")
-    assert (found.scaling.d, found.scaling.width) == (4, 7)
-    scaled = found.scaling.apply(Rows(own(new)))
+    layout = sparse.csr_array if is_sparse else np.asarray
+    data = prepared(layout(X), scale=scale, gaps="median")
+    assert (data.scaling.d, data.scaling.width) == (4, 7)
+    scaled = data.scaling.apply(Rows(layout(new)))
     assert scaled.is_sparse == is_sparse
     np.testing.assert_allclose(scaled.dense(), peer.transform(new), rtol=1e-5, atol=1e-6)
-    assert found.kernel.gamma == pytest.approx(1 / (7 * peer.transform(X).var()))
+    assert data.kernel.gamma == pytest.approx(1 / (7 * peer.transform(X).var()))
 
 
 @pytest.mark.parametrize("scale", ["robust", "quantile"])
 def test_marks_are_scaled_by_a_sample_as_other_columns_are(scale):
     X = gapped(0)[0]
-    found = prepared(X, scale=scale).scaling
+    scaling = prepared(X, scale=scale).scaling
     twin = prepared(SimpleImputer(add_indicator=True).fit_transform(X), scale=scale).scaling
     filled = SimpleImputer(add_indicator=True).fit(X)
     np.testing.assert_allclose(
-        found.apply(Rows(X)).X, twin.apply(Rows(filled.transform(X))).X, rtol=1e-5, atol=1e-6
+        scaling.apply(Rows(X)).X, twin.apply(Rows(filled.transform(X))).X, rtol=1e-5, atol=1e-6
     )
 
 
@@ -74,12 +74,12 @@ def test_moments_are_those_of_marked_rows(is_sparse):
     X = gapped(0)[0]
     X[:, 1] = np.nan
     raw, fill = Rows(sparse.csr_array(X) if is_sparse else X), np.arange(4.0)
-    found = moments_of(raw)
-    found = found.filled(fill).marked(found.gaps)
-    scaling = Scaling("none", np.zeros(7), np.ones(7), fill=fill, marks=found.marks)
+    moments = moments_of(raw)
+    moments = moments.filled(fill).marked(moments.gaps)
+    scaling = Scaling("none", np.zeros(7), np.ones(7), fill=fill, marks=moments.marks)
     twin = moments_of(scaling.completed(raw))
     for name in ("low", "high", "mean", "m2"):
-        np.testing.assert_allclose(getattr(found, name), getattr(twin, name), atol=1e-9)
+        np.testing.assert_allclose(getattr(moments, name), getattr(twin, name), atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_a_fit_is_one_of_marked_rows_kept_and_exported(options, tmp_path):
 def test_explanations_are_of_raw_columns(scale, metric):
     X, y = gapped(0)
     X = X + np.random.default_rng(1).normal(size=X.shape)  # between quantiles
-    own = {} if metric is None else {"metric": {"kind": "diagonal", "factor": metric}}
-    model, h = fitted(X, y, mark_gaps=True, scale=scale, **own), 2e-4
-    found = gradients(model, Rows(X[:9]))
+    arrays = {} if metric is None else {"metric": {"kind": "diagonal", "factor": metric}}
+    model, h = fitted(X, y, mark_gaps=True, scale=scale, **arrays), 2e-4
+    actual = gradients(model, Rows(X[:9]))
     for column, step in enumerate(h * np.eye(4)):
         ends = [model.decision_function(x) for x in (X[:9] + step, X[:9] - step)]
         there = ~np.isnan(X[:9, column])
         expected = ((ends[0] - ends[1]) / (2 * h))[there]
-        np.testing.assert_allclose(found[there, column], expected, rtol=0.02, atol=1e-2)
+        np.testing.assert_allclose(actual[there, column], expected, rtol=0.02, atol=1e-2)
     store = Store.from_arrays(X, y)
     for told in explain_rows(model, store, np.arange(9), np.ones(4), shapley=True):
         np.testing.assert_array_equal(told.values, X[told.row])
@@ -203,5 +203,5 @@ def test_a_fit_of_a_file_marks_them_where_asked(tmp_path, capsys):
     assert fit() == 0
     model = load_model(made)
     np.testing.assert_array_equal(model.header.scaling.marks, [0, 1, 2])
-    told = card(model, "m").splitlines()
-    assert sum(line.endswith(", marked |") for line in told) == 3
+    lines = card(model, "m").splitlines()
+    assert sum(line.endswith(", marked |") for line in lines) == 3

@@ -25,32 +25,32 @@ def scaling(metric: Metric, kind: str = "standard") -> Scaling:
 
 @given(arrays(np.float32, (4, d), elements=finite), roots)
 def test_a_diagonal_metric_weighs_columns_and_leaves_out_those_of_no_weight(X, factor):
-    own = scaling(Metric(factor))
-    expected = ((X.astype(float) - own.offset) * own.scale * factor)[:, factor > 0]
-    found = own.apply(Rows(X))
-    assert found.d == own.width == np.count_nonzero(factor)
-    np.testing.assert_allclose(found.X, expected, rtol=1e-6, atol=1e-6)
+    scaled_by = scaling(Metric(factor))
+    expected = ((X.astype(float) - scaled_by.offset) * scaled_by.scale * factor)[:, factor > 0]
+    rows = scaled_by.apply(Rows(X))
+    assert rows.d == scaled_by.width == np.count_nonzero(factor)
+    np.testing.assert_allclose(rows.X, expected, rtol=1e-6, atol=1e-6)
 
 
 @given(arrays(np.float32, (4, d), elements=finite), arrays(np.float64, (d, 2), elements=finite))
 def test_a_full_metric_is_a_product(X, factor):
-    own = scaling(Metric(factor))
-    expected = (X.astype(float) - own.offset) * own.scale @ factor
-    np.testing.assert_allclose(own.apply(Rows(X)).X, expected, rtol=1e-5, atol=1e-4)
+    scaled_by = scaling(Metric(factor))
+    expected = (X.astype(float) - scaled_by.offset) * scaled_by.scale @ factor
+    np.testing.assert_allclose(scaled_by.apply(Rows(X)).X, expected, rtol=1e-5, atol=1e-4)
 
 
 @given(arrays(np.float32, (4, d), elements=finite), roots)
 def test_sparse_rows_are_as_dense_ones(X, factor):
-    own = Scaling("maxabs", np.zeros(d), np.linspace(0.5, 2, d), Metric(factor))
-    found = own.apply(Rows(sparse.csr_array(X)))
-    assert found.is_sparse
-    np.testing.assert_allclose(found.dense(), own.apply(Rows(X)).X, rtol=1e-6, atol=1e-6)
+    scaled_by = Scaling("maxabs", np.zeros(d), np.linspace(0.5, 2, d), Metric(factor))
+    rows = scaled_by.apply(Rows(sparse.csr_array(X)))
+    assert rows.is_sparse
+    np.testing.assert_allclose(rows.dense(), scaled_by.apply(Rows(X)).X, rtol=1e-6, atol=1e-6)
 
 
 def test_a_full_metric_does_not_fill_sparse_rows():
-    own = Scaling("none", np.zeros(d), np.ones(d), Metric(np.ones((d, 2))))
+    scaled_by = Scaling("none", np.zeros(d), np.ones(d), Metric(np.ones((d, 2))))
     with pytest.raises(ConfigError, match="a full metric would fill a sparse store; use a diagonal one"):
-        own.apply(Rows(sparse.csr_array(np.eye(d, dtype=np.float32))))
+        scaled_by.apply(Rows(sparse.csr_array(np.eye(d, dtype=np.float32))))
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_importances_are_the_diagonal_of_M_and_files_keep_it(factor):
     metric = Metric(factor)
     M = metric.matrix @ metric.matrix.T
     np.testing.assert_allclose(metric.importances, np.diag(M) / np.trace(M))
-    own = scaling(metric)
-    again = Scaling.from_arrays(own.kind, own.to_arrays())
+    scaled_by = scaling(metric)
+    again = Scaling.from_arrays(scaled_by.kind, scaled_by.to_arrays())
     np.testing.assert_array_equal(again.metric.factor, factor)
-    wide = own.wider(d + 2)
-    assert wide.width == own.width
+    wide = scaled_by.wider(d + 2)
+    assert wide.width == scaled_by.width
     assert not wide.metric.importances[d:].any()
 
 
@@ -88,9 +88,9 @@ def test_importances_are_the_diagonal_of_M_and_files_keep_it(factor):
 @pytest.mark.parametrize("kind", ["standard", "none"])
 def test_rows_come_back_in_the_columns_that_count(kind, factor):
     X = np.arange(10.0).reshape(2, d)
-    own = scaling(Metric(factor)) if kind == "standard" else Scaling.none(d).under(Metric(factor))
+    scaled_by = scaling(Metric(factor)) if kind == "standard" else Scaling.none(d).under(Metric(factor))
     expected = np.where(factor > 0, X, np.nan)
-    np.testing.assert_allclose(own.undone(own.apply(Rows(X))), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scaled_by.undone(scaled_by.apply(Rows(X))), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_constant_column_has_its_value_and_mixed_ones_have_none():
@@ -129,13 +129,15 @@ def test_weights_that_follow_a_metric_are_part_of_it(factor, layout):
     """Rows times weights are those that the longer metric maps to; gradients come back through both."""
     X = np.random.default_rng(0).integers(0, 9, (6, d)).astype(np.uint8 if layout == "uint8" else np.float32)
     rows = Rows(sparse.csr_array(X)) if layout == "csr" and factor.ndim == 1 else Rows(X)
-    own = Scaling("none", np.zeros(d), np.ones(d), Metric(factor))
-    weights = np.linspace(0.5, 2, own.width)
-    found = own.apply(rows).times(weights)
-    assert found.X.dtype == np.float32
-    np.testing.assert_allclose(own.times(weights).apply(rows).dense(), found.dense(), rtol=1e-6)
-    G = np.random.default_rng(1).normal(size=(6, own.width))
-    np.testing.assert_allclose(own.times(weights).pull_back(G, rows), own.pull_back(G * weights, rows))
+    scaled_by = Scaling("none", np.zeros(d), np.ones(d), Metric(factor))
+    weights = np.linspace(0.5, 2, scaled_by.width)
+    actual = scaled_by.apply(rows).times(weights)
+    assert actual.X.dtype == np.float32
+    np.testing.assert_allclose(scaled_by.times(weights).apply(rows).dense(), actual.dense(), rtol=1e-6)
+    G = np.random.default_rng(1).normal(size=(6, scaled_by.width))
+    np.testing.assert_allclose(
+        scaled_by.times(weights).pull_back(G, rows), scaled_by.pull_back(G * weights, rows)
+    )
 
 
 def test_weights_of_rows_without_a_metric_are_one():

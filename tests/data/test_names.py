@@ -184,17 +184,17 @@ def test_the_first_difference_is_named(found, expected):
 def test_names_on_one_side_cannot_be_compared():
     assert Model(("a", "b"), 2).columns_in(rows("a", "b")) == (None, None)
     assert Model(None, 2).columns_in(rows("a", "b")) == (None, None)
-    columns, told = Model(("a", "b"), 2).columns_in(rows(d=2))
+    columns, message = Model(("a", "b"), 2).columns_in(rows(d=2))
     assert columns is None
-    assert told == "X has no column names; assuming the model's: 'a', 'b'"
+    assert message == "X has no column names; assuming the model's: 'a', 'b'"
 
 
 class TestByName:
     """As of streams, whose models may have room for features to come."""
 
     def test_in_any_order(self):
-        columns, told = Model(("c", "a", "b"), 4, by_name=True).columns_in(rows("a", "b", "c"))
-        assert (columns.tolist(), told) == ([2, 0, 1], None)
+        columns, message = Model(("c", "a", "b"), 4, by_name=True).columns_in(rows("a", "b", "c"))
+        assert (columns.tolist(), message) == ([2, 0, 1], None)
         np.testing.assert_array_equal(
             Store.from_arrays(np.array([[1.0, 2.0, 3.0]])).read(0, 1).arranged(columns, 4).X, [[3, 1, 2, 0]]
         )
@@ -202,13 +202,13 @@ class TestByName:
 
     def test_features_that_are_numbers_are_those_columns(self):
         names = tuple(sorted(map(str, range(12))))
-        columns, told = Model(names, 12, by_name=True).columns_in(rows(d=12))
-        assert (columns.tolist(), told) == ([int(name) for name in names], None)
+        columns, message = Model(names, 12, by_name=True).columns_in(rows(d=12))
+        assert (columns.tolist(), message) == ([int(name) for name in names], None)
 
     def test_without_names_in_the_order_of_appearance_and_told(self):
-        columns, told = Model(("c", "a"), 4, by_name=True).columns_in(rows(d=2))
+        columns, message = Model(("c", "a"), 4, by_name=True).columns_in(rows(d=2))
         assert columns.tolist() == [0, 1]
-        assert "assuming the model's: 'c', 'a'" in told
+        assert "assuming the model's: 'c', 'a'" in message
 
     @pytest.mark.parametrize(
         ("found", "expected"),

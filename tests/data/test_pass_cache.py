@@ -32,16 +32,16 @@ def test_every_pass_gives_the_rows_and_the_source_is_read_once(source, share, tm
     folder.mkdir()
     numbers = np.arange(len(rows))
     most = there.nbytes + numbers.nbytes
-    kept = CachedSamples(there, int(share * most) + (share == 1), lambda: folder, Beside(numbers))
-    blocks = kept.blocks()
+    cached = CachedSamples(there, int(share * most) + (share == 1), lambda: folder, Beside(numbers))
+    blocks = cached.blocks()
     assert [start for start, _ in blocks[1:]] == [stop for _, stop in blocks[:-1]]
     assert len(blocks) > 3
     for _ in range(3):
-        parts, beside = zip(*(kept.read(*block) for block in blocks), strict=True)
-        found = concat(parts)
-        np.testing.assert_array_equal(found.dense(), rows.dense())
+        parts, beside = zip(*(cached.read(*block) for block in blocks), strict=True)
+        rows_read = concat(parts)
+        np.testing.assert_array_equal(rows_read.dense(), rows.dense())
         np.testing.assert_array_equal(np.concatenate([own for (own,) in beside]), numbers)
-        assert found.X.dtype == np.float32
+        assert rows_read.X.dtype == np.float32
     assert len(reads) == len(set(reads)) == len(there.blocks())
     files = len(list(folder.iterdir()))
     assert (files == 0, files == len(blocks)) == (share == 1, share == 0)

@@ -38,11 +38,11 @@ def tailed(seed=0, n=3000):
 def test_agrees_with_scikit_learn_between_the_outer_quantiles(dtype):
     X = tailed().astype(dtype)
     expected = QuantileTransformer(n_quantiles=1000, output_distribution="normal").fit_transform(X)
-    found = learned(X).apply(Rows(X)).X
-    assert found.dtype == np.float32
+    scaled = learned(X).apply(Rows(X)).X
+    assert scaled.dtype == np.float32
     inside = np.abs(expected) < 2.5
     assert inside[:, 0].mean() > 0.98
-    apart = np.abs(found - expected)[inside]
+    apart = np.abs(scaled - expected)[inside]
     assert np.quantile(apart, 0.99) < 0.02
     assert apart.max() < 0.3  # next to the many zeros
 
@@ -52,22 +52,22 @@ def test_is_linear_between_the_quantiles_and_constant_beyond(dtype):
     X = samples(700, 5, dtype).X
     scaling = learned(X[:400], X)
     new = np.concatenate([X, X[:3] + 40, X.max(axis=0, keepdims=True)]).astype(dtype)
-    found = scaling.apply(Rows(new)).X
+    scaled = scaling.apply(Rows(new)).X
     for column, knots, heights in zip(
         range(5), scaling.quantiles.knots, scaling.quantiles.heights, strict=True
     ):
         own, at = np.unique(knots, return_index=True)
         expected = np.interp(new[:, column].astype(np.float64), own, heights[at])
-        np.testing.assert_allclose(found[:, column], expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(scaled[:, column], expected, rtol=1e-6, atol=1e-6)
 
 
 def test_rows_that_share_a_value_have_the_middle_of_their_levels():
     X = tailed()
-    found = learned(X).apply(Rows(X)).X
+    scaled = learned(X).apply(Rows(X)).X
     zero, one = (X[:, 2] == value for value in (0, 1))
-    np.testing.assert_allclose(found[zero, 2], norm.ppf(zero.mean() / 2), atol=0.01)
-    np.testing.assert_allclose(found[one, 2], norm.ppf(1 - one.mean() / 2), atol=0.01)
-    assert not found[:, 3].any()
+    np.testing.assert_allclose(scaled[zero, 2], norm.ppf(zero.mean() / 2), atol=0.01)
+    np.testing.assert_allclose(scaled[one, 2], norm.ppf(1 - one.mean() / 2), atol=0.01)
+    assert not scaled[:, 3].any()
     assert not learned(X).apply(Rows(X + 5)).X[:, 3].any()
 
 
@@ -77,16 +77,16 @@ def test_is_monotone_and_has_ends(seed, n, decimals):
     X = np.round(rng.standard_cauchy((n, 1)) * 10.0 ** rng.integers(-2, 3), decimals)
     scaling = learned(X[: max(1, n // 2)], X)
     new = np.sort(np.concatenate([X, X + 0.01, [[-1e9], [1e9]]]), axis=0)
-    found = scaling.apply(Rows(new)).X
-    assert (np.diff(found, axis=0) >= 0).all()
-    assert np.abs(found).max() < 4
+    scaled = scaling.apply(Rows(new)).X
+    assert (np.diff(scaled, axis=0) >= 0).all()
+    assert np.abs(scaled).max() < 4
 
 
 def test_rare_values_are_not_lost_where_the_sample_has_none():
     X = np.zeros((500, 1))
     X[499] = 3.0
-    found = learned(X[:100], X).apply(Rows(X)).X
-    assert found[499] - found[0] > 2
+    scaled = learned(X[:100], X).apply(Rows(X)).X
+    assert scaled[499] - scaled[0] > 2
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_gradients_are_pulled_back_by_the_chain_rule(metric):
         Z = scaling.quantiles.normal(X)
         return (Z if metric is None else Z @ metric.matrix) @ weights
 
-    found = scaling.pull_back(np.broadcast_to(weights, (20, scaling.width)), Rows(at))
+    actual = scaling.pull_back(np.broadcast_to(weights, (20, scaling.width)), Rows(at))
     for column, step in enumerate(h * np.eye(4)):
         np.testing.assert_allclose(
-            found[:, column], (value(at + step) - value(at - step)) / (2 * h), rtol=1e-3, atol=1e-6
+            actual[:, column], (value(at + step) - value(at - step)) / (2 * h), rtol=1e-3, atol=1e-6
         )
 
 
@@ -126,11 +126,11 @@ def test_undone_rows_are_those_that_were_scaled():
         100:-100
     ]  # the float32 of what they become tells tails from each other no closer
     np.testing.assert_allclose(scaling.undone(scaling.apply(Rows(X[at]))), X[at], rtol=1e-3, atol=1e-4)
-    found = scaling.under(Metric(np.array([1.0, 2.0, 0.0, 1.0]))).undone(
+    undone = scaling.under(Metric(np.array([1.0, 2.0, 0.0, 1.0]))).undone(
         scaling.under(Metric(np.array([1.0, 2.0, 0.0, 1.0]))).apply(Rows(X[at]))
     )
-    np.testing.assert_allclose(found[:, 1], X[at, 1], rtol=1e-3, atol=1e-4)
-    assert np.isnan(found[:, 2]).all()
+    np.testing.assert_allclose(undone[:, 1], X[at, 1], rtol=1e-3, atol=1e-4)
+    assert np.isnan(undone[:, 2]).all()
 
 
 def test_arrays_there_and_back_and_damaged_ones():
@@ -149,8 +149,8 @@ def test_arrays_there_and_back_and_damaged_ones():
 def test_comes_from_a_store_and_not_from_sparse_rows():
     X, config = tailed(n=400)[:, :3].astype(np.float32), FitConfig(scale="quantile")
     y = np.arange(400) % 2
-    found = prepare(Store.from_arrays(X, y), config, Engine(1))
-    np.testing.assert_allclose(found.scaling.apply(Rows(X)).X, learned(X).apply(Rows(X)).X, atol=1e-6)
+    data = prepare(Store.from_arrays(X, y), config, Engine(1))
+    np.testing.assert_allclose(data.scaling.apply(Rows(X)).X, learned(X).apply(Rows(X)).X, atol=1e-6)
     rows = samples(40, 6, is_sparse=True)
     with pytest.raises(ConfigError, match="quantile scaling would fill a sparse store; use maxabs"):
         prepare(Store.from_arrays(rows.X, y[:40]), config, Engine(1))
@@ -158,9 +158,9 @@ def test_comes_from_a_store_and_not_from_sparse_rows():
 
 def test_gamma_is_that_of_scaled_rows():
     X = tailed()
-    found = prepare(Store.from_arrays(X, np.arange(3000) % 2), FitConfig(scale="quantile"), Engine(1))
-    scaled = found.scaling.apply(Rows(X)).X
-    assert found.kernel.gamma == pytest.approx(1 / (4 * scaled.var()), rel=0.02)
+    data = prepare(Store.from_arrays(X, np.arange(3000) % 2), FitConfig(scale="quantile"), Engine(1))
+    scaled = data.scaling.apply(Rows(X)).X
+    assert data.kernel.gamma == pytest.approx(1 / (4 * scaled.var()), rel=0.02)
 
 
 def test_gaps_are_filled_first():
@@ -178,7 +178,7 @@ def test_gaps_are_filled_first():
 def test_estimators_learn_from_rows_that_went_through(estimator):
     X = tailed(n=400)
     y = np.log1p(np.abs(X[:, 0])) > np.log1p(X[:, 1])
-    own = estimator(scale="quantile", gamma=0.3, random_state=0).fit(X, y)
+    fitted = estimator(scale="quantile", gamma=0.3, random_state=0).fit(X, y)
     twin = estimator(gamma=0.3, random_state=0).fit(learned(X).apply(Rows(X)).X, y)
     expected = twin.decision_function(learned(X).apply(Rows(X)).X)
-    np.testing.assert_allclose(own.decision_function(X), expected, atol=5e-3)
+    np.testing.assert_allclose(fitted.decision_function(X), expected, atol=5e-3)

@@ -144,10 +144,10 @@ def test_models_are_written_and_replaced(server):
 def test_one_run_at_a_time_by_conditional_writes(server, monkeypatch):
     """S3 refuses the second write; there is nothing to be told."""
     monkeypatch.setattr(leases, "BEAT_S", 0.05)
-    lock, told = place_of("s3://bucket/run/lock"), []
-    with locked(lock, told.append):
-        assert not told
-        with pytest.raises(InUse, match=f"process {os.getpid()} on"), locked(lock, told.append):
+    lock, messages = place_of("s3://bucket/run/lock"), []
+    with locked(lock, messages.append):
+        assert not messages
+        with pytest.raises(InUse, match=f"process {os.getpid()} on"), locked(lock, messages.append):
             pytest.fail("held twice")
     assert not is_locked(lock)
 

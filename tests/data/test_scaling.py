@@ -108,12 +108,12 @@ def test_arrays_there_and_back():
 def test_statistics_merge_exactly(seed, n, cut, is_sparse):
     X = samples(n, 3, "float64", seed=seed).X + (0 if is_sparse else 1e6)
     parts = [p for p in (X[:cut], X[cut:]) if len(p)]
-    found = reduce(merge, [moments_of(Rows(sparse.csr_array(p) if is_sparse else p)) for p in parts])
-    assert found.n == n
-    np.testing.assert_array_equal(found.low, X.min(axis=0))
-    np.testing.assert_array_equal(found.high, X.max(axis=0))
-    np.testing.assert_allclose(found.mean, X.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(found.m2, n * X.var(axis=0), rtol=1e-6, atol=1e-6)
+    moments = reduce(merge, [moments_of(Rows(sparse.csr_array(p) if is_sparse else p)) for p in parts])
+    assert moments.n == n
+    np.testing.assert_array_equal(moments.low, X.min(axis=0))
+    np.testing.assert_array_equal(moments.high, X.max(axis=0))
+    np.testing.assert_allclose(moments.mean, X.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(moments.m2, n * X.var(axis=0), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [*PEERS, "none"])
@@ -129,9 +129,9 @@ def test_zeros_are_zeros_once_undone(kind):
     rng = np.random.default_rng(0)
     X = rng.random((300, 4)) * (rng.random((300, 4)) < [0.5, 0.01, 0.99, 0.3])
     scaling = robust(X) if kind == "robust" else fit(X, kind)
-    found = scaling.undone(scaling.apply(Rows(X.astype(np.float32))))
-    assert (found[X == 0] == 0).all()
-    assert (found[X != 0] != 0).all()
+    undone = scaling.undone(scaling.apply(Rows(X.astype(np.float32))))
+    assert (undone[X == 0] == 0).all()
+    assert (undone[X != 0] != 0).all()
 
 
 @pytest.mark.parametrize("kind", [*PEERS, "none"])
@@ -140,14 +140,14 @@ def test_gradients_are_pulled_back_by_the_chain_rule(kind):
     X, h = values(6, n=5), 1e-3
     scaling = Scaling.none(4) if kind == "none" else fit(values(6), kind)
     scaled = (X - scaling.offset) * scaling.scale
-    found = scaling.pull_back(2 * scaled, Rows(X))
+    actual = scaling.pull_back(2 * scaled, Rows(X))
     for f in range(4):
         ends = [
             ((X + step - scaling.offset) * scaling.scale) ** 2
             for step in (h * np.eye(4)[f], -h * np.eye(4)[f])
         ]
         expected = (ends[0] - ends[1]).sum(axis=1) / (2 * h)
-        np.testing.assert_allclose(found[:, f], expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(actual[:, f], expected, rtol=1e-4, atol=1e-6)
 
 
 def robust(X: np.ndarray) -> Scaling:
@@ -199,10 +199,10 @@ def test_variance_is_that_of_numpy_however_far_from_zero(offset, layout):
     if layout == "gaps":
         X[::9, 1] = np.nan
     rows = sparse.csr_array(X) if layout == "sparse" else X
-    found = reduce(merge, [moments_of(Rows(rows[lo : lo + 7])) for lo in range(0, len(X), 7)])
+    moments = reduce(merge, [moments_of(Rows(rows[lo : lo + 7])) for lo in range(0, len(X), 7)])
     means = np.nanmean(X, axis=0)
     X = np.where(np.isnan(X), means, X)
-    assert variance(found.filled(means)) == pytest.approx(X.var(), rel=1e-4)
+    assert variance(moments.filled(means)) == pytest.approx(X.var(), rel=1e-4)
 
 
 @pytest.mark.parametrize("value", [0.1, 1e8 + 0.1])

@@ -22,11 +22,11 @@ def test_rows_come_back(tmp_path, X):
     with (tmp_path / "rows").open("w+b") as file:
         label = put_array(file, np.array(["a", "bc"]))
         place = put_rows(file, Rows(X))
-        found = place.read(file)
-        part = place.read(file, len(found) // 4, len(found) // 2)
+        read_back = place.read(file)
+        part = place.read(file, len(read_back) // 4, len(read_back) // 2)
         assert label.read(file).tolist() == ["a", "bc"]
-    assert (found.X.dtype, found.is_sparse, found.d) == (X.dtype, sparse.issparse(X), 4)
-    np.testing.assert_array_equal(found.dense(), Rows(X).dense())
+    assert (read_back.X.dtype, read_back.is_sparse, read_back.d) == (X.dtype, sparse.issparse(X), 4)
+    np.testing.assert_array_equal(read_back.dense(), Rows(X).dense())
     np.testing.assert_array_equal(part.dense(), Rows(X).dense()[X.shape[0] // 4 : X.shape[0] // 2])
 
 
@@ -44,9 +44,9 @@ def test_rows_are_put_into_an_order(tmp_path, X, piece_bytes, monkeypatch):
     with (tmp_path / "rows").open("w+b") as file:
         put_array(file, np.ones(3, np.uint8))
         place = put_rows(file, Rows(X), order)
-        found = place.read(file)
-    assert found.X.dtype == X.dtype
-    np.testing.assert_array_equal(found.dense(), Rows(X).dense()[order])
+        read_back = place.read(file)
+    assert read_back.X.dtype == X.dtype
+    np.testing.assert_array_equal(read_back.dense(), Rows(X).dense()[order])
 
 
 @pytest.mark.parametrize("X", [DENSE, CSR])

@@ -49,11 +49,11 @@ def test_what_a_store_keeps_is_all_that_a_plan_needs(url, scale):
     assert "guessed" not in expected
     with pytest.raises(ConfigError, match="holdout is 10001"):
         plan(Store.open(url), options.model_copy(update={"holdout": N // 2 + 1}))
-    found = plan(without_chunks(url, first=True), options)
-    assert found | CHANGING == expected | CHANGING
-    found = plan(without_chunks(url, first=False), options)
-    assert "the first rows are not known" in found.pop("guessed")
-    assert set(found) == set(expected)
+    planned = plan(without_chunks(url, first=True), options)
+    assert planned | CHANGING == expected | CHANGING
+    planned = plan(without_chunks(url, first=False), options)
+    assert "the first rows are not known" in planned.pop("guessed")
+    assert set(planned) == set(expected)
 
 
 def test_where_nothing_is_kept_some_rows_tell(url, monkeypatch):

@@ -238,8 +238,8 @@ def test_columns_in_anndatas_encodings(tmp_path, made, y):
     column = zarr.open_group(tmp_path / "s").create_group("obs/income")
     for name, values in made.items():
         column.create_array(name, data=values)
-    found = Store.open(tmp_path / "s", y="obs/income").y
-    assert found.tolist() == (y.split() if isinstance(y, str) else y)
+    labels = Store.open(tmp_path / "s", y="obs/income").y
+    assert labels.tolist() == (y.split() if isinstance(y, str) else y)
     which = "codes" if "codes" in made else "mask"
     column[which][1] = -1 if which == "codes" else True
     with pytest.raises(DataError, match=r"'obs/income' is missing in row 1"):
@@ -331,9 +331,9 @@ def test_writer_leaves_all_or_nothing(tmp_path):
 
 
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
-    own = token().split("-")  # host, process, random
-    alive = tmp_path / f".s.partial-{'-'.join(own)}"
-    dead = tmp_path / f".s.partial-{'-'.join([*own[:-2], '999999999', own[-1]])}"
+    parts = token().split("-")  # host, process, random
+    alive = tmp_path / f".s.partial-{'-'.join(parts)}"
+    dead = tmp_path / f".s.partial-{'-'.join([*parts[:-2], '999999999', parts[-1]])}"
     elsewhere = [tmp_path / f".s.partial-{name}999999999-0123abcd" for name in ("other-host.example-", "")]
     old, other = tmp_path / ".s.partial-other-999999999-0123abcd", tmp_path / ".s.partial-of-mine"
     for folder in (alive, dead, *elsewhere, old, other):
@@ -377,20 +377,20 @@ def test_a_fingerprint_knows_all_that_a_fit_reads(is_sparse):
         "group": np.arange(n) // 4,
     }
     store = Store.from_arrays(rows.X, **given)
-    known = {store.fingerprint()}
+    fingerprints = {store.fingerprint()}
     for name, values in given.items():
         rest = {other: column for other, column in given.items() if other != name}
-        known.add(Store.from_arrays(rows.X, **rest).fingerprint())
+        fingerprints.add(Store.from_arrays(rows.X, **rest).fingerprint())
         changed = values.copy()
         changed[150] += 1
-        known.add(Store.from_arrays(rows.X, **rest, **{name: changed}).fingerprint())
+        fingerprints.add(Store.from_arrays(rows.X, **rest, **{name: changed}).fingerprint())
     other = rows.X.copy()
     (other.data if is_sparse else other[-1])[-1] += 1
-    known.add(Store.from_arrays(other, **given).fingerprint())
-    assert len(known) == 2 * len(given) + 2
+    fingerprints.add(Store.from_arrays(other, **given).fingerprint())
+    assert len(fingerprints) == 2 * len(given) + 2
     assert store.subset(np.arange(100)).fingerprint() == store.subset(np.arange(100)).fingerprint()
-    known |= {store.subset(np.arange(lo, 150)).fingerprint() for lo in (0, 1)}
-    assert len(known) == 2 * len(given) + 4
+    fingerprints |= {store.subset(np.arange(lo, 150)).fingerprint() for lo in (0, 1)}
+    assert len(fingerprints) == 2 * len(given) + 4
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -438,16 +438,16 @@ def test_squared_norms_of_sparse_rows_are_those_of_dense_ones():
     X = np.random.default_rng(0).normal(size=(40, 70_000)).astype(np.float32)
     X[np.abs(X) < 3] = 0
     X[7] = 0
-    found = Rows(sparse.csr_array(X)).sq_norms
-    np.testing.assert_allclose(found, (X.astype(np.float64) ** 2).sum(axis=1), rtol=1e-14)
-    assert found.dtype == np.float64
+    sq_norms = Rows(sparse.csr_array(X)).sq_norms
+    np.testing.assert_allclose(sq_norms, (X.astype(np.float64) ** 2).sum(axis=1), rtol=1e-14)
+    assert sq_norms.dtype == np.float64
 
 
 def test_blocks_of_many_chunks_are_larger_up_to_a_size(monkeypatch):
     X = np.zeros((10_000, 2), np.float32)
     monkeypatch.setattr(sources, "CHUNK_BYTES", 64)
-    kept = Store.from_arrays(X)
-    assert kept.chunk_rows == 8
-    assert kept.blocks()[:2] == [(0, 32), (32, 64)]  # whole chunks of at most a 256th
+    whole = Store.from_arrays(X)
+    assert whole.chunk_rows == 8
+    assert whole.blocks()[:2] == [(0, 32), (32, 64)]  # whole chunks of at most a 256th
     monkeypatch.setattr(stores, "LARGE_BYTES", 128)
-    assert kept.blocks()[:2] == [(0, 16), (16, 32)]
+    assert whole.blocks()[:2] == [(0, 16), (16, 32)]

@@ -75,9 +75,9 @@ def test_a_hashed_column(tmp_path, suffix):
     twin = FeatureHasher(5, input_type="string").transform([[c] if c else [] for c, *_ in rows])
     np.testing.assert_array_equal(whole(store), np.c_[twin.toarray(), [s for _, s, _ in rows]])
     new = [["c1", 0.5, "no"], ["never seen", 1, "no"]]
-    own = whole(load(tmp_path, new, like=store.url, suffix=suffix))
+    encoded_rows = whole(load(tmp_path, new, like=store.url, suffix=suffix))
     twin = FeatureHasher(5, input_type="string").transform([[c] for c, *_ in new])
-    np.testing.assert_array_equal(own[:, :5], twin.toarray())
+    np.testing.assert_array_equal(encoded_rows[:, :5], twin.toarray())
 
 
 SOME = st.lists(st.sampled_from(["red", "blue", "grey", "(rare)x", "green"]), min_size=1, max_size=30)
@@ -86,17 +86,18 @@ SOME = st.lists(st.sampled_from(["red", "blue", "grey", "(rare)x", "green"]), mi
 @given(SOME, SOME, st.integers(1, 6))
 def test_rare_texts_are_those_of_scikit_learn(texts, new, least):
     schema = Schema([Feature("a", "text", min_rows=least)])
-    own = encoded(schema, texts)
+    encoded_rows = encoded(schema, texts)
     twin = OneHotEncoder(min_frequency=least, handle_unknown="infrequent_if_exist", sparse_output=False)
     expected = twin.fit_transform(np.array(texts, object)[:, None])
     names = [name.replace("infrequent_sklearn", "(rare)") for name in twin.get_feature_names_out(["a"])]
     columns = [
-        names.index(name.replace("=", "_", 1)) for name in names_in_attrs(schema.to_attrs(), own.shape[1])
+        names.index(name.replace("=", "_", 1))
+        for name in names_in_attrs(schema.to_attrs(), encoded_rows.shape[1])
     ]
-    np.testing.assert_array_equal(own, expected[:, columns])
+    np.testing.assert_array_equal(encoded_rows, expected[:, columns])
     again = Schema.from_attrs(schema.to_attrs())
-    found = twin.transform(np.array([*new, "never seen"], object)[:, None])
-    np.testing.assert_array_equal(encoded(again, [*new, "never seen"]), found[:, columns])
+    twins = twin.transform(np.array([*new, "never seen"], object)[:, None])
+    np.testing.assert_array_equal(encoded(again, [*new, "never seen"]), twins[:, columns])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -111,9 +112,9 @@ def test_a_column_with_rare_texts(tmp_path, suffix, more):
     assert store.feature_names[-2:] == ("colour=(rare)", "size")
     assert whole(store)[:, :-1].sum(axis=0).tolist() == [*(counts[c] for c in often), rare]
     new = [["c1", 0, "no"], ["never seen", 0, "no"], [None, 0, "no"]]
-    own = whole(load(tmp_path, new, like=store.url, suffix=suffix))
-    assert own[:, [often.index("c1"), -2]].tolist() == [[1, 0], [0, 1], [0, 0]]
-    assert own.sum() == 2
+    encoded_rows = whole(load(tmp_path, new, like=store.url, suffix=suffix))
+    assert encoded_rows[:, [often.index("c1"), -2]].tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert encoded_rows.sum() == 2
 
 
 def test_missing_numbers_stay_missing_beside_a_wide_hash(tmp_path):
@@ -140,12 +141,12 @@ def test_empty_columns_and_all_that_are_rare(tmp_path):
 @pytest.mark.parametrize(("least", "often"), [(None, ""), (2, " in 2 rows or more")])
 def test_more_than_ten_thousand_columns_say_what_to_type(tmp_path, least, often):
     rows = [[f"c{i % 10_001}", i, "no"] for i in range(20_002)]
-    told = (
+    message = (
         rf"a.csv: column 'colour' has more than 10,000 different texts{often}, a column of 0 and 1 for each; "
         r"--hash colour=1024 makes 1024 columns of them, --target-encode colour one, with the label's mean for each, "
         r"--min-frequency \d+ one column of those in fewer than \d+ rows, --ignore colour none"
     )
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         load(tmp_path, rows, min_frequency=least)
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
     assert load(tmp_path, rows, hash="colour=1024").d == 1025
@@ -156,18 +157,21 @@ def test_many_columns_of_some_categories_each_are_too_many_together(tmp_path, mo
     monkeypatch.setattr("streamsvm.tables.schema.MAX_COLUMNS", 100)
     path = tmp_path / "a.csv"
     path.write_text("a,b,y\n" + "".join(f"a{i},b{i % 51},0\n" for i in range(60)))
-    told = "a.csv: texts would make 111 columns of 0 and 1, column 'a' most of them; --hash a=1024 makes"
-    with pytest.raises(DataError, match=told):
+    message = "a.csv: texts would make 111 columns of 0 and 1, column 'a' most of them; --hash a=1024 makes"
+    with pytest.raises(DataError, match=message):
         ingest([path], tmp_path / "s")
     with pytest.raises(DataError, match="X: texts would make 111 columns"):
         Store.from_arrays(pd.read_csv(path).drop(columns="y"))
 
 
 def test_a_thousand_values_are_told(tmp_path):
-    told = []
-    events = Events(lambda record: told.append(getattr(record.event, "message", "")))
+    messages = []
+    events = Events(lambda record: messages.append(getattr(record.event, "message", "")))
     frame = pd.DataFrame({"a b": [f"c{i % 1001}" for i in range(3000)], "y": 0})
     frame.to_csv(tmp_path / "a.csv", index=False)
     ingest([tmp_path / "a.csv"], tmp_path / "s", events=events)
-    assert "column 'a b' has 1,001 different texts in 3,000 rows: each became a column of 0 and 1" in told[-1]
-    assert "--hash 'a b=1024' makes 1024 columns of them, --target-encode 'a b' one" in told[-1]
+    assert (
+        "column 'a b' has 1,001 different texts in 3,000 rows: each became a column of 0 and 1"
+        in messages[-1]
+    )
+    assert "--hash 'a b=1024' makes 1024 columns of them, --target-encode 'a b' one" in messages[-1]

@@ -260,28 +260,28 @@ WRITERS = {
 
 def read(paths, **options):
     """The store of files, and the warnings."""
-    told = []
+    messages = []
     store = paths[0].parent / "s"
     options = IngestOptions(force=True, **{"label": "y"} | options)
-    ingest(paths, store, options, Events(lambda one: told.append(getattr(one.event, "message", ""))))
-    return Store.open(store), [one for one in told if "text" in one or "found" in one]
+    ingest(paths, store, options, Events(lambda one: messages.append(getattr(one.event, "message", ""))))
+    return Store.open(store), [one for one in messages if "text" in one or "found" in one]
 
 
 @every_case("name", WRITERS)
 def test_numbers_stored_as_text_in_files(tmp_path, name):
     table = pa.table({"a": AS_TEXT * 30, "b": ["1", "02"] * 135, "y": ["001", "1", "2"] * 90})
     WRITERS[name](table, tmp_path / name)
-    store, told = read([tmp_path / name])
+    store, messages = read([tmp_path / name])
     np.testing.assert_array_equal(store.read(0, 270).dense()[:, 0], np.float32(THEIR_NUMBERS * 30))
     assert store.feature_names == ("a", "b=1", "b=02")
     assert store.labels(0, 3).tolist() == ["001", "1", "2"]
-    assert [line for line in told if TOLD in line] == [
+    assert [line for line in messages if TOLD in line] == [
         f"{tmp_path / name}: {TOLD}--text a takes them as categories"
     ]
-    store, told = read([tmp_path / name], text=("a",))
+    store, messages = read([tmp_path / name], text=("a",))
     assert store.feature_names[:2] == ("a=1.5", "a=NA")
-    assert not any(TOLD in line for line in told)
-    store, told = read([tmp_path / name], ignore=("y",), label="none", category=("b",))
+    assert not any(TOLD in line for line in messages)
+    store, messages = read([tmp_path / name], ignore=("y",), label="none", category=("b",))
     assert store.feature_names == ("a", "b=1", "b=2")
 
 
@@ -292,12 +292,12 @@ def test_a_text_after_numbers_makes_all_of_them_text(tmp_path, name):
     assert read([first])[0].feature_names == ("a=1", "a=2", "a=x")
     WRITERS[name](pa.table({"a": ["1", "2"], "y": ["u", "v"]}), first)
     WRITERS[name](pa.table({"a": ["3", "x"], "y": ["u", "v"]}), last)
-    store, told = read([first, last])
+    store, messages = read([first, last])
     assert store.feature_names == ("a=1", "a=2", "a=3", "a=x")
-    assert told[0].endswith(
+    assert messages[0].endswith(
         "column 'a': expected a number, found 'x'; all rows are read again to find its type"
     )
-    store, told = read([last, first])
+    store, messages = read([last, first])
     assert store.feature_names == ("a=3", "a=x", "a=1", "a=2")
 
 

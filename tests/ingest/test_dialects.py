@@ -185,18 +185,21 @@ def test_a_last_value_may_have_lines(tmp_path, end):
 
 
 def test_an_open_quote_in_a_label_ends_predictions(tmp_path):
-    known = load(tmp_path, PLAIN).layout
+    layout = load(tmp_path, PLAIN).layout
     path = put(tmp_path, PLAIN.replace("5,no\n", '5,"no\n', 1))
     with pytest.raises(DataError, match="nothing closes the quote before 'no'"):
-        ingest([path], tmp_path / "t", IngestOptions(label="none"), like=known)
+        ingest([path], tmp_path / "t", IngestOptions(label="none"), like=layout)
 
 
 def told_of(folder, content, **options):
-    told = []
+    messages = []
     store = load(
-        folder, content, Events(lambda record: told.append(getattr(record.event, "message", ""))), **options
+        folder,
+        content,
+        Events(lambda record: messages.append(getattr(record.event, "message", ""))),
+        **options,
     )
-    return store, "".join(told)
+    return store, "".join(messages)
 
 
 def test_thousands_that_are_guessed_are_told(tmp_path):
@@ -227,11 +230,11 @@ LATE = {  # what comes after the first MiB, of a column of numbers: its last val
 def test_types_follow_from_all_rows(tmp_path, name):
     value, distinct, names, last = LATE[name]
     content = "a,b,y\n" + "".join(f"{i % distinct},{i},no\n" for i in range(120_000)) + f"{value},0,yes\n"
-    store, told = told_of(tmp_path, content)
+    store, messages = told_of(tmp_path, content)
     assert {*names} <= {*store.feature_names}
     assert store.read(120_000, 120_001).dense()[0, store.feature_names.index(names[-1])] == last
-    assert ("a.csv:120002: column 'a': expected a number, found" in told) == (name != "fraction")
-    assert ("""--missing '"1,5"' reads it as a missing value""" in told) == (name == "decimal comma")
+    assert ("a.csv:120002: column 'a': expected a number, found" in messages) == (name != "fraction")
+    assert ("""--missing '"1,5"' reads it as a missing value""" in messages) == (name == "decimal comma")
 
 
 def test_a_late_marker_of_missing_values_has_a_remedy(tmp_path):
@@ -446,19 +449,19 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
     ],
 )
 def test_texts_that_are_hardly_categories_are_told(tmp_path, text, remark):
-    told = []
-    load(tmp_path, text, Events(lambda record: told.append(getattr(record.event, "message", ""))))
-    assert remark in "".join(told)
+    messages = []
+    load(tmp_path, text, Events(lambda record: messages.append(getattr(record.event, "message", ""))))
+    assert remark in "".join(messages)
 
 
 @pytest.mark.parametrize("labels", [["0x1F", "0x20"], ["0XA", "-0xb"]])
 def test_hexadecimal_labels_are_told(tmp_path, labels):
-    told = f"label column 'y' has hexadecimal numbers such as '{labels[0]}', which are read as text: each is a class"
+    message = f"label column 'y' has hexadecimal numbers such as '{labels[0]}', which are read as text: each is a class"
     store, remarks = told_of(tmp_path, "a,y\n" + "".join(f"{i},{text}\n" for i, text in enumerate(labels)))
-    assert told in remarks
+    assert message in remarks
     assert store.classes.values.tolist() == sorted(labels)
     pq.write_table(pa.table({"a": [1.0, 2.0], "y": labels}), tmp_path / "b.parquet")
-    assert told in told_of(tmp_path, tmp_path / "b.parquet")[1]
+    assert message in told_of(tmp_path, tmp_path / "b.parquet")[1]
     for others in (["0x1F", "20"], ["x1", "x2"], ["1", "2"]):
         content = "a,y\n" + "".join(f"{i},{text}\n" for i, text in enumerate(others))
         assert "hexadecimal" not in told_of(tmp_path, content)[1]

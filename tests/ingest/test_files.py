@@ -199,9 +199,11 @@ def test_table_without_header_and_with_row_numbers(tmp_path):
     ],
 )
 def test_names_that_are_numbers_are_told(tmp_path, header, is_told):
-    told: list = []
-    ingest([put(tmp_path / "a.csv", f"{header}\n1,2,0\n3,4,1\n")], tmp_path / "s", events=Events(told.append))
-    warned = [record.event.message for record in told if isinstance(record.event, Warned)]
+    messages: list = []
+    ingest(
+        [put(tmp_path / "a.csv", f"{header}\n1,2,0\n3,4,1\n")], tmp_path / "s", events=Events(messages.append)
+    )
+    warned = [record.event.message for record in messages if isinstance(record.event, Warned)]
     assert any(message.endswith("if it is a row, add --no-header") for message in warned) == is_told
 
 

@@ -54,9 +54,9 @@ FILES = {  # contents, and what is said
 
 @every_case("name", FILES)
 def test_the_format_is_named(tmp_path, name):
-    content, told = FILES[name]
+    content, message = FILES[name]
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=f"{name}: found {told}") as error:
+    with pytest.raises(DataError, match=f"{name}: found {message}") as error:
         ingest([tmp_path / name], tmp_path / "s")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "s").exists()

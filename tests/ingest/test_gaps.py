@@ -52,22 +52,22 @@ def test_moments_are_those_of_the_values_that_are_there(seed, pieces, n, share, 
     X, _ = gapped(seed, n=n * pieces, share=share)
     X[:, 1] *= np.random.default_rng(seed).random(len(X)) < 0.5  # zeros
     blocks = [Rows(sparse.csr_array(part) if is_sparse else part) for part in np.split(X, pieces)]
-    found = reduce(merge, map(moments_of, blocks))
+    moments = reduce(merge, map(moments_of, blocks))
     gaps = np.isnan(X).sum(axis=0)
     np.testing.assert_array_equal(
-        0 if found.gaps is None else found.gaps, gaps if found.gaps is not None else 0
+        0 if moments.gaps is None else moments.gaps, gaps if moments.gaps is not None else 0
     )
     for column, values in enumerate(X.T):
         there = values[~np.isnan(values)]
         if not len(there):
-            assert (found.low[column], found.high[column], found.mean[column]) == (np.inf, -np.inf, 0)
+            assert (moments.low[column], moments.high[column], moments.mean[column]) == (np.inf, -np.inf, 0)
             continue
-        assert found.low[column] == there.min()
-        assert found.high[column] == there.max()
-        np.testing.assert_allclose(found.mean[column], there.mean(), atol=1e-12)
-        np.testing.assert_allclose(found.m2[column], there.var() * len(there), atol=1e-9)
+        assert moments.low[column] == there.min()
+        assert moments.high[column] == there.max()
+        np.testing.assert_allclose(moments.mean[column], there.mean(), atol=1e-12)
+        np.testing.assert_allclose(moments.m2[column], there.var() * len(there), atol=1e-9)
     fill = np.arange(4.0)
-    filled, twin = found.filled(fill), moments_of(Rows(np.where(np.isnan(X), fill, X)))
+    filled, twin = moments.filled(fill), moments_of(Rows(np.where(np.isnan(X), fill, X)))
     for name in ("low", "high", "mean", "m2"):
         np.testing.assert_allclose(getattr(filled, name), getattr(twin, name), atol=1e-9)
 
@@ -82,9 +82,9 @@ def test_a_fit_is_one_of_rows_that_scikit_learn_filled(kind, is_sparse):
     np.testing.assert_allclose(model.header.scaling.fill, imputer.statistics_)
     twin = fitted(imputer.transform(X), y, scale=scale)
     new, _ = gapped(1)
-    own = sparse.csr_array(new) if is_sparse else new
+    rows_new = sparse.csr_array(new) if is_sparse else new
     np.testing.assert_allclose(
-        model.decision_function(own), twin.decision_function(imputer.transform(new)), atol=2e-3
+        model.decision_function(rows_new), twin.decision_function(imputer.transform(new)), atol=2e-3
     )
 
 
@@ -103,10 +103,10 @@ def test_a_fit_is_one_of_rows_that_scikit_learn_filled(kind, is_sparse):
 )
 def test_every_solver_fills_them(options):
     X, y = gapped(0)
-    told = []
-    model = fitted(X, y, Events(lambda record: told.append(record.event)), **{"gaps": "mean", **options})
+    events = []
+    model = fitted(X, y, Events(lambda record: events.append(record.event)), **{"gaps": "mean", **options})
     warned = [
-        event.message for event in told if isinstance(event, Warned) and "missing values" in event.message
+        event.message for event in events if isinstance(event, Warned) and "missing values" in event.message
     ]
     assert not warned  # as nobody has to be told of what they asked for
     assert np.isfinite(model.decision_function(X)).all()
@@ -156,9 +156,9 @@ def test_a_store_knows_its_gaps_and_models_keep_their_fill(tmp_path):
     np.testing.assert_array_equal(store.statistics["missing"], np.isnan(X).sum(axis=0))
     np.testing.assert_array_equal(store.read(0, store.n).X, X.astype(np.float32))
     for own in ({}, {"scale": "none"}):  # with a pass over the rows, and without one but for the gaps
-        told = []
-        model = fitted(store, None, Events(lambda record, told=told: told.append(record.event)), **own)
-        [warned] = [event.message for event in told if isinstance(event, Warned)]
+        events = []
+        model = fitted(store, None, Events(lambda record, events=events: events.append(record.event)), **own)
+        [warned] = [event.message for event in events if isinstance(event, Warned)]
         assert (
             "3 columns have missing values, most 'b' in 16.7% of the rows; the mean of the column replaces"
             in warned

@@ -108,10 +108,10 @@ def test_a_zero_at_the_end_of_a_label_is_refused(tmp_path, labels):
 @pytest.mark.parametrize(("other", "told"), [("x ", True), ("'x'", True), ("X", False)])
 def test_labels_that_differ_in_spaces_or_quotes_are_named(tmp_path, other, told):
     pq.write_table(pa.table({"a": [1.0, 2.0], "y": ["x", other]}), tmp_path / "a.parquet")
-    found = []
-    events = Events(lambda record: found.append(getattr(record.event, "message", "")))
+    labels_found = []
+    events = Events(lambda record: labels_found.append(getattr(record.event, "message", "")))
     ingest([tmp_path / "a.parquet"], tmp_path / "a.zarr", IngestOptions(), events)
-    assert ("label column 'y' has 'x' with and without spaces" in "".join(found)) is told
+    assert ("label column 'y' has 'x' with and without spaces" in "".join(labels_found)) is told
 
 
 @pytest.mark.parametrize("format_", ["npy", "txt", "svm"])
@@ -209,11 +209,11 @@ def test_rows_without_a_positive_label_are_told(tmp_path):
     X = np.arange(9.0)[:, None]
     store = Store.from_arrays(X, np.arange(9) % 3)
     model, _ = train_in_memory(store, build_config(("x", {"positive": "1", "kernel": {"gamma": 1.0}})))
-    told = "no row has a label of the positive class, which is 1; the rows have 1.0, 2.0, and all of them count as"
-    with pytest.warns(UserWarning, match=told):
+    message = "no row has a label of the positive class, which is 1; the rows have 1.0, 2.0, and all of them count as"
+    with pytest.warns(UserWarning, match=message):
         evaluate(model, Store.from_arrays(X[:2], np.array(["1.0", "2.0"])), engine=Engine())
-    found = evaluate(model, Store.from_arrays(X, (np.arange(9) % 3).astype(float)), engine=Engine())
-    assert found == evaluate(model, store, engine=Engine())
+    evaluation = evaluate(model, Store.from_arrays(X, (np.arange(9) % 3).astype(float)), engine=Engine())
+    assert evaluation == evaluate(model, store, engine=Engine())
 
 
 def test_names_with_marks_are_quoted_as_in_csv():

@@ -69,8 +69,8 @@ def test_what_float32_would_lose_is_float64(case, suffix, tmp_path):
     [message] = told(frame, tmp_path, suffix)
     for text in ("column 'when'", "the rows are float64", kind):
         assert text in message
-    kept = Store.open(tmp_path / "s").read(0, 5).X[:, 0]
-    np.testing.assert_array_equal(kept, frame["when"].to_numpy(float))
+    stored = Store.open(tmp_path / "s").read(0, 5).X[:, 0]
+    np.testing.assert_array_equal(stored, frame["when"].to_numpy(float))
     for rows in (frame[["when"]], from_pandas(frame[["when"]], npartitions=1)):
         assert in_frame(rows) == [f"X: {message.partition(': ')[2]}"]
     [message] = told(frame, tmp_path, suffix, dtype="float32")

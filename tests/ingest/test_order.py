@@ -74,8 +74,8 @@ def test_shuffler_keeps_rows_whole(is_sparse, limit):
     for lo in range(0, 900, 90):
         shuffler.append(numbered(lo, lo + 90, is_sparse))
     blocks = list(shuffler)
-    found = np.concatenate([b.qid for b in blocks])
-    assert sorted(found) == list(range(900))
+    qid = np.concatenate([b.qid for b in blocks])
+    assert sorted(qid) == list(range(900))
     assert shuffler.n == 900
     for block in blocks:
         np.testing.assert_array_equal(block.rows.dense()[:, 0], block.qid)

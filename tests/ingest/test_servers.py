@@ -156,9 +156,10 @@ def test_commands_read_it_again_and_write_no_password(server, tmp_path, capsys, 
     ]
     monkeypatch.setattr("sys.argv", ["streamsvm", *fit])
     assert run(*fit) == 2
-    told = capsys.readouterr().err.strip()
+    stderr = capsys.readouterr().err.strip()
     assert (
-        told == f"error: {server.plain}: rows of a server have no path for their store; give one with --store"
+        stderr
+        == f"error: {server.plain}: rows of a server have no path for their store; give one with --store"
     )
     fit += ["--store", "s", "--force"]
     assert run(*fit) == 0
@@ -174,9 +175,9 @@ def test_commands_read_it_again_and_write_no_password(server, tmp_path, capsys, 
     assert len(Path("p.csv").read_text(encoding="utf-8").splitlines()) == n + 2
     assert run("info", server.url, "--query", "seen", "--against", server.url) == 0
     assert run("evaluate", *of_rows, server.plain) == 2
-    told = capsys.readouterr()
-    assert "is found twice" in told.err
-    assert PASSWORD not in told.out + told.err
+    stderr = capsys.readouterr()
+    assert "is found twice" in stderr.err
+    assert PASSWORD not in stderr.out + stderr.err
     files = [path for path in made.rglob("*") if path.is_file()]
     assert len(files) > 10
     assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]

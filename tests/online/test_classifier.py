@@ -103,14 +103,14 @@ def test_events_one_by_one_and_in_frames_give_the_same_model(name, labels):
         part = stream[start : start + 33]
         frames.learn_many(pd.DataFrame([x for x, _ in part]), pd.Series([y for _, y in part]))
     expected = [single.decision_one(x) for x, _ in stream]
-    found = [frames.decision_one(x) for x, _ in stream]
-    np.testing.assert_allclose(found, expected, atol=1e-2 * np.abs(expected).max())
+    decisions = [frames.decision_one(x) for x, _ in stream]
+    np.testing.assert_allclose(decisions, expected, atol=1e-2 * np.abs(expected).max())
     rows = pd.DataFrame([x for x, _ in stream])
     labels_of = [single.predict_one(x) for x, _ in stream]
     np.testing.assert_array_equal(single.predict_many(rows).tolist(), labels_of)
     p = single.predict_proba_many(rows).to_dict("records")
-    for found, (x, _) in zip(p, stream, strict=True):
-        assert found == pytest.approx(single.predict_proba_one(x), abs=1e-4)
+    for decisions, (x, _) in zip(p, stream, strict=True):
+        assert decisions == pytest.approx(single.predict_proba_one(x), abs=1e-4)
 
 
 def test_the_same_rows_through_partial_fit_give_the_same_model():
@@ -327,16 +327,16 @@ def test_works_in_rivers_pipelines():
 
 def progressive(events, model) -> tuple[np.ndarray, np.ndarray, list]:
     """Probabilities (m, k) and codes (m,) of the second half, each told before it is learnt; and the labels."""
-    scaler, told = preprocessing.StandardScaler(), []
+    scaler, probabilities = preprocessing.StandardScaler(), []
     for x, y in events:
         scaler.learn_one(x)
         x = scaler.transform_one(x)
-        told.append((model.predict_proba_one(x), y))
+        probabilities.append((model.predict_proba_one(x), y))
         model.learn_one(x, y)
-    told = told[len(told) // 2 :]
-    labels = sorted({y for _, y in told})
-    p = np.array([[p.get(label, 1e-12) for label in labels] for p, _ in told])
-    return p, np.array([labels.index(y) for _, y in told]), labels
+    probabilities = probabilities[len(probabilities) // 2 :]
+    labels = sorted({y for _, y in probabilities})
+    p = np.array([[p.get(label, 1e-12) for label in labels] for p, _ in probabilities])
+    return p, np.array([labels.index(y) for _, y in probabilities]), labels
 
 
 def digits():
@@ -385,12 +385,12 @@ def test_calibration_of_many_events_stays_finite():
 @pytest.mark.parametrize("name", ["Phishing", "Bananas", "ImageSegments"])
 def test_probabilities_of_a_logistic_loss_are_those_of_its_decisions(name):
     """Log loss is below that of one that knows no more than how often it is right."""
-    found = list(islice(getattr(datasets, name)(), 3000))
+    events_first = list(islice(getattr(datasets, name)(), 3000))
     model = BSGDClassifier(**PLAIN, loss="logistic")
-    p, codes, labels = progressive(found, model)
-    odds = 1 / (1 + np.exp(-model.decision_one(found[0][0])))
+    p, codes, labels = progressive(events_first, model)
+    odds = 1 / (1 + np.exp(-model.decision_one(events_first[0][0])))
     expected = odds / odds.sum() if len(odds) > 1 else [1 - odds[0], odds[0]]
-    np.testing.assert_allclose(list(model.predict_proba_one(found[0][0]).values()), expected)
+    np.testing.assert_allclose(list(model.predict_proba_one(events_first[0][0]).values()), expected)
     scores, wrong = ProbabilityScores(len(labels)), np.mean(np.argmax(p, axis=1) != codes)
     scores.add(codes, p)
     entropy = -(wrong * np.log(wrong / (len(labels) - 1)) + (1 - wrong) * np.log(1 - wrong))
@@ -559,11 +559,13 @@ def test_class_weights_are_those_of_a_batch_through_every_door(average, tmp_path
         for model in (weighted, plain)
     ]
     assert ones[0] > ones[1] + 0.1
-    found = [weighted.decision_one(x)[0] for x, _ in heavy(50)]
-    np.testing.assert_allclose(batch.decision_function(X[:50]), found, rtol=1e-4, atol=1e-5)
+    decisions = [weighted.decision_one(x)[0] for x, _ in heavy(50)]
+    np.testing.assert_allclose(batch.decision_function(X[:50]), decisions, rtol=1e-4, atol=1e-5)
     framed = BSGDClassifier(**options, classes=[0, 1], class_weight={"1": 5.0})
     framed.learn_many(pd.DataFrame({"a": X[:, 0].astype(float)}), pd.Series(y))
-    np.testing.assert_allclose([framed.decision_one(x)[0] for x, _ in heavy(50)], found, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        [framed.decision_one(x)[0] for x, _ in heavy(50)], decisions, rtol=1e-4, atol=1e-5
+    )
     save_model(weighted.to_model(), tmp_path / "m")
     again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
     for x, y in heavy(50):
@@ -585,15 +587,15 @@ def rare(n: int) -> list[tuple[dict, str]]:
 
 @pytest.mark.parametrize("options", [{}, PLAIN], ids=["default", "plain"])
 def test_balanced_weights_find_what_is_rare(options, tmp_path):
-    stream, found = rare(2000), {}
+    stream, recalls = rare(2000), {}
     for weight in (None, "balanced"):
         model = BSGDClassifier(**options, budget=50, class_weight=weight)
         said = []
         for x, y in stream:
             said.append(model.predict_one(x))
             model.learn_one(x, y)
-        found[weight] = np.mean([s == "bad" for s, (_, y) in zip(said, stream, strict=True) if y == "bad"])
-    assert found["balanced"] > found[None] + 0.2
+        recalls[weight] = np.mean([s == "bad" for s, (_, y) in zip(said, stream, strict=True) if y == "bad"])
+    assert recalls["balanced"] > recalls[None] + 0.2
     save_model(model.to_model(), tmp_path / "m")
     again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
     assert again.class_weight == "balanced"
@@ -620,8 +622,8 @@ def test_probabilities_are_those_of_the_events_whatever_their_weights(loss, weig
     assert -np.log(np.where(bad, p, 1 - p)).mean() < -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
     save_model(model.to_model(), tmp_path / "m")
     loaded, some = load_model(tmp_path / "m"), pd.DataFrame(stream[:100])
-    told = model.predict_proba_many(some)[loaded.classes.tolist()]
-    np.testing.assert_allclose(loaded.predict_proba(some), told, atol=1e-6)
+    probabilities = model.predict_proba_many(some)[loaded.classes.tolist()]
+    np.testing.assert_allclose(loaded.predict_proba(some), probabilities, atol=1e-6)
     assert loaded.predict(some).tolist() == model.predict_many(some).tolist()
     again = BSGDClassifier.from_model(loaded)
     assert again.predict_proba_one(stream[0]) == pytest.approx(model.predict_proba_one(stream[0]), abs=1e-9)
@@ -651,7 +653,7 @@ def test_bad_class_weights_are_told_when_made(weights, message):
 def tables(n: int) -> list[tuple[dict, bool]]:
     """Texts, times, booleans, numbers, and gaps."""
     rng = np.random.default_rng(0)
-    found = []
+    outcomes = []
     for i in range(n):
         when = datetime(2026, 1, 1) + timedelta(hours=int(rng.integers(0, 2000)))
         x = {
@@ -660,8 +662,8 @@ def tables(n: int) -> list[tuple[dict, bool]]:
             "open": bool(rng.random() < 0.5),
         }
         x["load"] = None if i % 5 == 0 else float(rng.normal())
-        found.append((x, (x["city"] == "Oslo") ^ (when.hour < 8)))
-    return found
+        outcomes.append((x, (x["city"] == "Oslo") ^ (when.hour < 8)))
+    return outcomes
 
 
 def test_texts_times_and_gaps_are_taken_as_they_come(tmp_path):

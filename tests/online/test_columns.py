@@ -144,8 +144,10 @@ def test_features_that_float32_rounds_are_told_once(case, door):
                 model.learn_one(x, y)
         else:
             model.learn_many(frame, labels)
-    told = [str(one.message) for one in caught if "float32" in str(one.message)]
-    assert [text[:51] for text in told] == ["feature 'when': float32, in which events are learne"] * is_told
+    messages = [str(one.message) for one in caught if "float32" in str(one.message)]
+    assert [text[:51] for text in messages] == [
+        "feature 'when': float32, in which events are learne"
+    ] * is_told
 
 
 def test_features_that_a_scaler_brings_near_are_not_told(tmp_path):

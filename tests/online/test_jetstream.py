@@ -58,9 +58,9 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path):
-    found = Server(tmp_path / "nats")
-    yield found
-    found.stop()
+    server = Server(tmp_path / "nats")
+    yield server
+    server.stop()
 
 
 def taken(server, place, n, rest="s"):
@@ -124,6 +124,6 @@ def test_a_killed_command_learns_each_message_once(server, tmp_path):
                     process.send_signal(how)
                     break
             process.communicate(timeout=60)
-    kept = load_model(tmp_path / "m").stream
-    assert kept["counts"]["learnt"] == kept["counts"]["events"] == 400
-    assert kept["topics"] == {"s": {"sequence": 401}}
+    snapshot = load_model(tmp_path / "m").stream
+    assert snapshot["counts"]["learnt"] == snapshot["counts"]["events"] == 400
+    assert snapshot["topics"] == {"s": {"sequence": 401}}

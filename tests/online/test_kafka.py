@@ -91,6 +91,6 @@ def test_a_killed_stream_learns_each_message_once(producer, tmp_path):
                     break
             process.communicate(timeout=60)
         assert answered <= 1200
-    kept = load_model(tmp_path / "m").stream
-    assert kept["counts"]["learnt"] == kept["counts"]["events"] == 1200
-    assert kept["topics"] == {"t": {"0": 600, "1": 600}}
+    snapshot = load_model(tmp_path / "m").stream
+    assert snapshot["counts"]["learnt"] == snapshot["counts"]["events"] == 1200
+    assert snapshot["topics"] == {"t": {"0": 600, "1": 600}}

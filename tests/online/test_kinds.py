@@ -59,8 +59,8 @@ def learn(task, learner, x, i=0):
 
 def told(learner):
     arrays, attrs = learner.to_model().to_state()
-    kept = {name: np.asarray(own).tobytes() for name, own in arrays.items() if not name.endswith("counts")}
-    return kept, json.dumps(attrs, default=str)
+    saved = {name: np.asarray(own).tobytes() for name, own in arrays.items() if not name.endswith("counts")}
+    return saved, json.dumps(attrs, default=str)
 
 
 @every_case("task", TASKS)
@@ -129,12 +129,12 @@ def test_no_wrong_event_changes_later_answers(task, door, tmp_path_factory, wron
             for name, value in wrong:
                 said = door(tried, json.dumps({**json.loads(line_of(x, task)), name: value}))
                 assert (name, value) in NEW or "error" in said
-        expected, found = (door(stream, line_of(x, task, i)) for stream in (clean, tried))
+        expected, actual = (door(stream, line_of(x, task, i)) for stream in (clean, tried))
         if any(one in NEW for one in wrong):
             continue
-        for said in (expected, found):
+        for said in (expected, actual):
             del said["event"], said["snapshot"]
-        assert found == expected
+        assert actual == expected
 
 
 def test_missing_markers_are_those_of_tables():
@@ -241,9 +241,9 @@ def test_frames_with_gaps_are_learned_as_their_rows(task, library, text):
     assert many.features == one.features
     rows = [{name: values[i] for name, values in columns.items() if name != "none"} for i in range(40)]
     expected = [one.predict_one(x) for x in rows]
-    found = many.predict_many(X)
-    assert type(found).__module__.partition(".")[0] == {"arrow": "pyarrow"}.get(library, library)
-    values = found.to_pylist() if library == "arrow" else found.to_list()
+    predicted = many.predict_many(X)
+    assert type(predicted).__module__.partition(".")[0] == {"arrow": "pyarrow"}.get(library, library)
+    values = predicted.to_pylist() if library == "arrow" else predicted.to_list()
     assert values == expected if task == "classify" else np.allclose(values, expected, rtol=1e-3)
     if task == "classify":
         names = getattr(many.predict_proba_many(X), "column_names", None) or [

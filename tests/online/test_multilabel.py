@@ -65,12 +65,12 @@ def test_each_label_is_a_learner_of_it_alone(loss):
     for x, y in some():
         model.learn_one(x, y)
         for label, has in y.items():
-            own = alone.setdefault(
+            learner_of_label = alone.setdefault(
                 label, BSGDClassifier(lam=1e-4, loss=loss, gamma=0.2, budget=300, classes=[False, True])
             )
-            own.learn_one(x, has)
+            learner_of_label.learn_one(x, has)
     for x, _ in some(30):
-        expected = {label: own.decision_one(x)[0] for label, own in alone.items()}
+        expected = {label: learner_of_label.decision_one(x)[0] for label, learner_of_label in alone.items()}
         assert dict(zip(model.labels, model.decision_one(x), strict=True)) == pytest.approx(
             expected, abs=1e-4
         )
@@ -118,18 +118,18 @@ def test_a_stream_goes_on_and_tells_the_scores_of_scikit_learn(tmp_path):
     for answer in (*expected, *half):
         del answer["snapshot"]
     assert half == expected
-    found = second.summary()
-    assert found | {"snapshot": 0} == whole.summary()
+    summary = second.summary()
+    assert summary | {"snapshot": 0} == whole.summary()
     told, truth = (
         np.array([[name in answer[field].split(",") for name in NAMES] for answer in expected])
         for field in ("prediction", "label")
     )
     np.testing.assert_array_equal(truth, rows()[1])
-    assert found["accuracy"] == twin.accuracy_score(truth, told)
-    assert found["hamming_loss"] == pytest.approx(twin.hamming_loss(truth, told))
+    assert summary["accuracy"] == twin.accuracy_score(truth, told)
+    assert summary["hamming_loss"] == pytest.approx(twin.hamming_loss(truth, told))
     for average in ("micro", "macro"):
-        assert found[f"f1_{average}"] == pytest.approx(twin.f1_score(truth, told, average=average))
-    assert found["f1_micro"] > 0.75
+        assert summary[f"f1_{average}"] == pytest.approx(twin.f1_score(truth, told, average=average))
+    assert summary["f1_micro"] > 0.75
 
 
 def test_the_snapshot_is_a_model(tmp_path):

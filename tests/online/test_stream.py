@@ -211,8 +211,8 @@ def test_texts_that_hardly_repeat_are_told_once(texts, tmp_path, capsys):
     (tmp_path / "events").write_text("\n".join(lines))
     args = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "events")]
     assert exit_status(lambda: app(args, standalone_mode=False)) == 0
-    told = "feature 'time' has 1,000 different texts in 1,000 events, each with a column; leave it out"
-    assert capsys.readouterr().err.count(told) == (texts == 1000)
+    message = "feature 'time' has 1,000 different texts in 1,000 events, each with a column; leave it out"
+    assert capsys.readouterr().err.count(message) == (texts == 1000)
 
 
 @pytest.mark.parametrize("more", [(), ("--wait-for-labels", "10")])
@@ -220,8 +220,8 @@ def test_a_stream_whose_labels_do_not_come_says_so_soon(more, tmp_path, capsys):
     (tmp_path / "events").write_text('{"id": 1, "a": 1, "target": 1}\n' * 150)
     args = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "events"), *more]
     assert exit_status(lambda: app(args, standalone_mode=False)) == 0
-    told = "the first 100 events have no label 'y', so nothing is learned; --label names the field: this event has 'id'"
-    assert (f"{told}, 'a', 'target'" in capsys.readouterr().err) == (not more)
+    message = "the first 100 events have no label 'y', so nothing is learned; --label names the field: this event has"
+    assert (f"{message} 'id', 'a', 'target'" in capsys.readouterr().err) == (not more)
 
 
 @pytest.mark.slow  # processes of the command
@@ -279,8 +279,8 @@ def test_killed_at_random_and_resumed_nothing_is_lost_or_learnt_twice(tmp_path):
             stop = rng.randrange(100, 900) if kill < 2 else 10_000
             for count, line in enumerate(process.stdout):
                 answer = json.loads(line)
-                told = {k: v for k, v in answer.items() if k != "snapshot"}
-                assert answered.setdefault(answer["event"], told) == told
+                facts = {k: v for k, v in answer.items() if k != "snapshot"}
+                assert answered.setdefault(answer["event"], facts) == facts
                 if count == stop:
                     process.send_signal(signal.SIGKILL)
                     break
@@ -570,11 +570,11 @@ def test_a_stream_of_numbers_tells_its_errors(tmp_path):
     assert sorted(answers[-2]) == ["event", "prediction", "snapshot"]
     assert answers[-1]["error"] == "label 'y': found 'high', expected a number"
     y, f = np.array([(a["label"], a["prediction"]) for a in answers[1:-2]]).T
-    found = state.summary()
-    assert (found["events"], found["learnt"], found["bad"]) == (302, 300, 1)
-    assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(y - f)))
-    assert found["r2"] == pytest.approx(1 - np.sum((y - f) ** 2) / np.sum((y - y.mean()) ** 2))
-    assert found["r2"] > 0.4
+    summary = state.summary()
+    assert (summary["events"], summary["learnt"], summary["bad"]) == (302, 300, 1)
+    assert summary["mean_absolute_error"] == pytest.approx(np.mean(np.abs(y - f)))
+    assert summary["r2"] == pytest.approx(1 - np.sum((y - f) ** 2) / np.sum((y - y.mean()) ** 2))
+    assert summary["r2"] > 0.4
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -600,8 +600,8 @@ def test_other_tasks_from_the_command_line(task, tmp_path):
     text, model = "\n".join(MAKE[task][1]()), tmp_path / "m"
 
     def said(*more: str) -> tuple[int, str]:
-        status, _, told = piped(text, "stream", "--model", model, "--budget", "30", *more)
-        return status, told
+        status, _, stderr = piped(text, "stream", "--model", model, "--budget", "30", *more)
+        return status, stderr
 
     status, told = said("--task", task, "--run-dir", str(tmp_path / "run"))
     assert status == 0
@@ -624,12 +624,12 @@ def test_weights_of_labels_from_the_command_line(tmp_path):
     assert ups[1] > ups[0]
     assert load_model(weighted).header.config["class_weight"] == {"up": 20.0, "down": 1.0}
     assert command(weighted, text, "--class-weight", "up=20,down=1")[0] == 0
-    status, _, told = command(weighted, text, "--class-weight", "up=2")
+    status, _, stderr = command(weighted, text, "--class-weight", "up=2")
     assert status == 2
-    assert "has class_weight {'up': 20.0, 'down': 1.0}, which cannot change" in told
-    status, _, told = command(tmp_path / "other", text, "--class-weight", "even")
+    assert "has class_weight {'up': 20.0, 'down': 1.0}, which cannot change" in stderr
+    status, _, stderr = command(tmp_path / "other", text, "--class-weight", "even")
     assert status == 2
-    assert "class_weight: found 'even', expected a weight for each label, or 'balanced'" in told
+    assert "class_weight: found 'even', expected a weight for each label, or 'balanced'" in stderr
     assert command(tmp_path / "other", text, "--class-weight", "balanced")[0] == 0
     assert load_model(tmp_path / "other").header.config["class_weight"] == "balanced"
 
@@ -651,8 +651,8 @@ def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path
     whole, answers, said = run("whole", "--input", str(tmp_path / "all.jsonl"), "--ask", "0.1")
     assert whole["switches"] >= 1
     assert "the stream has changed; the second learner takes over" in said
-    asked = [json.loads(line)["ask"] for line in answers.splitlines()]
-    assert 0.02 < np.mean(asked) <= 0.11
+    asks = [json.loads(line)["ask"] for line in answers.splitlines()]
+    assert 0.02 < np.mean(asks) <= 0.11
     (tmp_path / "half.jsonl").write_text("\n".join(text[:1600]) + "\n")
     run("halves", "--input", str(tmp_path / "half.jsonl"))
     halves, _, said = run("halves", "--input", str(tmp_path / "all.jsonl"))
@@ -682,9 +682,9 @@ def test_labels_that_are_asked_for_are_those_of_unsure_events():
     judge = ClassScores(BSGDClassifier())
     rng = np.random.default_rng(0)
     sure = rng.random(5000) < 0.7
-    asked = np.array([judge.is_worth({"a": 0.99 if s else 0.6, "b": 0.01 if s else 0.4}, 0.2) for s in sure])
-    assert 0.1 < asked[1000:].mean() <= 0.21
-    assert asked[1000:][~sure[1000:]].mean() > 5 * asked[1000:][sure[1000:]].mean()
+    asks = np.array([judge.is_worth({"a": 0.99 if s else 0.6, "b": 0.01 if s else 0.4}, 0.2) for s in sure])
+    assert 0.1 < asks[1000:].mean() <= 0.21
+    assert asks[1000:][~sure[1000:]].mean() > 5 * asks[1000:][sure[1000:]].mean()
 
 
 def test_a_signal_just_before_it_waits_ends_the_wait():
@@ -764,8 +764,8 @@ def test_number_codes_of_a_stream_are_categories(tmp_path):
     assert seven == zeros != other
     (tmp_path / "new.csv").write_text("b,code\n1,7\n1,8\n")
     out, said = piped("", "predict", "--model", tmp_path / "m", tmp_path / "new.csv", "--decision")[1:]
-    found = [float(line.split(",")[1]) for line in out.splitlines()[1:]]
-    np.testing.assert_allclose(found, [seven[0], other[0]], atol=1e-4)
+    values = [float(line.split(",")[1]) for line in out.splitlines()[1:]]
+    np.testing.assert_allclose(values, [seven[0], other[0]], atol=1e-4)
     assert command(tmp_path / "m", text, "--category", "code")[0] == 0
     said = command(tmp_path / "m", text, "--category", "b")[2]
     assert re.search(
@@ -783,6 +783,6 @@ def test_what_is_no_code_changes_nothing(tmp_path, wrong, scale):
         said = [stream.take({"code": code, "b": 1.0, "y": 2.0}) for code in (*first, 7, "007", 30, 8.0)]
         return [{**one, "event": 0} for one in said]
 
-    bad, *found = answers(wrong)
+    bad, *others = answers(wrong)
     assert bad["error"].startswith("feature 'code': found ")
-    assert found == answers()
+    assert others == answers()

@@ -97,15 +97,15 @@ def answer(model, x) -> float:
 def test_a_learner_goes_on_bit_by_bit(model, way, tmp_path):
     first = learn(model.clone(), events()[:150])
     save_model(first.to_model(), tmp_path / "m")
-    kept = load_model(tmp_path / "m")
-    assert kept.task == model.task
-    again = pickle.loads(pickle.dumps(first)) if way == "pickled" else type(model).from_model(kept)
+    loaded = load_model(tmp_path / "m")
+    assert loaded.task == model.task
+    again = pickle.loads(pickle.dumps(first)) if way == "pickled" else type(model).from_model(loaded)
     for learner in (first, again):
         learn(learner, events()[150:])
     assert [answer(first, x) for x, _ in events()] == [answer(again, x) for x, _ in events()]
     X = pd.DataFrame([x for x, _ in events()])
-    found = first.to_model().decision_function(X)
-    np.testing.assert_allclose(found, [first.decision_one(x)[0] for x, _ in events()], atol=1e-4)
+    decisions = first.to_model().decision_function(X)
+    np.testing.assert_allclose(decisions, [first.decision_one(x)[0] for x, _ in events()], atol=1e-4)
     expected = model._get_params() | {"strategy": again.strategy}
     assert again._get_params() == expected
 
@@ -147,8 +147,8 @@ def test_units_of_targets_do_not_matter():
         learn(BSGDRegressor(), events()),
         learn(BSGDRegressor(), [(x, far(y)) for x, y in events()]),
     )
-    found = [other.predict_one(x) for x, _ in events()]
-    np.testing.assert_allclose(found, [far(plain.predict_one(x)) for x, _ in events()], rtol=1e-5)
+    predicted = [other.predict_one(x) for x, _ in events()]
+    np.testing.assert_allclose(predicted, [far(plain.predict_one(x)) for x, _ in events()], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["trump", "chicks", "friedman", "friedman, drifting"])

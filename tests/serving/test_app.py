@@ -116,11 +116,11 @@ def test_intervals_of_any_level_are_those_of_the_model():
     X, y = load_diabetes(return_X_y=True)
     model = BudgetedSVR(interval=0.9, random_state=0).fit(X, y).model_
     for level in (0.9, 0.5):
-        status, found = served(model, X[:3], f"interval={level}".encode())
+        status, answers = served(model, X[:3], f"interval={level}".encode())
         assert status == 200
-        ends = [[row["lower"], row["upper"]] for row in found]
+        ends = [[row["lower"], row["upper"]] for row in answers]
         np.testing.assert_allclose(ends, model.predict_interval(X[:3], level), rtol=1e-6)
-        assert [row["prediction"] for row in found] == pytest.approx(model.predict(X[:3]))
+        assert [row["prediction"] for row in answers] == pytest.approx(model.predict(X[:3]))
     assert isinstance(served(model, X[:1], b"")[1][0], float)
     for query, message in (
         (b"interval=wide", "interval: found wide, expected a level such as 0.9"),
@@ -128,16 +128,16 @@ def test_intervals_of_any_level_are_those_of_the_model():
         (b"interval=90", "interval is 90, expected a level above 0 and below 1"),
         (b"interval=0.9999", "held-out rows"),
     ):
-        status, found = served(model, X[:1], query)
+        status, answers = served(model, X[:1], query)
         assert status == 400
-        assert message in found["error"]
+        assert message in answers["error"]
 
 
 def test_a_model_without_intervals_says_how_to_get_them():
     X, y = load_diabetes(return_X_y=True)
-    status, found = served(BudgetedSVC().fit(X, y > 100).model_, X[:1], b"interval=0.9")
+    status, answers = served(BudgetedSVC().fit(X, y > 100).model_, X[:1], b"interval=0.9")
     assert status == 400
-    assert "the model has no intervals" in found["error"]
+    assert "the model has no intervals" in answers["error"]
 
 
 def test_the_id_of_a_request_is_a_word():

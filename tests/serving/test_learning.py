@@ -50,8 +50,8 @@ def learnt(path, kind, n):
 def state(path):
     """But for nanoseconds, which are among counts."""
     arrays, attrs = load_model(path).to_state()
-    kept = {name: np.asarray(a).tobytes() for name, a in arrays.items() if not name.endswith("counts")}
-    return kept, attrs["stream"]["counts"]
+    saved = {name: np.asarray(a).tobytes() for name, a in arrays.items() if not name.endswith("counts")}
+    return saved, attrs["stream"]["counts"]
 
 
 def opened(path, kind, told, every=10_000):
@@ -102,7 +102,7 @@ def test_what_is_on_the_disk_when_it_answers_is_all_that_it_learnt(kind, tmp_pat
 
 
 def test_a_snapshot_that_fails_keeps_the_log(tmp_path, monkeypatch):
-    path, told = tmp_path / "m.zarr", []
+    path, messages = tmp_path / "m.zarr", []
     learnt(path, "one", 100)
 
     def full(model, at):
@@ -114,10 +114,10 @@ def test_a_snapshot_that_fails_keeps_the_log(tmp_path, monkeypatch):
             await learning.learn(json.dumps(events(200, "one")[100:]).encode(), None)
             await asyncio.to_thread(learning._written.wait)
         assert (learning.failures, learning.stream.saved) == (1, 100)
-        assert "no snapshot at event 200: writing" in told[0]
+        assert "no snapshot at event 200: writing" in messages[0]
         assert learning._log.bytes > 0
 
-    served(opened(path, "one", told, every=50), lesson)
+    served(opened(path, "one", messages, every=50), lesson)
     assert load_model(path).stream["counts"]["events"] == 200
 
 
@@ -127,8 +127,8 @@ def test_one_bad_request_spoils_no_other_that_is_answered_with_it(tmp_path):
     bodies = [json.dumps(events(n + 1)[n:]).encode() for n in range(20)] + [b'{"a": "x"}', b"["]
 
     async def together(learning):
-        asked = (learning.predict(body, PredictionOptions(proba=i == 3)) for i, body in enumerate(bodies))
-        return await asyncio.gather(*asked, return_exceptions=True)
+        requests = (learning.predict(body, PredictionOptions(proba=i == 3)) for i, body in enumerate(bodies))
+        return await asyncio.gather(*requests, return_exceptions=True)
 
     *answers, wrong, broken = served(opened(path, "pool", []), together)
     assert "event 0: feature 'a': found 'x'" in str(wrong)
@@ -142,22 +142,24 @@ def test_one_bad_request_spoils_no_other_that_is_answered_with_it(tmp_path):
 
 def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path):
     """The server ends without a snapshot: the log alone has the event, and its late label is learned from it."""
-    path, told = tmp_path / "m", list[str]()
+    path, messages = tmp_path / "m", list[str]()
     learnt(path, "one", 50)
 
     def waiting():
         stream = stream_at(path, "one")
         stream.wait(5, None)
         stream.needs_label = True
-        return LearningModel(stream, 1000, 10_000, RequestLog(tmp_path / "m.log", stream.fields), told.append)
+        return LearningModel(
+            stream, 1000, 10_000, RequestLog(tmp_path / "m.log", stream.fields), messages.append
+        )
 
     killed = waiting()
-    asked = json.dumps([{"id": "late", "a": 0.5, "b": 1.0, "c": 0.0}, {"a": 1.0}]).encode()
-    first, unlabelled = json.loads(killed._lesson(asked, None))
+    body = json.dumps([{"id": "late", "a": 0.5, "b": 1.0, "c": 0.0}, {"a": 1.0}]).encode()
+    first, unlabelled = json.loads(killed._lesson(body, None))
     assert (first["id"], "label" in first) == ("late", False)
     assert "label 'y': found none" in unlabelled["error"]
     again = waiting()
-    assert told == [f"learned events 51 to 52 again, from {tmp_path / 'm.log'}"]
+    assert messages == [f"learned events 51 to 52 again, from {tmp_path / 'm.log'}"]
     (late,) = json.loads(again._lesson(b'{"id": "late", "y": true}', None))
     assert (late["prediction"], late["label"]) == (first["prediction"], True)
     with pytest.raises(ConfigError, match="expected --label y --id id --wait-for-labels 5"):
@@ -166,16 +168,16 @@ def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path)
 
 def test_a_request_that_is_sent_again_is_learned_once(tmp_path):
     """Also where the server was killed before it answered: the log has the ids of requests."""
-    path, told = tmp_path / "m.zarr", list[str]()
+    path, messages = tmp_path / "m.zarr", list[str]()
     learnt(path, "one", 50)
     bodies = [json.dumps(events(60)[start : start + 5]).encode() for start in (50, 55)]
-    killed = opened(path, "one", told)
+    killed = opened(path, "one", messages)
     (first, *_) = json.loads(killed._lesson(bodies[0], None, "a"))
     assert (first["event"], "known" in first) == (51, False)
     assert json.loads(killed._lesson(bodies[0], None, "a")) == [
         {"event": 51 + i, "known": True} for i in range(5)
     ]
-    again = opened(path, "one", told)
+    again = opened(path, "one", messages)
     assert again.stream.events == 55
     assert json.loads(again._lesson(bodies[0], None, "a"))[0] == {"event": 51, "known": True}
     assert "known" not in json.loads(again._lesson(bodies[1], None, "b"))[0]
@@ -188,9 +190,9 @@ def test_a_request_that_is_sent_again_is_learned_once(tmp_path):
 
 
 def test_what_goes_wrong_after_an_event_was_learned_is_no_failure_of_the_request(tmp_path, monkeypatch):
-    path, told = tmp_path / "m.zarr", list[str]()
+    path, messages = tmp_path / "m.zarr", list[str]()
     learnt(path, "one", 50)
-    learning = LearningModel(stream_at(path, "one"), 1000, 1, None, told.append)
+    learning = LearningModel(stream_at(path, "one"), 1000, 1, None, messages.append)
     take = learning.stream.take
 
     def odd(event):
@@ -211,7 +213,7 @@ def test_what_goes_wrong_after_an_event_was_learned_is_no_failure_of_the_request
     )
     assert learning.stream.learnt == 52
     assert learning.failures == 1
-    assert told == [
+    assert messages == [
         "warning: event 52: ZeroDivisionError: a bug",
         "warning: no snapshot at event 53: ZeroDivisionError: division by zero",
     ]

@@ -17,8 +17,8 @@ from streamsvm.tables.duplicates import duplicates
 def by_sets(X, y, Z, v):
     """Of rows alone, and of rows with their labels."""
     for here, there in ((X, Z), (np.column_stack([X, y]), np.column_stack([Z, v]))):
-        known = {tuple(row) for row in here.tolist()}
-        yield len(here) - len(known), sum(tuple(row) in known for row in there.tolist())
+        rows_here = {tuple(row) for row in here.tolist()}
+        yield len(here) - len(rows_here), sum(tuple(row) in rows_here for row in there.tolist())
 
 
 @pytest.mark.parametrize(("text", "is_sparse", "seed"), pairwise([False, True], [False, True], range(3)))
@@ -28,14 +28,14 @@ def test_counts_are_those_of_sets(tmp_path, seed, is_sparse, text):
     y, v = (rng.integers(0, 2, n) for n in (120, 70))
     rows = Rows(sparse.csr_array(Z) if is_sparse else Z)
     names = np.array(["no", "yes"])
-    known = write(tmp_path / "known", Rows(X.astype(np.uint8)), names[y] if text else y, chunk_rows=50)
+    first = write(tmp_path / "known", Rows(X.astype(np.uint8)), names[y] if text else y, chunk_rows=50)
     other = write(tmp_path / "other", rows, names[v] if text else v.astype(np.float64), chunk_rows=30)
-    found = duplicates(known, other)
+    counts = duplicates(first, other)
     (inside, across), (inside_alike, across_alike) = by_sets(X, y, Z, v)
-    assert found["duplicates"] == {"rows": inside, "same_label": inside_alike}
-    assert found["against"]["duplicates"] == {"rows": across, "same_label": across_alike}
-    assert found["against"]["rows"] == 70
-    assert duplicates(known) == {"duplicates": found["duplicates"]}
+    assert counts["duplicates"] == {"rows": inside, "same_label": inside_alike}
+    assert counts["against"]["duplicates"] == {"rows": across, "same_label": across_alike}
+    assert counts["against"]["rows"] == 70
+    assert duplicates(first) == {"duplicates": counts["duplicates"]}
 
 
 def test_zeros_and_gaps_are_like_others():
@@ -43,10 +43,10 @@ def test_zeros_and_gaps_are_like_others():
     store = Store.from_arrays(np.array([[0.0, np.nan], [-0.0, other_nan], [np.nan, 0.0]]))
     assert duplicates(store) == {"duplicates": {"rows": 1}}
     stored_zero = sparse.csr_array((np.array([0.0, 5.0]), [0, 1], [0, 2]), shape=(1, 2))
-    found = duplicates(
+    counts = duplicates(
         Store.from_arrays(stored_zero), Store.from_arrays(np.array([[0, 5], [5, 0]], np.uint8))
     )
-    assert found["against"]["duplicates"] == {"rows": 1}
+    assert counts["against"]["duplicates"] == {"rows": 1}
     assert stored_zero.nnz == 2  # what is counted stays as it is
 
 

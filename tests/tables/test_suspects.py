@@ -32,14 +32,14 @@ def test_each_kind_is_told_with_its_columns(is_sparse):
     n, noise = len(y), np.random.default_rng(0).normal(size=len(y)) / 5
     X = np.column_stack([X, np.arange(n), y + noise, X[:, 3], np.ones(n), (y + noise) ** 2])
     names = [*map(str, range(30)), "id", "paid", "copy", "same", "squared"]
-    found = warnings_of(sparse.csr_array(X) if is_sparse else X, y, feature_names=names)
-    assert [line.partition(":")[0] for line in found] == [
+    warned = warnings_of(sparse.csr_array(X) if is_sparse else X, y, feature_names=names)
+    assert [line.partition(":")[0] for line in warned] == [
         "columns that predict the label alone, as leaks do",
         "columns of whole numbers that differ from row to row, as ids do",
         "columns with a single value",
         "columns equal to an earlier one",
     ]
-    leaks, *others = (line.partition(": ")[2] for line in found)
+    leaks, *others = (line.partition(": ")[2] for line in warned)
     assert leaks.startswith("'paid' (ROC area 0.99")
     assert "'squared' (ROC area 0.99" in leaks
     assert others == ["'id'", "'same'", "'copy' (like '3')"]
@@ -72,8 +72,8 @@ def test_a_rare_class_is_guessed_by_nobody():
 def test_missing_values_and_rare_classes():
     X, y = load_iris(return_X_y=True)
     X[::4, 1], X[0, 3], y[:4] = np.nan, np.nan, 7
-    found = warnings_of(pd.DataFrame(X, columns=["a", "b", "c", "d"]), y)
-    assert found == [
+    warned = warnings_of(pd.DataFrame(X, columns=["a", "b", "c", "d"]), y)
+    assert warned == [
         "columns with missing values: 'b' (25 %), 'd' (0.67 %)",
         "classes with fewer than 5 rows: 7 (4)",
     ]
