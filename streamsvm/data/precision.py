@@ -21,6 +21,14 @@ class RoundedValue(NamedTuple):
 class NeedsFloat64(Exception):
     """Rows have to be read again, as float64. The message says why."""
 
+    @classmethod
+    def of(cls, column: str, rounded: RoundedValue, hint: str = "") -> NeedsFloat64:
+        """The error for a rounded value. column: named as in `column 3`. hint: ends the message."""
+        return cls(
+            f"float32 rounds numbers of {column}, such as {rounded.value!r} to {rounded.rounded:.17g}: the rows are "
+            f"float64{hint}"
+        )
+
 
 def first_rounded(columns: np.ndarray, values: np.ndarray) -> RoundedValue | None:
     """The first column that float32 rounds to steps of more than SHARE of the distance between its quartiles, if there

@@ -84,19 +84,16 @@ class ArrayReader(Reader):
             if len(raw) < rows * row_bytes:
                 n_read = start + len(raw) // row_bytes
                 raise DataError(f"{path} is cut off: expected {n} rows, found {n_read}")
-            self._require_float32(path, np.frombuffer(raw, dtype).reshape(rows, d))
+            self._require_float32(np.frombuffer(raw, dtype).reshape(rows, d))
             self.dtype = self._options.feature_dtype(dtype)
             X = cast(np.frombuffer(raw, dtype).reshape(rows, d), self.dtype, path, start)
             yield Block(Rows(X), self._labels_for(rows) if labels is None else labels[start : start + rows])
 
-    def _require_float32(self, path: str, X: np.ndarray) -> None:
+    def _require_float32(self, X: np.ndarray) -> None:
         """Raises NeedsFloat64 if float32 loses what a column says."""
         if self._options.dtype is None and X.dtype.itemsize > 2 and X.dtype != np.float32:
-            if (loss := first_rounded_in(X)) is not None:
-                raise NeedsFloat64(
-                    f"float32 rounds numbers of column {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: "
-                    "the rows are float64"
-                )
+            if (rounded := first_rounded_in(X)) is not None:
+                raise NeedsFloat64.of(f"column {rounded.column}", rounded)
 
     def _check(
         self, path: str, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None

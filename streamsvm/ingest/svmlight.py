@@ -145,11 +145,8 @@ class SvmlightReader(Reader):
     def _require_float32(self, parsed: Parsed, n: int) -> None:
         """Raises NeedsFloat64 if float32 loses what a column says."""
         end = parsed.indptr[min(n, SAMPLE)]
-        if (loss := first_rounded(parsed.indices[:end], parsed.values[:end])) is not None:
-            raise NeedsFloat64(
-                f"float32 rounds numbers of feature {loss.column}, such as {loss.value!r} to {loss.rounded:.17g}: the "
-                "rows are float64"
-            )
+        if (rounded := first_rounded(parsed.indices[:end], parsed.values[:end])) is not None:
+            raise NeedsFloat64.of(f"feature {rounded.column}", rounded)
 
     def finish(self) -> None:
         self.width()

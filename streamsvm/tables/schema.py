@@ -226,15 +226,13 @@ class Feature:
     def require_float32(self, values: np.ndarray, narrow: np.ndarray) -> None:
         """Raises NeedsFloat64 if float32, `narrow` (m,), loses seconds of times or differences of numbers (m,)."""
         if self.kind == "time":
-            rounded = next(iter(values[(values != narrow) & ~np.isnan(values)]), None)
-            message = f"column {self.name!r} has times of day, which float32 rounds to minutes"
-            if rounded is not None:
+            if np.any((values != narrow) & ~np.isnan(values)):
+                message = f"column {self.name!r} has times of day, which float32 rounds to minutes"
                 raise NeedsFloat64(f"{message}: the rows are float64")
-        elif (loss := first_rounded_in(values[:, None])) is not None:
-            message = f"float32 rounds numbers of column {self.name!r}, such as {loss.value!r} to {loss.rounded:.17g}"
-            is_id = loss.value.is_integer() and abs(loss.value) < LARGEST
-            hint = f"; leave the column out if it is {_looks_like(loss.value)}" * is_id
-            raise NeedsFloat64(f"{message}: the rows are float64{hint}")
+        elif (rounded := first_rounded_in(values[:, None])) is not None:
+            is_id = rounded.value.is_integer() and abs(rounded.value) < LARGEST
+            hint = f"; leave the column out if it is {_looks_like(rounded.value)}" * is_id
+            raise NeedsFloat64.of(f"column {self.name!r}", rounded, hint)
 
     def note_rounding(self, values: np.ndarray, narrow: np.ndarray, *, was_float: bool = False) -> None:
         """Remembers a whole number among values (m,) that float32 rounds to another one, or that float64 may have
