@@ -330,9 +330,11 @@ class Bench:
         try:
             said, _ = process.communicate(timeout=self.timeout)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
             return tests[0] + LATE
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
         if process.returncode in (0, NO_TESTS):
             return ""
         first = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.M)
@@ -366,6 +368,7 @@ def main() -> None:
     parser.add_argument("--test-timeout", type=float, default=120, metavar="S")
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="for tests that run together")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the copies are removed
     functions = functions_of(args.tree, args.globs or GLOBS)
     if args.out.exists():
         mutants = listed(args.out)
