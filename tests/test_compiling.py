@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,17 @@ def test_a_function_is_compiled_anew_when_what_it_calls_has_changed(tmp_path):
     assert answer(tmp_path) == ["2.0", "1"]
     (tmp_path / "called.py").write_text(CALLED.replace("1.0", "10.0"))
     assert answer(tmp_path) == ["11.0", "0"]
+
+
+def test_a_cache_that_names_a_class_of_an_earlier_version_is_stale(tmp_path):
+    """An upgrade leaves caches behind; before, the first call failed."""
+    (tmp_path / "called.py").write_text(CALLED)
+    (tmp_path / "calls.py").write_text(CALLS)
+    assert answer(tmp_path) == ["2.0", "0"]
+    for index in (tmp_path / "cache").rglob("calls*.nbi"):
+        index.write_bytes(pickle.dumps(numba.__version__) + b"ccalled\nGone\n.")
+    assert answer(tmp_path) == ["2.0", "0"]
+    assert answer(tmp_path) == ["2.0", "1"]
 
 
 def test_a_sink_says_once_that_something_is_compiled_and_only_then():

@@ -19,7 +19,8 @@ T = TypeVar("T")
 def stale_with(*modules: ModuleType) -> Callable[[T], T]:
     """For a function with cache=True that calls compiled functions of these modules, or reads constants of theirs.
 
-    numba compiles a cached function again when the file that it stands in has changed, and looks at no other file.
+    numba compiles a cached function again when the file that it stands in has changed, and looks at no other file. And
+    it fails to read a cache that names a class which has another name since: such a cache is stale, too.
     """
 
     def stamped(function: T) -> T:
@@ -28,6 +29,15 @@ def stale_with(*modules: ModuleType) -> Callable[[T], T]:
             index = cached._cache._cache_file
             files = [os.stat(str(module.__file__)) for module in modules]
             index._source_stamp = (index._source_stamp, *((at.st_mtime, at.st_size) for at in files))
+            load_index = index._load_index
+
+            def load_known() -> dict[object, str]:
+                try:
+                    return load_index()
+                except (AttributeError, ImportError):
+                    return {}
+
+            index._load_index = load_known
         return function
 
     return stamped
