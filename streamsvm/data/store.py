@@ -433,7 +433,13 @@ class Store(FactsRepr, SizedInBytes):
         return Store(view, self._columns, **facts)
 
     def gaps_option(self, value: str = "") -> str:
-        """The option that fills missing values: of a store on the command line, of data in memory in Python."""
+        """The option that fills missing values: of a store on the command line, of data in memory in Python.
+
+        Parameters
+        ----------
+        value : str
+            Value of the option. Empty: the option alone.
+        """
         if self.url is None:
             return f'gaps="{value}"' if value else "gaps"
         return f"--gaps {value}".rstrip()
@@ -465,7 +471,15 @@ class Store(FactsRepr, SizedInBytes):
         )
 
     def require_squares(self, low: np.ndarray, high: np.ndarray) -> None:
-        """Raises DataError naming a column whose values, from low to high (d,), are too large for variances."""
+        """Raises DataError naming a column whose values are too large for variances.
+
+        Parameters
+        ----------
+        low : ndarray of shape (d,)
+            Lowest value of each column.
+        high : ndarray of shape (d,)
+            Highest value of each column.
+        """
         largest = np.maximum(-low, high)
         largest[~np.isfinite(largest)] = 0.0  # without values
         column = int(np.argmax(largest))

@@ -193,7 +193,7 @@ class FeatureColumns:
 
 class _Plan:
     """A fast conversion to rows for events with the same features, all of them numbers or booleans in the first
-    columns. Most events are like this."""
+    columns. Nearly all events are like this."""
 
     def __init__(
         self, names: list[Hashable], row: np.ndarray, x: Features, bools: frozenset[Hashable]
