@@ -21,6 +21,7 @@ TOGETHER = {  # files that compile the same, for half a minute
     "streams": ("/online/", "models/test_experts.py", "exchange/test_onnx.py"),
     "all kinds": (
         "contracts/test_estimators.py",
+        "contracts/test_scikit_learn.py",
         "models/test_models.py",
         "estimators/test_budgeted.py",
         "tasks/test_tasks.py",
