@@ -24,7 +24,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.intervals import Intervals
-from streamsvm.parallel.compiling import compiling_told
+from streamsvm.parallel.compiling import compile_notices
 from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.storage.paths import Place
 from streamsvm.tables.target_encoding import with_values_of_model
@@ -99,7 +99,7 @@ def predict_blocks(
         events(Warned(unchecked))
     blocks = store.blocks()
     shared = decide, engine.share(model), engine.share(store), columns
-    with compiling_told(events):
+    with compile_notices(events):
         answers = engine.map(_decide_block, blocks, shared=shared, phase=phase, events=events)
         for (start, stop), answer in zip(blocks, answers, strict=True):
             yield start, stop, answer

@@ -29,7 +29,7 @@ from streamsvm.fits.task import with_task
 from streamsvm.judging.held_out import interval_rows, require_holdout
 from streamsvm.judging.thresholds import FoldDecisions
 from streamsvm.models.files import load_model
-from streamsvm.parallel.compiling import compiling_told
+from streamsvm.parallel.compiling import compile_notices
 from streamsvm.parallel.open import open_engine
 from streamsvm.runs.checkpoints import ROWS, Checkpoints
 from streamsvm.runs.directory import end_with, recorded
@@ -221,7 +221,7 @@ def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedMo
     come before the fit, and after what is chosen, as choosing costs more than a fit.
     """
     phase, chooses = Phases(), bool(config.search.chosen)
-    with compiling_told(run.events):
+    with compile_notices(run.events):
         decisions = [] if chooses else decided_by_folds(store, config, run, phase)
         with planned_fit(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
             if chooses:

@@ -19,7 +19,7 @@ from streamsvm.events import Events
 from streamsvm.kernels.distance import RBF
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.parallel.compiling import CompileNotice, compiling_told
+from streamsvm.parallel.compiling import CompileNotice, compile_notices
 from streamsvm.private.numba import borrowed
 from streamsvm.solvers.budget.steps import steps
 
@@ -70,11 +70,11 @@ def test_a_cache_that_names_a_class_of_an_earlier_version_is_stale(tmp_path):
 
 def test_a_sink_says_once_that_something_is_compiled_and_only_then():
     said: list[str] = []
-    with compiling_told(Events(CompileNotice(said.append))):
+    with compile_notices(Events(CompileNotice(said.append))):
         twice = numba.njit(lambda x: 2 * x)
         assert (twice(1), twice(1.0), twice(3)) == (2, 2.0, 6)
     assert said == ["compiling kernels for this machine, once; it may take a minute"]
-    with compiling_told(Events(CompileNotice(said.append))):
+    with compile_notices(Events(CompileNotice(said.append))):
         assert twice(2) == 4
     assert len(said) == 1
 

@@ -75,7 +75,7 @@ def evaluate(
         from streamsvm.models.files import load_model
         from streamsvm.predict import evaluate as score
         from streamsvm.runs.directory import EVALUATION, require_run, write_result
-        from streamsvm.tasks.uncertainty import drawn
+        from streamsvm.tasks.uncertainty import drawn_units
 
     if run_dir is not None:
         require_run(run_dir)
@@ -106,7 +106,7 @@ def evaluate(
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
     if not as_json and "intervals" in result:
         rows_of_scores = [row | {"score": heading(row["score"])} for row in result["intervals"]]
-        emit_table(f"95 % intervals, by {drawn(result)}", rows_of_scores)
+        emit_table(f"95 % intervals, by {drawn_units(result)}", rows_of_scores)
     for column, values in result.get("slices", {}).items():
         if not as_json:
             emit_table(f"By {column}", values)

@@ -110,7 +110,7 @@ def serve(
     with importing():
         try:
             from streamsvm.events import Events
-            from streamsvm.parallel.compiling import CompileNotice, compiling_told
+            from streamsvm.parallel.compiling import CompileNotice, compile_notices
             from streamsvm.serving.app import Limits
             from streamsvm.serving.run import listening
             from streamsvm.serving.run import serve as answer
@@ -131,7 +131,7 @@ def serve(
         def ready() -> None:
             typer.echo(f"serving {model} ({facts}) at {_url(at.getsockname())}", err=True)
 
-        with compiling_told(Events(CompileNotice(partial(typer.echo, err=True)))):
+        with compile_notices(Events(CompileNotice(partial(typer.echo, err=True)))):
             number = answer(served, Limits(max_body, max_waiting, max_rate or 0.0), at, ready)
         typer.echo(f"stopped{served.last_words}", err=True)
     if number == signal.SIGINT:

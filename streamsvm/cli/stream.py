@@ -292,13 +292,13 @@ def _as_line(answer: dict[str, Any]) -> str:
 def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[StreamReporter]:
     """Reports on the stream: a bar if stderr is a terminal and answers go elsewhere, and the run directory."""
     from streamsvm.online.stream import StreamReporter
-    from streamsvm.parallel.compiling import CompileNotice, compiling_told
+    from streamsvm.parallel.compiling import CompileNotice, compile_notices
     from streamsvm.runs.directory import end_with, recorded
     from streamsvm.runs.phases import Phases, used_s, whole_command
 
     start, phase = used_s(), Phases()
     compiles = CompileNotice(partial(typer.echo, err=True))
-    with progress(prints_rows=True) as shown, compiling_told(events := shown.also(compiles)):
+    with progress(prints_rows=True) as shown, compile_notices(events := shown.also(compiles)):
         if run_dir is None:
             yield StreamReporter(state, events)
             return

@@ -91,8 +91,8 @@ def tune(
         from streamsvm.report.heat_map import heat_map as draw_heat_map
         from streamsvm.runs.checkpoints import has_state
         from streamsvm.search.as_fit import tune_as_fit
-        from streamsvm.search.ended import ended
         from streamsvm.search.options import search_of
+        from streamsvm.search.result import saved_result
         from streamsvm.search.score_table import has_scores, require_free, require_suffix, write_records
         from streamsvm.search.search import tune as search
 
@@ -116,7 +116,7 @@ def tune(
     if files and not resume:
         _require_place(model, force=force)
     rows = open_store(store_to_learn_from(files, store, read), x, y)
-    found = ended(run_dir, model, rows, tried, options) if resume and not force else None
+    found = saved_result(run_dir, model, rows, tried, options) if resume and not force else None
     if found is not None:
         typer.echo(f"the search in {run_dir} has ended: nothing is left to resume", err=as_json)
     else:

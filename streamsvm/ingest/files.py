@@ -139,9 +139,9 @@ def _ingested(
     reader = _reader(format_, options, like, open_stream, files, whole)
     with ExitStack() as stack:
         if format_ == "svmlight":
-            from streamsvm.parallel.compiling import compiling_told  # imports numba, only needed here
+            from streamsvm.parallel.compiling import compile_notices  # imports numba, only needed here
 
-            stack.enter_context(compiling_told(events))
+            stack.enter_context(compile_notices(events))
         split = split_of(options)
         blocks = _arrange(reader, paths, options, split, url, stack, guesses=guesses)
         layout = _layout(reader, options, like)

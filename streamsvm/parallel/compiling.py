@@ -50,7 +50,7 @@ def compiled_s() -> tuple[float, float]:
 
 
 @contextmanager
-def compiling_told(events: Events) -> Iterator[None]:
+def compile_notices(events: Events) -> Iterator[None]:
     """Reports compilations as progress; a nested one reports to the events of the outer one."""
     if _listener.events is not ignore:
         yield

@@ -12,7 +12,7 @@ from streamsvm.report.read import Run, matrix
 from streamsvm.report.values import Row, label, table, table_rows
 from streamsvm.runs.records import number
 from streamsvm.storage.human import human
-from streamsvm.tasks.uncertainty import drawn
+from streamsvm.tasks.uncertainty import drawn_units
 
 MEASURES = ("precision", "recall", "f1")  # of a class
 MOST_CLASSES = 12  # whose table is unfolded
@@ -34,7 +34,7 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
         own = "" if len(runs) == 1 else f": {run.name}"
         if intervals := table_rows(run.evaluation.get("intervals")):
             named = [row | {"score": label(str(row.get("score", "")))} for row in intervals]
-            yield Table(f"95 % confidence intervals, by {drawn(run.evaluation)}{own}", known(named))
+            yield Table(f"95 % confidence intervals, by {drawn_units(run.evaluation)}{own}", known(named))
         for column, values in table(run.evaluation.get("slices")).items():
             if slices := table_rows(values):
                 yield Table(f"By {column}{own}", known(slices))

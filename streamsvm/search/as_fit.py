@@ -1,10 +1,9 @@
-"""A search without a table: what a fit would choose, and what it compared."""
+"""A search without a table of points: the options that a fit would choose, and what it compared."""
 
 from __future__ import annotations
 
 import time
 from operator import attrgetter
-from typing import Any
 
 from streamsvm.choosing.choices import FREE
 from streamsvm.config import FitConfig, build_config
@@ -14,10 +13,11 @@ from streamsvm.events import Events, heard
 from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.task import with_task
 from streamsvm.models.files import read_attrs
-from streamsvm.parallel.compiling import compiling_told
+from streamsvm.parallel.compiling import compile_notices
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import Phases, searched_s, usage_so_far, used_s
-from streamsvm.search.ended import identity_of, note_end
+from streamsvm.search.result import identity_of, save_result
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import is_searched
 from streamsvm.train import Run, end_of, planned_fit, train
@@ -33,7 +33,7 @@ def tune_as_fit(
     run_dir: Place | None = None,
     resume: bool = False,
     events: Events = heard,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The result of `search.tune` for the options that a fit of `config` chooses; `results` has a record for each step.
 
     With model_path the model is that of the fit. Raises StreamSVMError.
@@ -47,41 +47,44 @@ def tune_as_fit(
     if model_path is not None:
         report = train(store, config, model_path=model_path, run_dir=run_dir, resume=resume, events=events)
         chosen = build_config((str(model_path), read_attrs(model_path)["config"]))
-        found = _found(chosen, report["metric"])
-        found |= {"refit": report, "seconds_search": searched_s(report["seconds_by_phase"])}
-        found |= usage_so_far()
+        result = _result(chosen, report["metric"])
+        result |= {"refit": report, "seconds_search": searched_s(report["seconds_by_phase"])}
+        result |= usage_so_far()
         if run_dir is not None:
-            note_end(run_dir, identity_of(store, config, None), found, events)
-        return found
-    with recorded(run_dir, events, resume, **run_facts(store, config)) as told, compiling_told(told):
-        run, phase = Run(told, None, run_dir, resume, until=end_of(config, start[0])), Phases()
+            save_result(run_dir, identity_of(store, config, None), result, events)
+        return result
+    with (
+        recorded(run_dir, events, resume, **run_facts(store, config)) as run_events,
+        compile_notices(run_events),
+    ):
+        run, phase = Run(run_events, None, run_dir, resume, until=end_of(config, start[0])), Phases()
         with planned_fit(store, config, run, phase) as fit:
-            learned = dict(fit.prepared.choices)
-            found = _found(fit.config, learned)
-        found |= {"seconds_search": time.perf_counter() - began} | usage_so_far()
+            choices = dict(fit.prepared.choices)
+            result = _result(fit.config, choices)
+        result |= {"seconds_search": time.perf_counter() - began} | usage_so_far()
         if run_dir is not None:
-            write_result(run_dir, TUNE, found["results"])
-            end_with(run_dir, told, {"solver": config.solver, "metric": learned} | phase.report())
-            note_end(run_dir, identity_of(store, config, None), found, told)
-    return found
+            write_result(run_dir, TUNE, result["results"])
+            end_with(run_dir, run_events, {"solver": config.solver, "metric": choices} | phase.report())
+            save_result(run_dir, identity_of(store, config, None), result, run_events)
+    return result
 
 
-def _found(config: FitConfig, chose: dict[str, Any]) -> dict[str, Any]:
-    """Best, and all steps: those with the most rows first, of these the best first."""
-    if "score" not in chose:
-        raise ConfigError(f"nothing can be chosen: {chose['reason']}")
-    steps = sorted(chose["rungs"], key=lambda step: (-step["rows"], -step["score"]))
+def _result(config: FitConfig, choices: JsonObject) -> JsonObject:
+    """The best options, and all steps: those with the most rows first, of these the best first."""
+    if "score" not in choices:
+        raise ConfigError(f"nothing can be chosen: {choices['reason']}")
+    steps = sorted(choices["rungs"], key=lambda step: (-step["rows"], -step["score"]))
     params = {name: attrgetter(name)(config) for name in PARAMS}
     return {
-        "best": {"params": params, "score": chose["score"]},
-        "scoring": chose["scoring"],
-        "failed": chose.get("failed", 0),
+        "best": {"params": params, "score": choices["score"]},
+        "scoring": choices["scoring"],
+        "failed": choices.get("failed", 0),
         "results": [_record(step, rank) for rank, step in enumerate(steps, 1)],
     }
 
 
-def _record(step: dict[str, Any], rank: int) -> dict[str, Any]:
-    """gamma is in units of the one at which half of all kernel values are above 1/e."""
+def _record(step: JsonObject, rank: int) -> JsonObject:
+    """The record of a step. gamma is in units of the one at which half of all kernel values are above 1/e."""
     return {
         "scale": "none" if step["scale"] in FREE else step["scale"],
         "kernel.name": step["kernel"],

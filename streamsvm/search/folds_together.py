@@ -1,6 +1,6 @@
 """Points that differ only in C, on all folds as one problem: held-out rows of a fold get the upper bound C_i = 0.
 
-dcsvm (exact) and alfpgm: all folds in parallel over the same kernel values, from the solution of the C before.
+dcsvm (exact) and alfpgm: all folds in parallel over the same kernel values, each C from the solution of the one before.
 admm-hss: one factorisation for all C and folds. Scaling, gamma = 'scale' and balanced weights are those of all rows.
 """
 
@@ -36,29 +36,29 @@ from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import joined
 from streamsvm.train import Run, planned_fit, progress_of
 
-COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
-STATE_BYTES = 16  # and what is kept of each problem that it is in
+COLUMN_BYTES = 100  # of a row in one fold: temporaries of a round
+STATE_BYTES = 16  # of a row in one fold: the state of each problem that it is in
 
 
 def can_share(store: Store, config: FitConfig, folds: int) -> bool:
-    """Whether the folds of this configuration can be one problem; a metric is each fold's own."""
+    """Whether the folds of this configuration can be one problem. A metric is not shared: each fold learns its own."""
     if config.metric.kind != "none":
         return False
     if config.workers or config.scheduler:
         return False
     fit, task = fit_class(config.solver), task_for(with_task(config, store))
     return fit.shares_folds(store.n, config) and (
-        has_own_way(fit) or (task.has_classes and _fit_at_a_time(store, config, folds) >= 1)
+        decides_folds(fit) or (task.has_classes and _fit_at_a_time(store, config, folds) >= 1)
     )
 
 
-def has_own_way(fit: type[Fit]) -> bool:
-    """Whether a fit decides all folds itself; else its duals are solved in parallel here."""
+def decides_folds(fit: type[Fit]) -> bool:
+    """Whether a fit decides all folds by itself; else their duals are solved in parallel here."""
     return fit.folds is not Fit.folds
 
 
 def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
-    """Groups whose rows, vectors and kernel values fit in memory together."""
+    """The number of groups whose rows, vectors and kernel values fit in memory together."""
     task = task_for(config)
     k = 2 if config.positive else len(task.classes_of(store.classes.values))
     columns = task.coefficients(k)
@@ -77,8 +77,8 @@ def all_along_C(
     events: Events,
     until: float | None = None,
 ) -> Iterator[Outcome | Failure]:
-    """`along_C` of each group. With few rows, one group per thread, as one thread does some of each round."""
-    groups = sorted(groups, key=_narrowness, reverse=True)  # what takes longest begins first
+    """`along_C` of each group. With few rows, one group per thread, as a round leaves a part to one thread."""
+    groups = sorted(groups, key=_gamma_of, reverse=True)  # what takes longest begins first
     config = groups[0][0].config
     slots = min(len(groups), slots_of(store, config), max(1, _fit_at_a_time(store, config, folds.count)))
     if slots > 1:
@@ -89,8 +89,8 @@ def all_along_C(
         )
 
 
-def _narrowness(group: list[FoldFit]) -> float:
-    """Narrow kernels have the most support vectors."""
+def _gamma_of(group: list[FoldFit]) -> float:
+    """gamma, by which groups are ordered: narrow kernels have the most support vectors."""
     gamma = group[0].config.kernel.gamma
     return gamma if isinstance(gamma, float) else 0.0
 
@@ -107,7 +107,8 @@ def along_C(
     events: Events,
     until: float | None = None,
 ) -> Iterator[Outcome | Failure]:
-    """Jobs of points that differ only in C, on all folds; C rises. until: time.time() after which no more begin.
+    """The outcomes of jobs whose points differ only in C, on all folds; C rises. until: time.time() after which no more
+    start.
 
     If a fit fails, so do those of larger C.
     """
@@ -118,7 +119,7 @@ def along_C(
         for outcome in _along_C(store, folds, jobs, score, events, until):
             done.add(outcome.point)
             yield outcome
-    except ConfigError as error:  # values beyond float32, say
+    except ConfigError as error:  # for example values beyond float32
         yield from (Failure(point, error) for point in {job.point for job in jobs} - done)
 
 
@@ -128,57 +129,62 @@ def _along_C(
     jobs = sorted(jobs, key=lambda job: job.config.C)
     share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
     ids = np.flatnonzero(folds.joins < share)
-    here, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
+    shared_store, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
     began = time.perf_counter()
     with (
-        planned_fit(here, with_task(jobs[0].config, here), Run(progress_of(events))) as fit,
+        planned_fit(shared_store, with_task(jobs[0].config, shared_store), Run(progress_of(events))) as fit,
         fit.engine.serial_blas(),
     ):
         judge = fit.judge()
-        decide = _factorised if has_own_way(type(fit)) else _solved
+        decide = _factorised if decides_folds(type(fit)) else _solved
         for point, decisions, converged in decide(fit, Cs, fold_of, folds.count):
             seconds, began = (time.perf_counter() - began) / folds.count, time.perf_counter()
             for job in (job for job in jobs if job.point == point):
-                held = np.flatnonzero(fold_of == job.fold)
-                found = assess(judge, here.subset(held), [(0, len(held), (decisions[held], None))])
-                yield Outcome(point, job.fold, score(found), seconds, bool(converged[job.fold]))
+                held_out = np.flatnonzero(fold_of == job.fold)
+                evaluation = assess(
+                    judge, shared_store.subset(held_out), [(0, len(held_out), (decisions[held_out], None))]
+                )
+                yield Outcome(point, job.fold, score(evaluation), seconds, bool(converged[job.fold]))
             if is_late(until):
                 return
 
 
-# a point, decision values (n,) or (n, k) of held-out rows, and whether the fit without each fold reached tol (folds,)
+# A point, decision values (n,) or (n, k) of held-out rows, and whether the fit without each fold reached tol (folds,)
 Decided = Iterator[tuple[int, np.ndarray, np.ndarray]]
 
 
 def _factorised(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
     decisions, converged = fit.folds(list(Cs.values()), fold_of, folds)
     for number, point in enumerate(Cs):
-        own = decisions[:, number]
-        yield point, own[:, 0] if own.shape[1] == 1 else own, converged[number]
+        decided = decisions[:, number]
+        yield point, decided[:, 0] if decided.shape[1] == 1 else decided, converged[number]
 
 
 def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
     k, rows = len(fit.classes), fit.prepared.samples.load().rows
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.has_bias), fit.engine.threads)
-    kept = CachedGram(BLOCK)
-    parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets, single=True)]
+    gram = CachedGram(BLOCK)
+    parts = [
+        _FoldsProblem(fit, rows, part, weights, gram)
+        for part in fit.task.subproblems(fit.targets, single=True)
+    ]
     for point, C in Cs.items():
         decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
         converged = np.all([part.converged(solver) for part in parts], axis=0)
         yield point, joined(decisions, k, pairwise=fit.task.in_pairs), converged
 
 
-class _Part:
-    """A subproblem on every fold, and where the last C has led to. weights: (folds, n)."""
+class _FoldsProblem:
+    """A subproblem on every fold, solved from the solution for the C before. weights: (folds, n)."""
 
-    def __init__(self, fit: Fit, rows: Rows, part: Subproblem, weights: np.ndarray, kept: CachedGram) -> None:
+    def __init__(self, fit: Fit, rows: Rows, part: Subproblem, weights: np.ndarray, gram: CachedGram) -> None:
         self._rows, self._kernel = rows, fit.kernel
         self._members, self._others = part.ids, np.delete(np.arange(len(rows)), part.ids)
         self._weights = part.bounds(weights)
-        own = rows.take(self._members) if len(self._others) else rows
+        members_rows = rows.take(self._members) if len(self._others) else rows
         self._problem = KernelColumns(
-            fit.kernel, own, part.y, self._weights, fit.engine.threads, part.linear, kept
+            fit.kernel, members_rows, part.y, self._weights, fit.engine.threads, part.linear, gram
         )
         self._state: LockstepState | None = None
 
@@ -188,20 +194,20 @@ class _Part:
         return np.array([solver.solver.is_solved(column) for column in self._state.columns])
 
     def decisions(self, solver: Lockstep, C: float, fold_of: np.ndarray) -> np.ndarray:
-        """(n,) decision values of each row without those of its fold."""
+        """(n,) decision values of each row by the fit without the rows of its fold."""
         problem, members, others = self._problem, self._members, self._others
         problem.upper = C * self._weights
         start = solver.again(problem, self._state) if self._state else solver.init(problem)
         self._state = state = solver.solve(problem, start)
         bias = np.array([column.bias for column in state.columns])
-        out = bias[fold_of]
+        decisions = bias[fold_of]
         Qa = np.stack([column.gradient for column in state.columns]) - problem.linear
-        out[members] += problem.y * Qa[fold_of[members], np.arange(len(members))]
+        decisions[members] += problem.y * Qa[fold_of[members], np.arange(len(members))]
         if len(others):  # no rows of this problem
             support = np.flatnonzero(state.alpha.any(axis=0))
             coef = (state.alpha * problem.y)[:, support].T
-            found = self._kernel.apply(
+            values = self._kernel.apply(
                 self._rows.take(others), problem.rows.take(support), coef, problem.threads
             )
-            out[others] += found[np.arange(len(others)), fold_of[others]]
-        return out
+            decisions[others] += values[np.arange(len(others)), fold_of[others]]
+        return decisions

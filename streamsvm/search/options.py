@@ -1,6 +1,7 @@
-"""The `[tune]` table: the options to try and how to compare them. All points share the other options.
+"""What a search tries: the points of a `[tune]` table (`search_of`), or, for a fit, the options that are left out
+(`completed`), which are chosen from the data if the task and solver allow it.
 
-The configuration of `fit` if options are left out: they are chosen from the data, if possible.
+All points share the options that the grid does not name.
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ def _grid(table: Any) -> Any:
 
 
 def _entries(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, list[Any]]]:
-    known = list(option_names())
-    for key, found in table.items():
+    names = list(option_names())
+    for key, entry in table.items():
         name = renamed_option(f"{prefix}{key}")
-        is_range = isinstance(found, Mapping) and "low" in found
-        if isinstance(found, Mapping) and not is_range:
-            yield from _entries(found, f"{name}.")
+        is_range = isinstance(entry, Mapping) and "low" in entry
+        if isinstance(entry, Mapping) and not is_range:
+            yield from _entries(entry, f"{name}.")
             continue
-        if name not in known:
-            raise ValueError(f"{name}: unknown option{suggest(name, known)}")
-        values = validated(Range, (name, found)).values() if is_range else found
+        if name not in names:
+            raise ValueError(f"{name}: unknown option{suggest(name, names)}")
+        values = validated(Range, (name, entry)).values() if is_range else entry
         if not isinstance(values, list) or not values:
             raise ValueError(f"{name}: found {values!r}, expected a list of values, or {{low, high, points}}")
         yield name, values
@@ -122,7 +123,7 @@ def search_of(layers: list[Layer]) -> tuple[TuneConfig, list[tuple[Point, FitCon
     Raises ConfigError.
     """
     tables = [(f"{origin}: tune", values["tune"]) for origin, values in layers if "tune" in values]
-    budgets = [(origin, own) for origin, values in layers if (own := values.get("search"))]
+    budgets = [(origin, search) for origin, values in layers if (search := values.get("search"))]
     base = [
         (origin, {k: v for k, v in values.items() if k not in ("tune", "search")})
         for origin, values in layers
@@ -132,18 +133,18 @@ def search_of(layers: list[Layer]) -> tuple[TuneConfig, list[tuple[Point, FitCon
 
 
 def points(options: TuneConfig, *base: Layer) -> list[tuple[Point, FitConfig]]:
-    """Every combination of the grid's values with its configuration; one of those that differ in what they do not read.
+    """Every combination of the grid's values with its configuration, once for those that differ only in unread options.
 
-    An option that a point does not read is None in it. Raises ConfigError for one that no point reads, too.
+    An option that a point does not read is None in it. Raises ConfigError for one that no point reads.
     """
     combined = [dict(zip(options.grid, values, strict=True)) for values in product(*options.grid.values())]
     configs = [build_config(*base, *_layers(point)) for point in combined]
     idle = require_read([*base, *(layer for point in combined for layer in _layers(point))], *configs)
-    found: dict[str, tuple[Point, FitConfig]] = {}
-    for config, own in zip(configs, idle, strict=True):
-        point = {name: None if name in own else attrgetter(name)(config) for name in options.grid}
-        found.setdefault(repr(point), (point, config))
-    return list(found.values())
+    distinct: dict[str, tuple[Point, FitConfig]] = {}
+    for config, unread in zip(configs, idle, strict=True):
+        point = {name: None if name in unread else attrgetter(name)(config) for name in options.grid}
+        distinct.setdefault(repr(point), (point, config))
+    return list(distinct.values())
 
 
 def _layers(point: Point) -> Iterator[Layer]:
@@ -155,13 +156,15 @@ def _layers(point: Point) -> Iterator[Layer]:
 def completed(layers: list[Layer], *, searches: bool = True) -> FitConfig:
     """The configuration of these layers, with a search for what they leave out.
 
-    A model gives all of its options, and a table [search] defines itself what is chosen. Raises ConfigError, also for
+    A model gives all of its options, and a table [search] names itself what is chosen. Raises ConfigError, also for
     options that nothing reads.
     """
     layers = [*layers, *_solver(merged(*layers))]
     values = merged(*layers)
-    given = any(isinstance(own, Resolved) for _, own in layers) or "options" in (values.get("search") or {})
-    if searches and not given:
+    is_given = any(isinstance(layer_values, Resolved) for _, layer_values in layers) or "options" in (
+        values.get("search") or {}
+    )
+    if searches and not is_given:
         layers = [*layers, ("what is left out", _search(values, build_config(*layers)))]
     config = build_config(*layers)
     if not searches:
@@ -190,7 +193,7 @@ def _solver(values: Mapping[str, Any]) -> list[Layer]:
 
 
 def _search(values: Mapping[str, Any], config: FitConfig) -> dict[str, Any]:
-    """The table [search] of what can be chosen for a configuration; and of a metric, where one may be learned."""
+    """The table [search] of what can be chosen for a configuration, and a metric if one may be learned."""
     task = config.task or default_task(config.solver, has_queries=False)
     names = left_out(values) if is_searched(task) and config.nu is None else ()
     if kernel_row(config.kernel.name).is_linear and "kernel" not in names:

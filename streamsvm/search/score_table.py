@@ -1,4 +1,4 @@
-"""Scores of points and folds, saved in the run directory as they come, and the table of a search as a file."""
+"""The scores of points and folds, saved in the run directory as they come, and the table of a search as a file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from streamsvm.errors import ConfigError, StorageError
 from streamsvm.events import Events, Warned
 from streamsvm.runs.checkpoints import require_own, without_tol
 from streamsvm.runs.lines import Lines, lines_of, opened_lines, remove_lines
-from streamsvm.search.ended import identity_of
 from streamsvm.search.fold_by_fold import Outcome
 from streamsvm.search.options import Point, TuneConfig
+from streamsvm.search.result import identity_of
 from streamsvm.storage.atomic import Target, whole_file
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.jsonable import JsonObject, jsonable
 from streamsvm.storage.paths import Place
 
 SCORES = "scores.jsonl"
@@ -38,7 +38,7 @@ def has_scores(run_dir: Place) -> bool:
 
 
 class ScoreTable:
-    """scores: outcomes by (point, fold, share of the rows). In a run directory each is a line as soon as it is known.
+    """scores: outcomes by (point, fold, share of the rows). With a run directory, each is a line of a file at once.
 
     Raises ConfigError if the directory holds scores of another store or search.
     """
@@ -57,21 +57,21 @@ class ScoreTable:
         if run_dir is None:
             return
         path = run_dir / SCORES
-        own = identity_of(store, points[0][1], options)
-        known = _lines(path) if resume else []
-        if known:
-            require_own(path, json.dumps(known[0].get("identity")), without_tol(own), store, events)
-        why = _why_others(known[0], own["tol"]) if known else ""
-        if path.exists() and (why or not resume):
+        search = identity_of(store, points[0][1], options)
+        lines = _lines(path) if resume else []
+        if lines:
+            require_own(path, json.dumps(lines[0].get("identity")), without_tol(search), store, events)
+        reason = _difference(lines[0], search["tol"]) if lines else ""
+        if path.exists() and (reason or not resume):
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
-            events(Warned(f"{message}; {why or '--resume would continue from them'}"))
+            events(Warned(f"{message}; {reason or '--resume would continue from them'}"))
             remove_lines(path)
-            known = []
+            lines = []
         self._file = opened_lines(path, every_s=0.0)
-        if not known:
-            self._file({"event": "search", "identity": own, "folds": FOLDS_BY})
-        for line in known[1:]:
-            names = (each.name for each in fields(Outcome))
+        if not lines:
+            self._file({"event": "search", "identity": search, "folds": FOLDS_BY})
+        for line in lines[1:]:
+            names = (field.name for field in fields(Outcome))
             outcome = Outcome(**{name: line[name] for name in names if name in line})
             self.scores[outcome.point, outcome.fold, line["share"]] = outcome
 
@@ -85,25 +85,26 @@ class ScoreTable:
             self._file.close()
 
 
-def _why_others(search: Mapping[str, Any], tol: float) -> str:
-    """What makes scores of a search, by their first line, other ones than those to a tolerance; empty: nothing."""
+def _difference(search: Mapping[str, Any], tol: float) -> str:
+    """Why saved scores, by the first line of their file, are not those of this search; empty if they are."""
     if search.get("folds") != FOLDS_BY:
         return "its folds were split differently"
-    was = search["identity"].get("tol")
-    return "" if was == tol else f"its tol was {was}, and is {tol} now"
+    tol_before = search["identity"].get("tol")
+    return "" if tol_before == tol else f"its tol was {tol_before}, and is {tol} now"
 
 
-def _lines(path: Place) -> list[dict[str, Any]]:
-    """The whole lines of a file; a last one that a kill has cut short does not count."""
-    found = []
+def _lines(path: Place) -> list[JsonObject]:
+    """The whole lines of a file; a last line that was cut short does not count."""
+    records = []
     for line in lines_of(path):
         with suppress(ValueError):
-            found += [json.loads(line)] if line.endswith(b"\n") else []
-    return found
+            records += [json.loads(line)] if line.endswith(b"\n") else []
+    return records
 
 
-def write_records(records: Sequence[dict[str, Any]], out: Place) -> None:
-    """The table as .csv, .json (a list of objects) or .zarr (an array for each column), whole or not at all."""
+def write_records(records: Sequence[JsonObject], out: Place) -> None:
+    """Writes the table as .csv, .json (a list of objects) or .zarr (an array for each column), completely or not at
+    all."""
     writers = {".csv": _write_csv, ".json": _write_json, ".zarr": _write_zarr}
     require_suffix("--out", out, *writers)
     writers[out.suffix](records, out)
@@ -122,12 +123,12 @@ def require_free(option: str, path: Place) -> None:
         raise StorageError(f"{option} {path}: found a folder, which is not replaced; take another {option}")
 
 
-def _write_json(records: Sequence[dict[str, Any]], out: Place) -> None:
+def _write_json(records: Sequence[JsonObject], out: Place) -> None:
     with whole_file(out) as file:
         file.write((json.dumps(jsonable(records), indent=1) + "\n").encode())
 
 
-def _write_csv(records: Sequence[dict[str, Any]], out: Place) -> None:
+def _write_csv(records: Sequence[JsonObject], out: Place) -> None:
     flat = [_flat(record) for record in records]
     with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
         writer = csv.DictWriter(text, list(flat[0]), lineterminator="\n")
@@ -135,7 +136,7 @@ def _write_csv(records: Sequence[dict[str, Any]], out: Place) -> None:
         writer.writerows(flat)
 
 
-def _write_zarr(records: Sequence[dict[str, Any]], out: Place) -> None:
+def _write_zarr(records: Sequence[JsonObject], out: Place) -> None:
     target = Target(str(out), overwrite=False)
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)
@@ -154,7 +155,7 @@ def _write_zarr(records: Sequence[dict[str, Any]], out: Place) -> None:
         target.commit()
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """A column for each fold's score."""
-    plain = {name: value for name, value in record.items() if name != "fold_scores"}
-    return plain | {f"score_{fold}": score for fold, score in enumerate(record["fold_scores"])}
+def _flat(record: JsonObject) -> JsonObject:
+    """The record with a column for each fold's score."""
+    columns = {name: value for name, value in record.items() if name != "fold_scores"}
+    return columns | {f"score_{fold}": score for fold, score in enumerate(record["fold_scores"])}

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,22 +19,32 @@ from streamsvm.fits.advice import uneven_columns
 from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import first_rows
 from streamsvm.fits.task import with_task
-from streamsvm.parallel.compiling import compiling_told
+from streamsvm.parallel.compiling import compile_notices
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import usage_so_far, used_s
-from streamsvm.search.ended import identity_of, note_end
 from streamsvm.search.fold_by_fold import Failure, FoldFit, Outcome, one_by_one
 from streamsvm.search.folds_together import all_along_C, can_share
 from streamsvm.search.options import Point, TuneConfig
+from streamsvm.search.result import identity_of, save_result
 from streamsvm.search.score_table import ScoreTable
 from streamsvm.solvers.loop import is_late
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import task_for
 from streamsvm.texts.documented import described
 from streamsvm.train import train
 
-MOST_ROWS = 2_000_000  # that points are compared on, unless somebody asks for more
-REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # of its report
+MOST_ROWS = 2_000_000  # that points are compared on, unless the options name a number
+REFIT = (
+    "n",
+    "d",
+    "n_support",
+    "objective",
+    "gap",
+    "gamma",
+    "converged",
+    "model",
+)  # fields of the refit's report
 
 
 @described
@@ -48,7 +57,7 @@ def tune(
     run_dir: Place | None = None,
     resume: bool = False,
     events: Events = heard,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Compares points by cross-validation, and trains the best one on all rows if `model_path` is given.
 
     Parameters
@@ -72,40 +81,45 @@ def tune(
     StreamSVMError
     """
     began, start = time.perf_counter(), used_s()
-    about = run_facts(store, with_task(points[0][1], store))
+    facts = run_facts(store, with_task(points[0][1], store))
     with ExitStack() as stack:
-        told = stack.enter_context(recorded(run_dir, events, resume, **about))
-        kept = stack.enter_context(closing(ScoreTable(run_dir, store, options, points, resume, told)))
-        stack.enter_context(compiling_told(told))
-        _advise(store, [config for _, config in points], told)
+        run_events = stack.enter_context(recorded(run_dir, events, resume, **facts))
+        table = stack.enter_context(closing(ScoreTable(run_dir, store, options, points, resume, run_events)))
+        stack.enter_context(compile_notices(run_events))
+        _advise(store, [config for _, config in points], run_events)
         until = None if options.time_budget is None else time.time() - start[0] + options.time_budget
         search = _Search(
-            _compared(store, options, points[0][1].seed, told), options, points, kept, told, until
+            _compared(store, options, points[0][1].seed, run_events),
+            options,
+            points,
+            table,
+            run_events,
+            until,
         )
         order, records = search.ranked()
         if run_dir is not None:
             write_result(run_dir, TUNE, records)
     params, config = points[order[0]]
-    found: dict[str, Any] = {
+    result: JsonObject = {
         "best": {"params": params, "score": records[0]["mean_score"]},
         "scoring": search.scoring,
         "results": records,
         "failed": len(search.failed),
-        "not_converged": sum(not outcome.converged for outcome in kept.scores.values()),
+        "not_converged": sum(not outcome.converged for outcome in table.scores.values()),
         "seconds_search": time.perf_counter() - began,
     }
     if model_path is not None:
-        found["refit"] = train(store, config, model_path=model_path, events=events)
-    found |= usage_so_far()
+        result["refit"] = train(store, config, model_path=model_path, events=events)
+    result |= usage_so_far()
     if run_dir is not None:
-        end_with(run_dir, events, _result(found, config, start[0]))
+        end_with(run_dir, events, _result(result, config, start[0]))
         if search.is_whole:
-            note_end(run_dir, identity_of(store, points[0][1], options), found, events)
-    return found
+            save_result(run_dir, identity_of(store, points[0][1], options), result, events)
+    return result
 
 
 def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> Store:
-    """The rows that points are compared on, or whole queries and groups. Folds have an entry for each of them."""
+    """The rows that points are compared on, all or as many as the options allow, of whole queries and groups."""
     most = options.rows or MOST_ROWS
     if store.n <= most:
         return store
@@ -120,22 +134,22 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
 
 
 def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
-    """Warns of columns that some points would not scale. The search itself finds out if a gamma is too large."""
+    """Warns of columns that some points would not scale."""
     if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
         message = uneven_columns(first_rows(store), store.shown_names)
         if message:
             events.advise(message)
 
 
-def _result(found: dict[str, Any], config: FitConfig, start_s: float) -> dict[str, Any]:
-    """The result of a search as that of a run: of the model on all rows, if there is one, and the time."""
-    refit = found.get("refit", {})
-    seconds = {"start": start_s, "search": found["seconds_search"]}
+def _result(result: JsonObject, config: FitConfig, start_s: float) -> JsonObject:
+    """The result of a search in the fields of a run's result: of the model on all rows, if any, and the time."""
+    refit = result.get("refit", {})
+    seconds = {"start": start_s, "search": result["seconds_search"]}
     if refit:
-        seconds["refit"] = found["seconds"] - sum(seconds.values())
-    kept = {name: refit[name] for name in REFIT if name in refit}
-    own = {"solver": config.solver, "scoring": found["scoring"]}
-    return {**own, **kept, "seconds_by_phase": seconds, "seconds": found["seconds"]}
+        seconds["refit"] = result["seconds"] - sum(seconds.values())
+    of_model = {name: refit[name] for name in REFIT if name in refit}
+    of_search = {"solver": config.solver, "scoring": result["scoring"]}
+    return {**of_search, **of_model, "seconds_by_phase": seconds, "seconds": result["seconds"]}
 
 
 class _Search:
@@ -144,12 +158,12 @@ class _Search:
         store: Store,
         options: TuneConfig,
         points: list[tuple[Point, FitConfig]],
-        kept: ScoreTable,
+        table: ScoreTable,
         events: Events,
         until: float | None,
     ) -> None:
         self.until = until
-        self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
+        self.store, self.options, self.points, self.table, self.events = store, options, points, table, events
         self.failed: dict[int, ConfigError] = {}  # by point
         self.is_whole = True  # no point was left out because time was up
         base = points[0][1]
@@ -162,13 +176,13 @@ class _Search:
         folds = options.folds if "folds" in options.model_fields_set else default_folds(store, options.folds)
         self.folds = make_folds(store, folds, task.is_stratified, base.seed, positive=base.positive)
 
-    def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
+    def ranked(self) -> tuple[list[int], list[JsonObject]]:
         """Numbers and records of all points: those with the most rows first, of these the best first."""
-        last: dict[int, float] = {}
+        last_share: dict[int, float] = {}
         for share, alive in self._rounds():
             self._score(alive, share)
-            last |= {point: share for point in alive if self._is_scored(point, share)}
-            self.is_whole &= all(point in last or point in self.failed for point in alive)
+            last_share |= {point: share for point in alive if self._is_scored(point, share)}
+            self.is_whole &= all(point in last_share or point in self.failed for point in alive)
         if len(self.failed) == len(self.points):
             raise self.failed[min(self.failed)]
         if self.failed:
@@ -179,18 +193,18 @@ class _Search:
                     f"({self._named(first)}) as {self.failed[first]}"
                 )
             )
-        if not last:
+        if not last_share:
             raise ConfigError(
                 f"no point was scored in {self.options.time_budget:.0f} s; give more, fewer folds, or search = halving"
             )
-        self._tell_unconverged()
-        means = {point: float(np.mean(self._scores(point, share))) for point, share in last.items()}
-        order = sorted(last, key=lambda point: (-last[point], -means[point], point))
-        return order, [self._record(point, last[point], rank) for rank, point in enumerate(order, 1)]
+        self._warn_of_unconverged()
+        means = {point: float(np.mean(self._scores(point, share))) for point, share in last_share.items()}
+        order = sorted(last_share, key=lambda point: (-last_share[point], -means[point], point))
+        return order, [self._record(point, last_share[point], rank) for rank, point in enumerate(order, 1)]
 
-    def _tell_unconverged(self) -> None:
+    def _warn_of_unconverged(self) -> None:
         """Warns once of all fits on folds that did not reach tol."""
-        fits = self.kept.scores
+        fits = self.table.scores
         points = sorted({point for (point, _, _), outcome in fits.items() if not outcome.converged})
         if not points:
             return
@@ -220,7 +234,7 @@ class _Search:
             alive = best[: math.ceil(len(alive) / self.options.factor)]
 
     def _shares(self) -> list[float]:
-        """Of the rows, in each round of halving: `factor` times as many as before, at most all."""
+        """The share of the rows in each round of halving: `factor` times as many as before, at most all."""
         n, factor, smallest = self.store.n, self.options.factor, self.options.smallest_rows
         rounds = 1 + int(math.log(len(self.points), factor) + 1e-9)
         if smallest is None:
@@ -231,16 +245,16 @@ class _Search:
         return [share for share in shares if share < 1] + [1.0][: sum(share >= 1 for share in shares)]
 
     def _score(self, points: list[int], share: float) -> None:
-        """Scores of these points on all folds that are not known yet."""
+        """Scores these points on all folds, except those with a saved score."""
         jobs = [FoldFit(p, f, share, self.points[p][1]) for p in points for f in range(self.folds.count)]
-        todo = [job for job in jobs if (job.point, job.fold, job.share) not in self.kept.scores]
+        todo = [job for job in jobs if (job.point, job.fold, job.share) not in self.table.scores]
         done = len(jobs) - len(todo)
         for outcome in self._outcomes(todo):
             done += 1
             if isinstance(outcome, Failure):
                 self.failed.setdefault(outcome.point, outcome.error)
                 continue
-            self.kept.add(outcome, share)
+            self.table.add(outcome, share)
             self.events.progress("tune", done, len(jobs), score=round(outcome.score, 5))
             if is_late(self.until):
                 break
@@ -250,8 +264,8 @@ class _Search:
         score = partial(score_of, self.scoring)
         for job in jobs:
             if self.options.share and can_share(self.store, job.config, self.folds.count):
-                same = job.config.model_copy(update={"C": 1.0}).model_dump_json()
-                together.setdefault(same, []).append(job)
+                key = job.config.model_copy(update={"C": 1.0}).model_dump_json()
+                together.setdefault(key, []).append(job)
             else:
                 alone.append(job)
         if together:
@@ -261,14 +275,14 @@ class _Search:
             yield from one_by_one(self.store, self.folds, alone, score, self.events)
 
     def _is_scored(self, point: int, share: float) -> bool:
-        """On all folds: time may have been up before."""
-        return all((point, fold, share) in self.kept.scores for fold in range(self.folds.count))
+        """Whether the point has scores on all folds: the time may have been up before."""
+        return all((point, fold, share) in self.table.scores for fold in range(self.folds.count))
 
     def _scores(self, point: int, share: float) -> list[float]:
-        return [self.kept.scores[point, fold, share].score for fold in range(self.folds.count)]
+        return [self.table.scores[point, fold, share].score for fold in range(self.folds.count)]
 
-    def _record(self, point: int, share: float, rank: int) -> dict[str, Any]:
-        outcomes = [self.kept.scores[point, fold, share] for fold in range(self.folds.count)]
+    def _record(self, point: int, share: float, rank: int) -> JsonObject:
+        outcomes = [self.table.scores[point, fold, share] for fold in range(self.folds.count)]
         scores = [outcome.score for outcome in outcomes]
         return self.points[point][0] | {
             "mean_score": float(np.mean(scores)),
@@ -280,12 +294,14 @@ class _Search:
         }
 
 
-def score_of(scoring: str, found: dict[str, Any]) -> float:
+def score_of(scoring: str, evaluation: JsonObject) -> float:
     """A score, larger is better, from the result of `evaluate`. Raises ConfigError if that lacks it."""
-    if scoring == "f1_macro" and "per_class" in found:
-        return float(np.mean([row["f1"] for row in found["per_class"]]))
+    if scoring == "f1_macro" and "per_class" in evaluation:
+        return float(np.mean([row["f1"] for row in evaluation["per_class"]]))
     name, sign = (scoring[4:], -1.0) if scoring.startswith("neg_") else (scoring, 1.0)
-    if found.get(name) is None:
-        there = ", ".join(key for key in ("accuracy", "roc_auc", "r2", "ndcg") if found.get(key) is not None)
-        raise ConfigError(f"tune.scoring is {scoring!r}, which these labels do not have; they have {there}")
-    return sign * float(found[name])
+    if evaluation.get(name) is None:
+        names = ", ".join(
+            key for key in ("accuracy", "roc_auc", "r2", "ndcg") if evaluation.get(key) is not None
+        )
+        raise ConfigError(f"tune.scoring is {scoring!r}, which these labels do not have; they have {names}")
+    return sign * float(evaluation[name])

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+JsonObject = dict[str, Any]  # a result, report or record: what JSON can hold
+
 
 def jsonable(value: Any) -> Any:
     """NumPy scalars and arrays as numbers and lists; a float that is not finite as None, which JSON supports.

@@ -1,7 +1,7 @@
 """Tasks: a class for each, which defines all that is specific to it.
 
-Configurations, fits, models, scores and exports ask the task; none of them compares names. A task is one file and one
-line here. It is loaded on first use: help and configurations need only the lines, without NumPy.
+Configurations, fits, models, scores and exports call the task; none of them compares names. A task is one file and one
+row here. It is imported on first use: help and configurations read the rows alone, without NumPy.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class TaskRow(NamedTuple):
-    """task: itself, or module:class. options: dotted names of those that it reads, unlike most others. searched:
-    whether options can be chosen for it by fits on a sample. unread: options that it does not read, unlike others."""
+    """task: the task itself, or "module:class" to import it from. options: dotted names of options that only this and
+    few other tasks read. searched: whether options can be chosen for it by fits on a sample. unread: options that most
+    tasks read, and this one does not."""
 
     task: str | Task
     options: tuple[str, ...] = ()
@@ -33,7 +34,7 @@ UNREAD = (
     "dcsvm.combine",
     "dcsvm.loss",
     "dcsvm.part_metric",
-)  # of rows without labels, which have no errors
+)  # without labels there are no errors to weigh
 _TASKS = {
     "classify": TaskRow(
         "streamsvm.tasks.classify:Classify",
@@ -77,7 +78,7 @@ def task_of(name: str) -> Task:
 
 
 def task_for(config: Any) -> Task:
-    """The task of a configuration, as it is learned there. Raises ConfigError if there is none."""
+    """The task of a configuration, with its way to separate several classes. Raises ConfigError if there is none."""
     return task_of(config.task or default_task(config.solver, has_queries=False)).by(config.multiclass)
 
 
@@ -87,9 +88,9 @@ def is_searched(name: str) -> bool:
 
 
 def register(task: Task, options: tuple[str, ...] = ()) -> None:
-    """Adds a custom task to those that come with the package. Raises ConfigError if its name is taken.
+    """Adds a custom task to those of the package. Raises ConfigError if its name is taken.
 
-    options: dotted names of those that it alone reads.
+    options: dotted names of options that it reads, unlike most others.
     """
     if task.name in _TASKS:
         raise ConfigError(f"there is a task {task.name!r} already; expected another name")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.tasks.base import LabelCoder, Subproblem, Targets, Task
+from streamsvm.tasks.base import LabelCoder, Subproblem, Targets, Task, TaskOptions
 from streamsvm.tasks.pairs import against_rest, classes_of_pairs, n_columns, n_pairs, pairs, signs
 from streamsvm.tasks.scores import DecisionRule, LabelScores
 
-MOST_NUMBERS = 100  # different ones with a fraction that may be the names of classes
+MOST_NUMBERS = 100  # different numbers with a fraction that may still be names of classes
 
 
 class Classify(Task):
@@ -29,25 +28,25 @@ class Classify(Task):
     def by(self, multiclass: str) -> Classify:
         return {"pairs": self, "rest": AGAINST_REST}[multiclass]
 
-    def nu(self, config: Any) -> float | None:
+    def nu(self, config: TaskOptions) -> float | None:
         return config.nu
 
     def most_nu(self, weights: np.ndarray) -> float:
-        """Each class takes half of nu, of a pair."""
-        there = np.sort(weights[weights > 0])
-        return float(2 * there[0] / (there[0] + there[-1])) if len(there) > 1 else 1.0
+        """In a pair, each class takes half of nu."""
+        sizes = np.sort(weights[weights > 0])
+        return float(2 * sizes[0] / (sizes[0] + sizes[-1])) if len(sizes) > 1 else 1.0
 
-    def targets(self, store: Store, config: Any) -> Targets:
+    def targets(self, store: Store, config: TaskOptions) -> Targets:
         coder = self.coder(store, config)
         return Targets(coder.classes, coder.of_label[store.coded[1]], nu=coder.nu)
 
-    def coder(self, store: Store, config: Any) -> LabelCoder:
-        found = replace(coder_of(store, config.positive), nu=self.nu(config))
-        classes = found.classes
+    def coder(self, store: Store, config: TaskOptions) -> LabelCoder:
+        coder = replace(coder_of(store, config.positive), nu=self.nu(config))
+        classes = coder.classes
         fractions = classes.dtype.kind == "f" and np.any(classes != np.round(classes))
         if fractions and len(classes) > MOST_NUMBERS:
             raise DataError("Unknown label type: continuous; expected class labels")
-        return found
+        return coder
 
     def columns(self, k: int) -> int:
         return n_columns(k)
@@ -75,15 +74,15 @@ class Classify(Task):
 
 
 class AgainstRest(Classify):
-    """Each class against the rest, decided by the largest value."""
+    """Each class against the rest; the class with the largest decision value wins."""
 
     in_pairs = False
 
     def most_nu(self, weights: np.ndarray) -> float:
-        """The smaller side takes half of nu, of each problem."""
-        there = weights[weights > 0]
+        """In each problem, the smaller side takes half of nu."""
+        sizes = weights[weights > 0]
         return (
-            float(2 * np.minimum(there, there.sum() - there).min() / there.sum()) if len(there) > 1 else 1.0
+            float(2 * np.minimum(sizes, sizes.sum() - sizes).min() / sizes.sum()) if len(sizes) > 1 else 1.0
         )
 
     def n_subproblems(self, k: int) -> int:
@@ -99,20 +98,21 @@ AGAINST_REST = AgainstRest()
 
 
 def coded(store: Store, positive: tuple[str, ...]) -> Targets:
-    """Labels of all rows as codes. Raises as `coder_of`."""
+    """The labels of all rows as codes. Raises as `coder_of`."""
     coder = coder_of(store, positive)
     return Targets(coder.classes, coder.of_label[store.coded[1]])
 
 
 def coder_of(store: Store, positive: tuple[str, ...]) -> LabelCoder:
-    """Labels as codes; with `positive` 1 for these and 0 for the rest. Raises DataError unless there are two."""
+    """The coder of a store's labels; with `positive`, code 1 for these labels and 0 for the rest. Raises DataError
+    unless there are two classes."""
     labels = store.classes.values
     classes, codes = labels, np.arange(len(labels), dtype=np.int32)
     if positive:
-        known = label_texts(labels).tolist()
+        texts = label_texts(labels).tolist()
         missing = [label for label in positive if not encode(labels, labels, (label,)).any()]
         if missing:
-            raise DataError(f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}")
+            raise DataError(f"--positive {missing[0]}: no such label; the store has {', '.join(texts[:30])}")
         classes, codes = np.array([0, 1]), encode(labels, labels, positive)
     if np.all(codes == codes[0]):
         raise DataError(

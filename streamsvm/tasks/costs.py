@@ -1,6 +1,6 @@
 """Labels with the least expected cost (Elkan 2001, The foundations of cost-sensitive learning, equation 1).
 
-Of several labels a row, each is a choice between it and the rest.
+With several labels a row, each is a choice between the label and the rest.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from streamsvm.data.labels import label_texts, matching_label
 from streamsvm.errors import ConfigError
 
 Costs = Mapping[str, Mapping[str, float]]  # true label, predicted label, cost
-REST = "rest"  # what is true, or predicted, of a row without the label
+REST = "rest"  # stands for all other labels, if rows have several
 
 
 def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
-    """C (k, k), what label j costs if i is true: 0 on the diagonal, and 1 if no cost is given.
+    """C (k, k), the cost of predicting label j if i is true: 0 on the diagonal, and 1 if no cost is given.
 
     Raises ConfigError for a label that is none of the classes.
     """
@@ -29,9 +29,9 @@ def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
             for name in (true, predicted):
                 label = matching_label(name, texts)
                 if label is None:
-                    known = ", ".join(texts[:30])
+                    names = ", ".join(texts[:30])
                     raise ConfigError(
-                        f"costs {true}>{predicted}: no such label {name}; the labels are {known}"
+                        f"costs {true}>{predicted}: no such label {name}; the labels are {names}"
                     )
                 places.append(texts.index(label))
             C[tuple(places)] = cost
@@ -43,29 +43,29 @@ def cheapest(p: np.ndarray, C: np.ndarray) -> np.ndarray:
 
     Each row's result is the same to the last bit for any number of rows, unlike with matrix products.
     """
-    return np.argmin(sum(p[:, [i]] * own for i, own in enumerate(C)), axis=1)
+    return np.argmin(sum(p[:, [i]] * row for i, row in enumerate(C)), axis=1)
 
 
 def label_costs(costs: Costs, classes: np.ndarray) -> np.ndarray:
-    """(2, k), what it costs to predict each label if it is not true, and not to predict it if it is; 1 if no cost is
+    """(2, k) the cost of predicting each label if it is not true, and of not predicting it if it is; 1 if no cost is
     given.
 
     Raises ConfigError for costs of anything else.
     """
-    C, known = np.ones((2, len(classes))), classes.tolist()
-    if REST in known:
+    C, labels = np.ones((2, len(classes))), classes.tolist()
+    if REST in labels:
         raise ConfigError(
             f"costs: found a label {REST!r}, which stands for all others here; give it another name"
         )
     for true, row in costs.items():
         for predicted, cost in row.items():
-            found = [own for own in (true, predicted) if own != REST]
-            if len(found) != 1 or found[0] not in known:
+            named = [name for name in (true, predicted) if name != REST]
+            if len(named) != 1 or named[0] not in labels:
                 raise ConfigError(
                     f"costs {true}>{predicted}: expected LABEL>{REST} (it is missed) or {REST}>LABEL (it is false) "
-                    f"for several labels a row; the labels are {', '.join(known[:30])}"
+                    f"for several labels a row; the labels are {', '.join(labels[:30])}"
                 )
-            C[int(predicted == REST), known.index(found[0])] = cost
+            C[int(predicted == REST), labels.index(named[0])] = cost
     return C
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,8 @@ from streamsvm.metrics import (
     ratio,
 )
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task
+from streamsvm.storage.jsonable import JsonObject
+from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task, TaskOptions
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import DecisionRule, curves_of, most_frequent, unknown_labels
@@ -29,8 +29,8 @@ from streamsvm.tasks.uncertainty import SetErrors
 from streamsvm.tasks.weights import label_factors
 
 QUALITY = ("brier", "log_loss", "ece")  # of probabilities
-EVEN = 0.5  # probability beyond which a label is told
-LEAST_SCORES = 1 << 14  # that a label has, of those that are distinguished
+EVEN = 0.5  # probability above which a label is predicted
+LEAST_SCORES = 1 << 14  # different decision values of a label that are counted, at least
 
 
 class Multilabel(Task):
@@ -48,27 +48,27 @@ class Multilabel(Task):
                 f"task is {self.name!r}, which separates each label from the rest; found positive: leave it out"
             )
 
-    def require_alone(self, config: Any) -> None:
+    def require_alone(self, config: TaskOptions) -> None:
         raise ConfigError(f"nu is {config.nu:g}, which task {self.name} does not support; leave it out")
 
     def classes_of(self, labels: np.ndarray) -> np.ndarray:
         return label_sets(label_texts(labels))[0]
 
-    def targets(self, store: Store, config: Any) -> Targets:
+    def targets(self, store: Store, config: TaskOptions) -> Targets:
         coder = self.coder(store, config)
         return Targets(coder.classes, store.coded[1], sets=coder.sets, factors=coder.factors)
 
-    def coder(self, store: Store, config: Any) -> _SetCoder:
-        found = store.classes
-        where = store.url or "y"
-        if found.values.dtype.kind == "f" and np.any(found.values != np.round(found.values)):
-            raise DataError(f"{where} holds numbers with a fraction, expected labels such as '1,3,7'")
-        classes, sets = label_sets(label_texts(found.values))
+    def coder(self, store: Store, config: TaskOptions) -> _SetCoder:
+        labels = store.classes
+        origin = store.url or "y"
+        if labels.values.dtype.kind == "f" and np.any(labels.values != np.round(labels.values)):
+            raise DataError(f"{origin} holds numbers with a fraction, expected labels such as '1,3,7'")
+        classes, sets = label_sets(label_texts(labels.values))
         if np.all(sets == sets[0]):
-            own = found.values[0] if len(classes) else "none"
-            raise DataError(f"{where} has the same labels in every row ({own}); expected different ones")
-        factors = label_factors(found.counts, sets, classes, config.class_weight)
-        return _SetCoder(classes, found, sets, factors)
+            shown = labels.values[0] if len(classes) else "none"
+            raise DataError(f"{origin} has the same labels in every row ({shown}); expected different ones")
+        factors = label_factors(labels.counts, sets, classes, config.class_weight)
+        return _SetCoder(classes, labels, sets, factors)
 
     def columns(self, k: int) -> int:
         return k
@@ -77,11 +77,11 @@ class Multilabel(Task):
 
     def subproblems(self, targets: Targets, *, single: bool = False) -> Iterator[Subproblem]:
         codes, sets = targets.codes, _sets(targets)
-        columns = (np.where(own[codes], 1.0, -1.0) for own in sets.T)
+        columns = (np.where(has[codes], 1.0, -1.0) for has in sets.T)
         return of_columns(columns, single=single, factors=targets.factors)
 
     def present(self, targets: Targets) -> np.ndarray:
-        """(2 k,) the labels that some row has, then those that some row lacks."""
+        """(2 k,) the labels that at least one row has, then those that at least one row lacks."""
         sets = _sets(targets)[np.unique(targets.codes)]
         return np.concatenate([sets.any(axis=0), ~sets.all(axis=0)])
 
@@ -106,7 +106,7 @@ class Multilabel(Task):
         return cheaper(proba, costs)
 
     def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
-        """(m, k) bool; without labels that are none of the classes."""
+        """(m, k) bool the classes of each label set; other labels are left out."""
         return label_sets(label_texts(labels), classes)[1][:, : len(classes)]
 
     def truth(self, targets: Targets) -> np.ndarray:
@@ -130,8 +130,8 @@ def _sets(targets: Targets) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _SetCoder(SizedInBytes):
-    """classes (k,): single labels. labels: the different sets of a store; sets (l, k): which labels are in which;
-    factors: see `Targets`."""
+    """Label sets as codes. classes (k,): single labels. labels: the different sets of a store; sets (l, k): the labels
+    in each; factors: see `Targets`."""
 
     classes: np.ndarray
     labels: Classes
@@ -148,78 +148,82 @@ class _SetCoder(SizedInBytes):
 
 
 class _SetScores:
-    """Scores of scikit-learn for indicators of labels, 0 where nothing is divided by nothing. Of probabilities those of
-    each known label, and their means.
+    """Scores of label sets as in scikit-learn, 0 for a quotient of 0 and 0. Of probabilities: the scores of each known
+    label, and their means.
 
     Labels of the store that the model does not know are columns, too, which it never predicts.
     """
 
     def __init__(self, judge: DecisionRule, store: Store, with_curves: bool) -> None:
-        self._judge, self._store, self._known = judge, store, len(judge.classes)
+        self._judge, self._store, self._n_known = judge, store, len(judge.classes)
         self._with_curves = with_curves
         self._labels, self._sets = label_sets(label_texts(store.classes.values), judge.classes)
-        if self._sets.any() and not self._sets[:, : self._known].any():
+        if self._sets.any() and not self._sets[:, : self._n_known].any():
             raise unknown_labels(judge.classes, store)
-        self._counts = np.zeros((3, len(self._labels)), np.int64)  # hits, rows that have it, answers that do
+        self._counts = np.zeros((3, len(self._labels)), np.int64)  # by label: hits, rows, predictions
         self._errors = SetErrors(store, len(self._labels))
-        self._costs = np.zeros(2)  # costs of labels by costs, and of the probable ones
-        self._sums = np.zeros(3)  # rows that are right, their F1, and rows with unknown labels
-        most = max(LEAST_SCORES, MOST_SCORES // self._known)
-        self._orders = [ScoreCounts(most) for _ in judge.classes]
+        self._costs = np.zeros(2)  # of the predicted labels, and of the likeliest ones
+        self._sums = np.zeros(3)  # rows without an error, F1 of rows, and rows with unknown labels
+        most_scores = max(LEAST_SCORES, MOST_SCORES // self._n_known)
+        self._orders = [ScoreCounts(most_scores) for _ in judge.classes]
         self._probabilities = [ProbabilityScores(2) for _ in judge.classes]
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
-        values = values.reshape(len(values), self._known)
+        values = values.reshape(len(values), self._n_known)
         truth = self._sets[self._store.classes.codes(self._store.labels(start, stop))]
-        told = np.zeros_like(truth)
-        told[:, : self._known] = self._judge.codes_of(values, proba)
-        hits = truth & told
-        self._counts += np.stack([own.sum(axis=0) for own in (hits, truth, told)])
-        f1 = ratio(2 * hits.sum(axis=1), truth.sum(axis=1) + told.sum(axis=1))
-        is_right, is_strange = (truth == told).all(axis=1), truth[:, self._known :].any(axis=1)
+        predicted = np.zeros_like(truth)
+        predicted[:, : self._n_known] = self._judge.codes_of(values, proba)
+        hits = truth & predicted
+        self._counts += np.stack([label_sets.sum(axis=0) for label_sets in (hits, truth, predicted)])
+        f1 = ratio(2 * hits.sum(axis=1), truth.sum(axis=1) + predicted.sum(axis=1))
+        is_right, is_strange = (truth == predicted).all(axis=1), truth[:, self._n_known :].any(axis=1)
         self._sums += [is_right.sum(), f1.sum(), is_strange.sum()]
-        self._errors.add(start, is_right, f1, hits, truth.astype(np.int8) + told)
-        for order, has, own in zip(self._orders, truth.T, values.T, strict=False):
-            order.add(has, own)
+        self._errors.add(start, is_right, f1, hits, truth.astype(np.int8) + predicted)
+        for order, has, f in zip(self._orders, truth.T, values.T, strict=False):
+            order.add(has, f)
         if proba is not None:
             if self._judge.costs is not None:
-                known = truth[:, : self._known]
+                known_truth = truth[:, : self._n_known]
                 self._costs += [
-                    _cost(own, known, self._judge.costs) for own in (told[:, : self._known], proba > EVEN)
+                    _cost(labels, known_truth, self._judge.costs)
+                    for labels in (predicted[:, : self._n_known], proba > EVEN)
                 ]
             for scores, has, p in zip(self._probabilities, truth.T, proba.T, strict=False):
                 scores.add(has.astype(np.intp), np.stack([1.0 - p, p], axis=1))
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> JsonObject:
         n, labels = self._store.n, self._labels.tolist()
-        hits, n_true, n_told = self._counts
+        hits, n_true, n_predicted = self._counts
         right, f1, strange = self._sums
-        more = [{"roc_auc": order.roc_auc()} for order in self._orders]
-        more += [{"roc_auc": None}] * (len(labels) - self._known)
-        quality = [own.result() for own in self._probabilities if own.n]
-        for own, found in zip(more, quality, strict=False):
-            own |= {name: found[name] for name in QUALITY}
-        table = [row | own for row, own in zip(by_label(hits, n_true, n_told, labels), more, strict=True)]
+        extras = [{"roc_auc": order.roc_auc()} for order in self._orders]
+        extras += [{"roc_auc": None}] * (len(labels) - self._n_known)
+        quality = [extra.result() for extra in self._probabilities if extra.n]
+        for extra, of_probabilities in zip(extras, quality, strict=False):
+            extra |= {name: of_probabilities[name] for name in QUALITY}
+        table = [
+            row | extra
+            for row, extra in zip(by_label(hits, n_true, n_predicted, labels), extras, strict=True)
+        ]
         scores = {
             "accuracy": float(right / n),
-            "balanced_accuracy": balanced_of_sets(hits, n_true, n_told, n),
+            "balanced_accuracy": balanced_of_sets(hits, n_true, n_predicted, n),
             "n": n,
-            **of_sets(hits, n_true, n_told, n * len(labels)),
+            **of_sets(hits, n_true, n_predicted, n * len(labels)),
             "f1_samples": float(f1 / n),
             "n_unknown_labels": int(strange),
-            "unknown_labels": labels[self._known :],
-            "classes": labels[: self._known],
+            "unknown_labels": labels[self._n_known :],
+            "classes": labels[: self._n_known],
             "per_class": table,
         }
-        scores |= {name: float(np.mean([own[name] for own in quality])) for name in QUALITY if quality}
+        scores |= {name: float(np.mean([extra[name] for extra in quality])) for name in QUALITY if quality}
         if self._judge.costs is not None:
             scores |= dict(zip(("cost", "cost_of_likeliest"), (self._costs / n).tolist(), strict=True))
         if self._with_curves:
-            shown = most_frequent(n_true[: self._known])
+            shown = most_frequent(n_true[: self._n_known])
             scores["curves_by_class"] = [curves_of(labels[i], self._orders[i]) for i in shown]
         return scores | self._errors.facts(scores)
 
 
-def _cost(found: np.ndarray, truth: np.ndarray, C: np.ndarray) -> float:
+def _cost(predicted: np.ndarray, truth: np.ndarray, C: np.ndarray) -> float:
     """The sum of the costs C (2, k) of labels (m, k) that are predicted and not true, or true and not predicted."""
-    return float((found & ~truth).sum(axis=0) @ C[0] + (truth & ~found).sum(axis=0) @ C[1])
+    return float((predicted & ~truth).sum(axis=0) @ C[0] + (truth & ~predicted).sum(axis=0) @ C[1])

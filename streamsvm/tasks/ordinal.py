@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import mean_absolute_error
-from streamsvm.tasks.base import Targets, Task
+from streamsvm.storage.jsonable import JsonObject
+from streamsvm.tasks.base import Targets, Task, TaskOptions
 from streamsvm.tasks.classify import coded
 from streamsvm.tasks.scores import DecisionRule, LabelScores
 
@@ -22,13 +22,13 @@ class Ordinal(Task):
     scoring = "neg_mean_absolute_error"
     compares_rows = True
 
-    def targets(self, store: Store, config: Any) -> Targets:
-        found = coded(store, config.positive)
-        if len(found.classes) > MOST_RANKS:
+    def targets(self, store: Store, config: TaskOptions) -> Targets:
+        targets = coded(store, config.positive)
+        if len(targets.classes) > MOST_RANKS:
             raise DataError(
-                f"found {len(found.classes)} different labels, expected at most {MOST_RANKS} ranks"
+                f"found {len(targets.classes)} different labels, expected at most {MOST_RANKS} ranks"
             )
-        return replace(found, groups=np.zeros(store.n, np.int64))
+        return replace(targets, groups=np.zeros(store.n, np.int64))
 
     def thresholds(self, f: np.ndarray, targets: Targets, weight: np.ndarray) -> np.ndarray:
         return rank_thresholds(f, targets.codes, len(targets.classes), weight)
@@ -51,14 +51,14 @@ class Ordinal(Task):
 
 
 class _RankScores(LabelScores):
-    """Thresholds for labels that have an order."""
+    """Scores of labels that have an order."""
 
-    def more(self) -> dict[str, Any]:
+    def more(self) -> JsonObject:
         return {"mean_absolute_error": mean_absolute_error(self.counts)}
 
 
 def rank_thresholds(f: np.ndarray, ranks: np.ndarray, k: int, weight: np.ndarray) -> np.ndarray:
-    """(k - 1,) rising thresholds for which the ranks 0..k-1 predicted from scores f (n,) are least wrong.
+    """(k - 1,) rising thresholds for which the ranks 0..k-1 predicted from scores f (n,) have the least absolute error.
 
     Threshold r splits ranks up to r from those above with the least weight on the wrong side; the sum of these is the
     absolute error of the ranks. Of equally good splits the lowest is taken: so the thresholds rise with r.

@@ -1,8 +1,7 @@
 """More than two classes: one binary problem for each pair, or each class against the rest.
 
-Of pairs the coefficients are in LIBSVM's compact layout.
-A row of class c has one coefficient for each other class o, in column o - (o > c): (n, k - 1) in all.
-The pair (i, j), i < j, decides for j where it is positive.
+The coefficients of pairs are in LIBSVM's compact layout: a row of class c has one coefficient for each other class o,
+in column o - (o > c), (n, k - 1) in all. The pair (i, j), i < j, decides for j if its decision value is positive.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy as np
 
 from streamsvm.tasks.base import Subproblem
 
-MANY = 20  # classes, whose pairs are many times as many
-Said = Callable[[np.ndarray, np.ndarray], np.ndarray]
+MANY = 20  # classes from which on pairs are computed class by class
+Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def n_pairs(k: int) -> int:
@@ -29,9 +28,9 @@ def classes_of_pairs(k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pairs(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -> Iterator[Subproblem]:
-    """The problems of two of k classes that have rows, +1 the later one; those with rows of one only where `single`.
+    """The problems of two of k classes with rows, +1 the later one; single: also those with rows of one class only.
 
-    nu: those of nu-SVC.
+    nu: of nu-SVC.
     """
     linear = -1.0 if nu is None else 0.0
     members = [np.flatnonzero(codes == c) for c in range(k)]
@@ -46,7 +45,7 @@ def pairs(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -
 
 
 def n_columns(k: int) -> int:
-    """Columns of coefficients for k classes."""
+    """The number of columns of coefficients for k classes."""
     return 1 if k <= 2 else k
 
 
@@ -59,39 +58,39 @@ def pair_coefficients(
     alpha: np.ndarray, codes: np.ndarray, k: int, dtype: type[np.floating] = np.float32
 ) -> np.ndarray:
     """(n, n_pairs) y_i alpha_i of every pair, from compact alpha (n, k - 1)."""
-    out, number = np.zeros((len(alpha), n_pairs(k)), dtype), _numbers(k)
+    coefficients, number = np.zeros((len(alpha), n_pairs(k)), dtype), _numbers(k)
     for c in range(k):
         rows = np.flatnonzero(codes == c)
-        out[rows[:, None], number[c, c + 1 :]] = -alpha[rows, c:]
-        out[rows[:, None], number[:c, c]] = alpha[rows, :c]
-    return out
+        coefficients[rows[:, None], number[c, c + 1 :]] = -alpha[rows, c:]
+        coefficients[rows[:, None], number[:c, c]] = alpha[rows, :c]
+    return coefficients
 
 
-def pair_decisions(said: Said, m: int, alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
-    """(m, n_pairs) what the support rows of compact alpha (s, k - 1) decide for m rows, without the intercepts.
+def pair_decisions(decide: Decide, m: int, alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
+    """(m, n_pairs) decision values of m rows by the support rows with compact alpha (s, k - 1), without the intercepts.
 
-    said(ids, coef): K(rows, support[ids]) @ coef, (m, columns). It is asked class by class: a support row is of k - 1
-    pairs only, so of many classes nearly all `pair_coefficients` are 0.
+    decide(ids, coef): K(rows, support[ids]) @ coef, (m, columns). It is called class by class: a support row is in k -
+    1 pairs only, so for many classes nearly all `pair_coefficients` are 0.
     """
-    out, number = np.zeros((m, n_pairs(k))), _numbers(k)
+    decisions, number = np.zeros((m, n_pairs(k))), _numbers(k)
     for c in range(k):
         ids = np.flatnonzero(codes == c)
         if len(ids):
-            own = said(ids, alpha[ids])
-            out[:, number[c, c + 1 :]] -= own[:, c:]
-            out[:, number[:c, c]] += own[:, :c]
-    return out
+            values = decide(ids, alpha[ids])
+            decisions[:, number[c, c + 1 :]] -= values[:, c:]
+            decisions[:, number[:c, c]] += values[:, :c]
+    return decisions
 
 
 def _numbers(k: int) -> np.ndarray:
-    """(k, k): the number of pair (i, j), i < j."""
+    """(k, k) the number of the pair (i, j), i < j."""
     number = np.zeros((k, k), np.intp)
     number[classes_of_pairs(k)] = np.arange(n_pairs(k))
     return number
 
 
 def against_rest(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -> Iterator[Subproblem]:
-    """The problems of each class against the rest, of two classes that of the second; as `pairs`."""
+    """The problems of each class against the rest, or of the second of two classes; as `pairs`."""
     return of_columns(signs(codes, k).T, single=single, nu=nu)
 
 
@@ -102,17 +101,18 @@ def of_columns(
     nu: float | None = None,
     factors: np.ndarray | None = None,
 ) -> Iterator[Subproblem]:
-    """Problems of all rows, each with these signs (n,); as `pairs`. factors: see `Targets`."""
+    """Problems of all rows, each with one column of signs (n,); as `pairs`. factors: see `Targets`."""
     linear = -1.0 if nu is None else 0.0
     for column, y in enumerate(columns):
         if len(y) and (single or y.min() < y.max()):
             ids = np.arange(len(y))
-            own = ids, y, np.full(len(ids), column), linear, column, nu, nu is not None
-            yield Subproblem(*own, None if factors is None else factors[(y > 0).astype(np.intp), column])
+            weight = None if factors is None else factors[(y > 0).astype(np.intp), column]
+            columns_of_variables = np.full(len(ids), column)
+            yield Subproblem(ids, y, columns_of_variables, linear, column, nu, nu is not None, weight)
 
 
 def joined(decisions: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
-    """(m,) of one problem, else (m, k), from (m, problems): votes where problems are pairs."""
+    """(m,) decision values of one problem, else (m, k), from (m, problems): votes if problems are pairs."""
     if decisions.shape[1] == 1:
         return decisions[:, 0]
     return vote(decisions, k) if pairwise else decisions
@@ -124,12 +124,12 @@ def vote(decisions: np.ndarray, k: int) -> np.ndarray:
     A decision of exactly 0 is nobody's vote. The same scores as scikit-learn's one-vs-rest view of one-vs-one.
     """
     votes, confidence = np.zeros((len(decisions), k)), np.zeros((len(decisions), k))
-    begin = 0
+    start = 0
     for i in range(k):  # not pair by pair: a hundred classes have 4,950
         later = slice(i + 1, k)
-        own = decisions[:, begin : (begin := begin + k - 1 - i)]
-        votes[:, i] += np.count_nonzero(own < 0, axis=1)
-        votes[:, later] += own > 0
-        confidence[:, i] -= own.sum(axis=1, dtype=np.float64)
-        confidence[:, later] += own
+        of_class = decisions[:, start : (start := start + k - 1 - i)]
+        votes[:, i] += np.count_nonzero(of_class < 0, axis=1)
+        votes[:, later] += of_class > 0
+        confidence[:, i] -= of_class.sum(axis=1, dtype=np.float64)
+        confidence[:, later] += of_class
     return votes + confidence / (3 * (np.abs(confidence) + 1))

@@ -1,33 +1,33 @@
-"""How scores order the rows of each query: NDCG, average precision, pairs, and how far each may be off."""
+"""Scores of the order of rows within each query: NDCG, average precision, swapped pairs, with intervals."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.metrics import quotient, ratio
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.tasks.uncertainty import ResamplingUnits, shift
 
 
-def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
-    """How values (n,) order the rows of each query, with intervals; of all rows if there are none."""
+def ranked(store: Store, values: np.ndarray) -> JsonObject:
+    """The scores of the order that values (n,) give the rows of each query, with intervals; of all rows without
+    queries."""
     if store.qid is None:
         return ranking(store.y, values, np.zeros(store.n, np.int64))
     queries = np.unique(store.qid, return_inverse=True)[1]
     sums, units = query_sums(store.y, values, queries), ResamplingUnits(store, by_query=True)
     scores, rows = _scores(sums), np.bincount(queries)
-    by_row = {name: (shift(*own) / rows)[queries] for name, own in sums.items()}
-    moved = ((name, scores[name], units.summed(own), 1.0) for name, own in by_row.items())
-    return scores | units.facts(moved)
+    by_row = {name: (shift(*columns) / rows)[queries] for name, columns in sums.items()}
+    influences = ((name, scores[name], units.summed(columns), 1.0) for name, columns in by_row.items())
+    return scores | units.facts(influences)
 
 
-def _scores(sums: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
-    return {"queries": len(sums["map"][0]), **{name: quotient(*own) for name, own in sums.items()}}
+def _scores(sums: dict[str, tuple[np.ndarray, np.ndarray]]) -> JsonObject:
+    return {"queries": len(sums["map"][0]), **{name: quotient(*columns) for name, columns in sums.items()}}
 
 
-def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
+def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> JsonObject:
     """How well scores (n,) order labels y (n,) inside groups, codes (n,) of queries: means over the queries.
 
     ndcg: over all rows of a query and at 1, 3, 5, 10; gains 2^grade - 1, discounts 1 / log2(1 + place). map: mean
@@ -42,7 +42,7 @@ def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, 
 def query_sums(
     y: np.ndarray, scores: np.ndarray, groups: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The scores of `ranking`, each as two columns (queries,): it is the quotient of their sums."""
+    """The scores of `ranking`, each as two columns (queries,), of whose sums it is the quotient."""
     whole = y.dtype.kind in "biuf" and np.all((y >= 0) & (y == np.floor(y)) & (y < 64))
     grades = y.astype(np.float64) if whole else np.unique(y, return_inverse=True)[1].astype(np.float64)
     order = np.lexsort((-scores, groups))
@@ -53,7 +53,7 @@ def query_sums(
     means = {name: _ndcg(grades[order], best, place, starts, cut) for name, cut in cuts.items()}
     means["map"] = _average_precision(grades[order] > grades.min(), place, starts)
     every = np.ones(len(starts))
-    return {name: (own, every) for name, own in means.items()} | _pair_order(
+    return {name: (values, every) for name, values in means.items()} | _pair_order(
         grades, scores, np.split(order, starts[1:])
     )
 
@@ -62,8 +62,8 @@ def _ndcg(
     grades: np.ndarray, best: np.ndarray, place: np.ndarray, starts: np.ndarray, cut: int
 ) -> np.ndarray:
     discount = (place <= cut) / np.log2(1 + place)
-    found, most = (np.add.reduceat((2.0**g - 1) * discount, starts) for g in (grades, best))
-    return ratio(found, most)
+    gained, most = (np.add.reduceat((2.0**g - 1) * discount, starts) for g in (grades, best))
+    return ratio(gained, most)
 
 
 def _average_precision(relevant: np.ndarray, place: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -76,7 +76,8 @@ def _average_precision(relevant: np.ndarray, place: np.ndarray, starts: np.ndarr
 def _pair_order(
     grades: np.ndarray, scores: np.ndarray, queries: list[np.ndarray]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Kendall's tau of each query gives its swapped pairs: concordant minus discordant ones."""
+    """Swapped pairs and Kendall's tau of each query; tau gives the swapped pairs, by concordant minus discordant
+    ones."""
     from scipy.stats import kendalltau  # it takes longer to load than all else that a fit needs
 
     tau, swapped, pairs = np.zeros((3, len(queries)))
@@ -89,6 +90,6 @@ def _pair_order(
 
 
 def _n_pairs(values: np.ndarray) -> float:
-    """Pairs of different values."""
+    """The number of pairs of different values."""
     n, counts = len(values), np.unique(values, return_counts=True)[1].astype(np.float64)
     return (n**2 - float(counts @ counts)) / 2

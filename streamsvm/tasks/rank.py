@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.tasks.base import Targets, Task
+from streamsvm.tasks.base import Targets, Task, TaskOptions
 from streamsvm.tasks.classify import coded
 from streamsvm.tasks.queries import ranked
 from streamsvm.tasks.scores import DecisionRule, ValueScores
@@ -23,14 +22,14 @@ class Rank(Task):
     answer = "score"
     libsvm_type = "epsilon_svr"
 
-    def targets(self, store: Store, config: Any) -> Targets:
-        found = coded(store, config.positive)
+    def targets(self, store: Store, config: TaskOptions) -> Targets:
+        targets = coded(store, config.positive)
         if store.qid is None:
             raise DataError(
                 f"{store.url or 'the data'} has no qid, which task rank needs; expected a column of query ids "
                 "(ingest --qid), or task ordinal to rank all rows together"
             )
-        return replace(found, groups=np.unique(store.qid, return_inverse=True)[1])
+        return replace(targets, groups=np.unique(store.qid, return_inverse=True)[1])
 
     def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> ValueScores:
         return ValueScores(store, ranked)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import CoverageScores, RegressionScores, Spread
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.tasks.base import LabelScale, Subproblem, Targets, Task
+from streamsvm.storage.jsonable import JsonObject
+from streamsvm.tasks.base import LabelScale, Subproblem, Targets, Task, TaskOptions
 from streamsvm.tasks.scores import DecisionRule
 from streamsvm.tasks.uncertainty import NumberErrors
 
@@ -24,11 +25,11 @@ class Regress(Task):
     """f(x) within epsilon of the target t of a row, else a loss.
 
     One dual with two variables a row, a and a* of f(x) = sum_i (a_i - a*_i) K(x_i, x) + b: labels +1 and -1, linear
-    terms epsilon - t and epsilon + t. With nu epsilon is what leaves at most a share nu of the rows outside: the sums
+    terms epsilon - t and epsilon + t. With nu, epsilon is what leaves at most a share nu of the rows outside: the sums
     of a and of a* are kept, and the margin of the dual is -epsilon (Schoelkopf et al. 2000).
 
-    Learned is (t - mean) / deviation, so that C, epsilon and tol mean the same for numbers of any size; models answer
-    in units of t. That is the problem of t itself with C, epsilon and tol times the deviation.
+    The learned numbers are (t - mean) / deviation, so that C, epsilon and tol mean the same for numbers of any size,
+    and models answer in units of t. This is the problem of t itself with C, epsilon and tol times the deviation.
     """
 
     name = "regress"
@@ -40,16 +41,16 @@ class Regress(Task):
     loss = "epsilon"
     libsvm_type, libsvm_nu_type = "epsilon_svr", "nu_svr"
 
-    def nu(self, config: Any) -> float | None:
+    def nu(self, config: TaskOptions) -> float | None:
         return config.nu
 
     def margin_facts(self, margin: np.ndarray) -> dict[str, float]:
         return {"epsilon": -float(margin[0])}
 
-    def targets(self, store: Store, config: Any) -> Targets:
+    def targets(self, store: Store, config: TaskOptions) -> Targets:
         return self.coder(store, config).targets(store.y)
 
-    def coder(self, store: Store, config: Any) -> _NumberCoder:
+    def coder(self, store: Store, config: TaskOptions) -> _NumberCoder:
         units, nu = _units(store) if config.scale_targets else LabelScale(), self.nu(config)
         return _NumberCoder(store.url, store.n, units, config.epsilon if nu is None else 0.0, nu)
 
@@ -72,7 +73,7 @@ class Regress(Task):
 
 @dataclass(frozen=True)
 class _NumberCoder(SizedInBytes):
-    """What is learned of the labels of a store, of n rows."""
+    """The learned numbers of the labels of a store with n rows."""
 
     url: str | None
     n: int
@@ -92,15 +93,16 @@ class _NumberCoder(SizedInBytes):
 
 
 def _units(store: Store) -> LabelScale:
-    """In which the labels of a store have mean 0 and deviation 1, a row of weight w as w rows; the same to the last bit
-    for all block sizes.
+    """The scale in which the labels of a store have mean 0 and deviation 1, a row of weight w counted as w rows; the
+    same to the last bit for all block sizes.
 
     Raises DataError if all are equal, or too large for this.
     """
 
-    def total(of: Callable[[np.ndarray], np.ndarray]) -> float:
+    def total(function: Callable[[np.ndarray], np.ndarray]) -> float:
         blocks = (
-            weighted(of(_numbers(store.url, store.labels(*block))), block) for block in store.label_blocks()
+            weighted(function(_numbers(store.url, store.labels(*block))), block)
+            for block in store.label_blocks()
         )
         return math.fsum(chain.from_iterable(block.tolist() for block in blocks))
 
@@ -110,8 +112,8 @@ def _units(store: Store) -> LabelScale:
 
     first = float(_numbers(store.url, store.labels(0, 1))[0])
     if total(lambda t: (t != first).astype(float)) == 0:
-        found = f"all labels are {first:g} (n_samples={store.n})"
-        raise DataError(f"{store.url or 'y'}: {found}, expected different numbers to learn")
+        message = f"all labels are {first:g} (n_samples={store.n})"
+        raise DataError(f"{store.url or 'y'}: {message}, expected different numbers to learn")
     n = store.n if store.weights(0, 1) is None else total(np.ones_like)
     with np.errstate(over="ignore"):
         offset = total(lambda t: t / n)
@@ -122,9 +124,9 @@ def _units(store: Store) -> LabelScale:
 
 
 class _ErrorScores:
-    """How far answers are from the labels of a store, and how often these are inside the intervals of a model.
+    """The errors of predictions for the labels of a store, and how often the labels are inside the model's intervals.
 
-    With curves: points, [label, answer] of evenly spread rows, and the coverages of several levels.
+    With curves: points, [label, prediction] of evenly spread rows, and the coverages of several levels.
     """
 
     def __init__(self, judge: DecisionRule, store: Store, with_curves: bool) -> None:
@@ -141,18 +143,18 @@ class _ErrorScores:
         if self._spread is not None:
             self._spread.add(start, y, values)
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> JsonObject:
         scores = self._scores.result()
-        found = {"accuracy": None, "n": self._store.n, **scores, **self._errors.facts(scores)}
-        found |= {} if self._coverage is None else self._coverage.result()
+        result = {"accuracy": None, "n": self._store.n, **scores, **self._errors.facts(scores)}
+        result |= {} if self._coverage is None else self._coverage.result()
         if self._spread is None:
-            return found
-        found["points"] = self._spread.rows().tolist()
-        return found | ({} if self._coverage is None else self._coverage.curve())
+            return result
+        result["points"] = self._spread.rows().tolist()
+        return result | ({} if self._coverage is None else self._coverage.curve())
 
 
 def _numbers(url: str | None, labels: np.ndarray) -> np.ndarray:
-    """Labels as float64, also those that are stored as text. Raises DataError for other texts."""
+    """Labels as float64, also if they are stored as text. Raises DataError for other texts."""
     if labels.dtype.kind not in "biuf":
         other = next((text for text in labels.tolist() if "_" in text or not is_finite(text)), None)
         if other is not None:

@@ -1,6 +1,6 @@
-"""Scores of answers, gathered block by block: from counts of labels, from all numbers.
+"""Scores of predictions, gathered block by block: of labels by counts, of numbers from all of them.
 
-ROC and precision-recall curves of more than two classes: each class against the rest.
+ROC and precision-recall curves of more than two classes are of each class against the rest.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from streamsvm.metrics import (
     per_class,
     scored,
 )
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.tasks.queries import ranked
-from streamsvm.tasks.uncertainty import LabelErrors, MeanErrors, together
+from streamsvm.tasks.uncertainty import LabelErrors, MeanErrors, merged
 
 
 class DecisionRule(Protocol):
-    """What follows from decision values."""
+    """A model's labels and probabilities, as far as scores need them."""
 
     @property
     def task(self) -> str: ...
@@ -55,28 +56,29 @@ class Scores(Protocol):
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         """Decision values of rows start to stop, and probabilities (m, k) of a calibrated model."""
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> JsonObject:
         """The scores by name, `accuracy` and `n` first. Raises DataError."""
 
 
 class ValueScores:
-    """For a task whose answers are numbers. measure: scores by name, of a store and the answers (n,) to its rows."""
+    """Scores of a task that predicts numbers. measure: scores by name, from a store and the predictions (n,) for its
+    rows."""
 
-    def __init__(self, store: Store, measure: Callable[[Store, np.ndarray], dict[str, Any]]) -> None:
+    def __init__(self, store: Store, measure: Callable[[Store, np.ndarray], JsonObject]) -> None:
         self._store, self._measure, self._values = store, measure, np.empty(store.n)
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         self._values[start:stop] = values
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> JsonObject:
         return {"accuracy": None, "n": self._store.n, **self._measure(self._store, self._values)}
 
 
 class LabelScores:
-    """For a task whose answers are labels. Rows whose label the model never saw count as wrong."""
+    """Scores of a task that predicts labels. Rows with a label that the model does not know count as wrong."""
 
     def __init__(self, judge: DecisionRule, store: Store, with_curves: bool, *, orders_rows: bool) -> None:
-        """orders_rows: the order of the decision values, one column, is scored, too."""
+        """orders_rows: the order of the decision values, a single column, is scored, too."""
         k = len(judge.classes)
         self.judge, self.store, self.orders_rows = judge, store, orders_rows
         self.counts = np.zeros((k, k), np.int64)
@@ -96,12 +98,12 @@ class LabelScores:
         if self.orders_rows:
             self.values[start:stop] = values
         truth, k = self._codes[self.store.classes.codes(self.store.labels(start, stop))], len(self.counts)
-        known = truth >= 0
+        is_known = truth >= 0
         predicted = _positions(self.judge.classes, self.judge.labels(values, proba))
         self._errors.add(start, truth, predicted, values)
-        self.counts += confusion(truth[known], predicted[known], k)
+        self.counts += confusion(truth[is_known], predicted[is_known], k)
         if self._scores is not None:
-            self._scores.add(truth[known] == 1, values[known])
+            self._scores.add(truth[is_known] == 1, values[is_known])
             low, high = self._between
             self._between = (
                 float(values[predicted == 0].max(initial=low)),
@@ -110,39 +112,39 @@ class LabelScores:
         if self._by_class is not None and values.ndim == 2:
             self._by_class.add(start, truth, values)
         if proba is not None:
-            losses = self._probabilities.add(truth[known], proba[known])
-            self._losses.add(start, known, losses)
+            losses = self._probabilities.add(truth[is_known], proba[is_known])
+            self._losses.add(start, is_known, losses)
             if k == 2:
-                self._before.add(truth[known], _plain_odds(values[known]))
+                self._before.add(truth[is_known], _plain_odds(values[is_known]))
             if self.judge.costs is not None:
-                self._likeliest += confusion(truth[known], np.argmax(proba[known], axis=1), k)
+                self._likeliest += confusion(truth[is_known], np.argmax(proba[is_known], axis=1), k)
 
-    def result(self) -> dict[str, Any]:
-        found = together(
+    def result(self) -> JsonObject:
+        result = merged(
             self._summary() | self.more(),
             self._of_probabilities(),
             ranked(self.store, self.values) if self.orders_rows else {},
         )
         if self._with_curves and self._scores is not None:
-            found |= self._scores.curves() | {"histogram": self._histogram()}
+            result |= self._scores.curves() | {"histogram": self._histogram()}
         if self._with_curves and self._before.n:
-            found["reliability_before"] = self._before.result()["reliability"]
+            result["reliability_before"] = self._before.result()["reliability"]
         if self._by_class is not None and self._by_class.has_rows:
-            found["curves_by_class"] = self._by_class.result(self.judge.classes.tolist())
-        return found
+            result["curves_by_class"] = self._by_class.result(self.judge.classes.tolist())
+        return result
 
     def _rows_of_classes(self, k: int) -> np.ndarray:
         """(k,) rows of the store, by class."""
-        known = self._codes >= 0
-        return np.bincount(self._codes[known], self.store.classes.counts[known], k)
+        is_known = self._codes >= 0
+        return np.bincount(self._codes[is_known], self.store.classes.counts[is_known], k)
 
-    def _of_probabilities(self) -> dict[str, Any]:
+    def _of_probabilities(self) -> JsonObject:
         if not self._probabilities.n:
             return {}
-        found = self._probabilities.result()
-        return found | self._losses.facts(found)
+        scores = self._probabilities.result()
+        return scores | self._losses.facts(scores)
 
-    def _histogram(self) -> dict[str, Any]:
+    def _histogram(self) -> JsonObject:
         """Rows by decision value and class, and the value between those of the two answers, whatever decides."""
         assert self._scores is not None
         low, high = self._between
@@ -150,11 +152,11 @@ class LabelScores:
             return self._scores.histogram()
         return self._scores.histogram() | {"threshold": 0.0 if low <= 0 <= high else (low + high) / 2}
 
-    def more(self) -> dict[str, Any]:
+    def more(self) -> JsonObject:
         """What else follows from the counts."""
         return {}
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self) -> JsonObject:
         n, n_known, labels = self.store.n, int(self.counts.sum()), self.judge.classes.tolist()
         if n_known == 0:
             raise unknown_labels(label_texts(self.judge.classes), self.store)
@@ -176,11 +178,11 @@ class LabelScores:
         return summary | self._errors.facts(summary, self.counts, self.judge.costs, self._scores)
 
 
-def unknown_labels(known: np.ndarray, store: Store) -> DataError:
+def unknown_labels(known_labels: np.ndarray, store: Store) -> DataError:
     """The error for a store without any of the labels (k,) that a model knows."""
-    there = ", ".join(label_texts(store.classes.values)[:30].tolist())
+    labels = ", ".join(label_texts(store.classes.values)[:30].tolist())
     return DataError(
-        f"no row has a label that the model knows; it knows {', '.join(known.tolist())}, the rows have {there}"
+        f"no row has a label that the model knows; it knows {', '.join(known_labels.tolist())}, the rows have {labels}"
     )
 
 
@@ -191,7 +193,7 @@ def codes_of_labels(judge: DecisionRule, store: Store) -> np.ndarray:
 
 
 def _plain_odds(values: np.ndarray) -> np.ndarray:
-    """(m, 2) the logistic function of decision values (m,): what they would say without a calibration."""
+    """(m, 2) the logistic function of decision values (m,), as probabilities without a calibration."""
     p = 0.5 * (1.0 + np.tanh(0.5 * values.astype(np.float64)))
     return np.stack([1.0 - p, p], axis=1)
 
@@ -210,7 +212,7 @@ MOST_POINTS = 200  # of a curve
 class CurvesByClass:
     """Gathers evenly spread rows of n, with the decision value of each class.
 
-    rows: of each class (k,), which decides which classes are shown.
+    rows: of each class (k,), of which the most frequent are shown.
     """
 
     def __init__(self, n: int, rows: np.ndarray) -> None:
@@ -221,12 +223,12 @@ class CurvesByClass:
         self._spread.add(start, truth, *values[:, self._shown].T)
         self.has_rows = True
 
-    def result(self, labels: Sequence[Any]) -> list[dict[str, Any]]:
+    def result(self, labels: Sequence[Any]) -> list[JsonObject]:
         """The curves of each shown class by its label, see `curves_of`; rows with unknown labels are left out."""
         truth, *columns = self._spread.rows().T
-        known = truth >= 0
+        is_known = truth >= 0
         return [
-            curves_of(labels[code], scored(truth[known] == code, values[known]))
+            curves_of(labels[code], scored(truth[is_known] == code, values[is_known]))
             for code, values in zip(self._shown, columns, strict=True)
         ]
 
@@ -236,6 +238,6 @@ def most_frequent(rows: np.ndarray) -> list[int]:
     return sorted(np.argsort(-rows, kind="stable")[:MOST_CLASSES].tolist())
 
 
-def curves_of(label: Any, scores: ScoreCounts) -> dict[str, Any]:
+def curves_of(label: Any, scores: ScoreCounts) -> JsonObject:
     """label, roc_auc, and the curves `roc` and `precision_recall`, which a class without rows lacks."""
     return {"label": label, "roc_auc": scores.roc_auc(), **scores.curves(MOST_POINTS)}

@@ -1,4 +1,4 @@
-"""How far scores may be off by the rows that were drawn: standard errors and intervals, by rows or by whole groups.
+"""Standard errors and intervals of scores, as rows were drawn at random one by one, or in whole groups.
 
 A score of n rows moves by u_i with row i, its influence, sum_i u_i = 0. If rows are drawn one by one, its variance is
 sum_i u_i^2. If groups are drawn whole, it is sum_g (sum_{i in g} u_i)^2 (Liang and Zeger 1986). Each is multiplied by
@@ -9,16 +9,16 @@ Clarke-Pearson (1988), by groups of Obuchowski (1997).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.metrics import ScoreCounts, quotient
+from streamsvm.storage.jsonable import JsonObject
 
 LEVEL = 0.95
-MOST_SUMS = 4096  # over rows of a regression, whatever their number
-MOST_ENTRIES = 1 << 19  # of these sums, where there is one for each label
+MOST_SUMS = 4096  # units of a regression; each sums over as many rows as there are
+MOST_ENTRIES = 1 << 19  # of these sums, if there is one for each label
 LEAST_SUMS = 64
 SHARES = ("accuracy", "balanced_accuracy", "roc_auc", "hamming_loss", "f1_micro", "f1_macro", "f1_samples")
 ORDERS = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "map", "swapped_pairs")
@@ -26,19 +26,20 @@ LOWEST = dict.fromkeys((*SHARES, *ORDERS), 0.0) | {"kendall_tau": -1.0}  # of sc
 
 
 class ResamplingUnits:
-    """What is drawn: the groups of a store, codes (n,) from 0 to count - 1, else its rows; then codes are None."""
+    """The units that are drawn at random: the groups of a store, or its rows. codes (n,): the unit of each row, from 0
+    to count - 1; None if units are rows."""
 
-    def __init__(self, store: Store, most: int | None = None, *, by_query: bool = False) -> None:
-        """most: of units, each of which stands for several rows or groups where there are more. by_query: where there
-        are no groups, queries are drawn whole, if there are any."""
+    def __init__(self, store: Store, most_units: int | None = None, *, by_query: bool = False) -> None:
+        """most_units: if the store has more, each unit stands for several rows or groups. by_query: queries are units,
+        if there are any and the store has no groups."""
         self.codes: np.ndarray | None = None
         count = store.n
-        whole = store.qid if by_query and store.group is None else store.group
-        if whole is not None:
-            values, self.codes = np.unique(whole, return_inverse=True)
+        unit_of_row = store.qid if by_query and store.group is None else store.group
+        if unit_of_row is not None:
+            values, self.codes = np.unique(unit_of_row, return_inverse=True)
             count = len(values)
         self._groups = None if store.group is None else count
-        self.count = min(count, most or count)
+        self.count = min(count, most_units or count)
         if self.codes is not None and self.count < count:
             self.codes %= self.count
 
@@ -52,20 +53,22 @@ class ResamplingUnits:
         return np.bincount(self.codes, influence, self.count)
 
     def facts(
-        self, found: Iterable[tuple[str, float | None, np.ndarray, np.ndarray | float]]
-    ) -> dict[str, Any]:
-        """`intervals`, and how many groups they are based on, by scores with the influence of units, and how many of
-        these have it. Empty if there is only one unit."""
+        self, influences: Iterable[tuple[str, float | None, np.ndarray, np.ndarray | float]]
+    ) -> JsonObject:
+        """`intervals`, and the number of groups that they are based on. influences: of each score its name, value, the
+        influence of units, and the number of units with this influence. Empty if there is only one unit."""
         if self.count < 2:
             return {}
         records = [
-            self._record(name, score, float(np.sqrt(np.sum(times * own**2) * self.count / (self.count - 1))))
-            for name, score, own, times in found
+            self._record(
+                name, score, float(np.sqrt(np.sum(rows * influence**2) * self.count / (self.count - 1)))
+            )
+            for name, score, influence, rows in influences
             if score is not None
         ]
         return {"intervals": records} | ({} if self._groups is None else {"groups": self._groups})
 
-    def _record(self, name: str, score: float, error: float) -> dict[str, Any]:
+    def _record(self, name: str, score: float, error: float) -> JsonObject:
         from scipy.special import stdtrit
 
         t = float(stdtrit(self.count - 1, (1 + LEVEL) / 2))
@@ -78,7 +81,8 @@ class ResamplingUnits:
 
 
 def _wilson(share: float, error: float, t: float, units: int) -> tuple[float, float]:
-    """Wilson's interval (1927) for the rows, drawn one by one, that would have this error; else for all units."""
+    """The ends of Wilson's interval (1927) for as many rows, drawn one by one, as would have this error; else for all
+    units."""
     spread = share * (1 - share)
     rows = spread / error**2 if error > 0 and spread > 0 else float(units)
     centre, factor = share + t**2 / (2 * rows), 1 + t**2 / rows
@@ -86,28 +90,28 @@ def _wilson(share: float, error: float, t: float, units: int) -> tuple[float, fl
     return max(0.0, (centre - half) / factor), min(1.0, (centre + half) / factor)
 
 
-def together(*scores: dict[str, Any]) -> dict[str, Any]:
-    """Scores of several kinds as one, with the intervals of all."""
-    records = [row for own in scores for row in own.get("intervals", ())]
-    merged = {name: value for own in scores for name, value in own.items()}
+def merged(*scores: JsonObject) -> JsonObject:
+    """Scores of several kinds as one dict, with all of their intervals."""
+    records = [row for part in scores for row in part.get("intervals", ())]
+    merged = {name: value for part in scores for name, value in part.items()}
     return merged | ({"intervals": records} if records else {})
 
 
-def drawn(scores: dict[str, Any]) -> str:
-    """What was drawn for the intervals of scores, in words."""
+def drawn_units(scores: JsonObject) -> str:
+    """The units that intervals of scores are based on, in words."""
     if "groups" in scores:
         return f"{scores['groups']:,} groups"
     return f"{scores['queries']:,} queries" if scores.get("queries", 1) > 1 else "rows"
 
 
 def shift(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """(units,) how far each moves the quotient of the sums of both columns; 0 where nothing is divided."""
-    found = quotient(part, whole)
-    return np.zeros(len(part)) if found is None else (part - found * whole) / whole.sum()
+    """(units,) the influence of each unit on the quotient of the sums of both columns; 0 if the second sum is 0."""
+    score = quotient(part, whole)
+    return np.zeros(len(part)) if score is None else (part - score * whole) / whole.sum()
 
 
 class LabelErrors:
-    """Of labels: by counts of rows where these are drawn, by all of them where groups are."""
+    """Intervals of scores of labels: from counts of rows, or from all rows if groups are drawn."""
 
     def __init__(self, store: Store, k: int, *, by_query: bool = False) -> None:
         self._units, self._k, n = ResamplingUnits(store, by_query=by_query), k, store.n
@@ -116,72 +120,78 @@ class LabelErrors:
         self._values = np.empty(n if has_groups and k == 2 else 0)
 
     def add(self, start: int, truth: np.ndarray, predicted: np.ndarray, values: np.ndarray) -> None:
-        """Rows from `start` on: codes (m,) of classes, the true one -1 where it is not known, and decision values."""
-        own = slice(start, start + len(truth))
+        """Adds rows from `start` on: codes (m,) of classes, the true one -1 if it is not known, and decision values."""
+        rows = slice(start, start + len(truth))
         if len(self._kinds):
-            self._kinds[own] = np.where(truth < 0, self._k**2, truth * self._k + predicted)
+            self._kinds[rows] = np.where(truth < 0, self._k**2, truth * self._k + predicted)
         if len(self._values):
-            self._values[own] = values
+            self._values[rows] = values
 
     def facts(
-        self, summary: dict[str, Any], counts: np.ndarray, costs: np.ndarray | None, order: ScoreCounts | None
-    ) -> dict[str, Any]:
+        self, summary: JsonObject, counts: np.ndarray, costs: np.ndarray | None, order: ScoreCounts | None
+    ) -> JsonObject:
         """See `ResamplingUnits.facts`. counts (k, k): rows by true and predicted class; order: of two classes, of all
         rows."""
-        n_known, found = int(counts.sum()), []
+        n_known, influences = int(counts.sum()), []
         rows = np.append(counts, summary["n"] - n_known)
-        for name, own in influences(counts, summary["n"], costs).items():
-            drawn = (own, rows) if self._units.codes is None else (self._units.summed(own[self._kinds]), 1.0)
-            found.append((name, summary[name], *drawn))
+        for name, influence in label_influences(counts, summary["n"], costs).items():
+            per_unit = (
+                (influence, rows)
+                if self._units.codes is None
+                else (self._units.summed(influence[self._kinds]), 1.0)
+            )
+            influences.append((name, summary[name], *per_unit))
         if order is not None and summary["roc_auc"] is not None:
-            own = order.influences()
+            influence = order.influences()
             if self._units.codes is None:
-                found.append(("roc_auc", summary["roc_auc"], own, order.counts))
+                influences.append(("roc_auc", summary["roc_auc"], influence, order.counts))
             else:
-                known = self._kinds < self._k**2
-                moved = np.zeros(len(known))
-                moved[known] = own[self._kinds[known] // self._k, order.places(self._values[known])]
-                found.append(("roc_auc", summary["roc_auc"], self._units.summed(moved), 1.0))
-        return self._units.facts(found)
+                is_known = self._kinds < self._k**2
+                of_rows = np.zeros(len(is_known))
+                of_rows[is_known] = influence[
+                    self._kinds[is_known] // self._k, order.places(self._values[is_known])
+                ]
+                influences.append(("roc_auc", summary["roc_auc"], self._units.summed(of_rows), 1.0))
+        return self._units.facts(influences)
 
 
-def influences(counts: np.ndarray, n: int, costs: np.ndarray | None) -> dict[str, np.ndarray]:
-    """(k k + 1,) by score: of rows by true and predicted class, and of those of a class that is not known, which are
-    wrong, and in no other score."""
+def label_influences(counts: np.ndarray, n: int, costs: np.ndarray | None) -> dict[str, np.ndarray]:
+    """(k k + 1,) by score: the influence of a row by its true and predicted class, and of a row of an unknown class,
+    which is wrong and counts in no other score."""
     is_right, rows, n_known = np.eye(len(counts)), counts.sum(axis=1), counts.sum()
     weight = np.divide(1.0, rows, where=rows > 0, out=np.zeros(len(counts))) / np.count_nonzero(rows)
     recall = np.diag(counts) / np.maximum(rows, 1)
     accuracy = np.trace(counts) / n
-    found = {
+    by_score = {
         "accuracy": np.append(is_right - accuracy, -accuracy) / n,
         "balanced_accuracy": np.append((is_right - recall[:, None]) * weight[:, None], 0.0),
     }
     if costs is not None:
-        found["cost"] = np.append(costs - np.sum(counts * costs) / n_known, 0.0) / n_known
-    return found
+        by_score["cost"] = np.append(costs - np.sum(counts * costs) / n_known, 0.0) / n_known
+    return by_score
 
 
 class MeanErrors:
-    """Of means over rows, some of which count."""
+    """Intervals of means over rows, of which some count."""
 
     def __init__(self, store: Store, names: tuple[str, ...], *, by_query: bool = False) -> None:
         self._units, self._names = ResamplingUnits(store, MOST_SUMS, by_query=by_query), names
         self._sums = np.zeros((1 + len(names), self._units.count))  # rows, then each score
 
     def add(self, start: int, counts: np.ndarray, values: Iterable[np.ndarray]) -> None:
-        """Rows from `start` on, which count where `counts` (m,) is true, and the values of those, by score."""
+        """Adds rows from `start` on, which count if `counts` (m,) is true, and the values of those, by score."""
         units = self._units.of_rows(start, start + len(counts))[counts]
         _gather(self._sums, units, (np.ones(len(units)), *values))
 
-    def facts(self, scores: dict[str, Any]) -> dict[str, Any]:
+    def facts(self, scores: JsonObject) -> JsonObject:
         """See `ResamplingUnits.facts`."""
         rows, *sums = self._sums
         named = zip(self._names, sums, strict=True)
-        return self._units.facts((name, scores[name], shift(own, rows), 1.0) for name, own in named)
+        return self._units.facts((name, scores[name], shift(total, rows), 1.0) for name, total in named)
 
 
 class SetErrors:
-    """Of sets of k labels: by sums over groups or rows, fewer the more labels there are."""
+    """Intervals of scores of sets of k labels: from sums over groups or rows, fewer for more labels."""
 
     def __init__(self, store: Store, k: int) -> None:
         self._units = ResamplingUnits(store, max(LEAST_SUMS, min(MOST_SUMS, MOST_ENTRIES // (2 * k))))
@@ -192,33 +202,41 @@ class SetErrors:
     def add(
         self, start: int, right: np.ndarray, f1: np.ndarray, hits: np.ndarray, either: np.ndarray
     ) -> None:
-        """Rows from `start` on: (m,) whether they are right, and their F1; (m, k) which labels are true and
+        """Adds rows from `start` on: (m,) whether they are right, and their F1; (m, k) whether labels are true and
         predicted, and the number of the two."""
         units = self._units.of_rows(start, start + len(right))
         _gather(self._sums, units, (np.ones(len(right)), right, f1, *hits.T, *either.T))
 
-    def facts(self, scores: dict[str, Any]) -> dict[str, Any]:
+    def facts(self, scores: JsonObject) -> JsonObject:
         """See `ResamplingUnits.facts`."""
         (rows, right, f1), (hits, either) = self._sums[:3], np.split(self._sums[3:], 2)
-        both, all_ = 2 * hits.sum(axis=0), either.sum(axis=0)
-        moved = {
+        both, in_all = 2 * hits.sum(axis=0), either.sum(axis=0)
+        influences = {
             "accuracy": shift(right, rows),
-            "hamming_loss": shift(all_ - both, rows * len(hits)),
-            "f1_micro": shift(both, all_),
-            "f1_macro": np.mean([shift(2 * own, of) for own, of in zip(hits, either, strict=True)], axis=0),
+            "hamming_loss": shift(in_all - both, rows * len(hits)),
+            "f1_micro": shift(both, in_all),
+            "f1_macro": np.mean(
+                [
+                    shift(2 * label_hits, label_all)
+                    for label_hits, label_all in zip(hits, either, strict=True)
+                ],
+                axis=0,
+            ),
             "f1_samples": shift(f1, rows),
         }
-        return self._units.facts((name, scores[name], own, 1.0) for name, own in moved.items())
+        return self._units.facts(
+            (name, scores[name], influence, 1.0) for name, influence in influences.items()
+        )
 
 
 def _gather(sums: np.ndarray, units: np.ndarray, columns: Iterable[np.ndarray]) -> None:
     """Adds columns (m,) of rows to the sums (columns, count) of their units (m,)."""
-    for total, own in zip(sums, columns, strict=True):
-        np.add.at(total, units, own)
+    for total, column in zip(sums, columns, strict=True):
+        np.add.at(total, units, column)
 
 
 class NumberErrors:
-    """Of a regression: by sums over groups, or over rows that are as far apart as there are sums."""
+    """Intervals of scores of a regression: from sums over groups, or over rows at equal distances."""
 
     def __init__(self, store: Store) -> None:
         self._units = ResamplingUnits(store, MOST_SUMS)
@@ -228,7 +246,7 @@ class NumberErrors:
         )  # of y, and its squared deviations from them
 
     def add(self, start: int, y: np.ndarray, values: np.ndarray) -> None:
-        """Rows from `start` on, at least one: numbers y (m,), and predicted ones."""
+        """Adds rows from `start` on, at least one: numbers y (m,), and predicted ones."""
         error = values - y
         units, places = np.unique(self._units.of_rows(start, start + len(y)), return_inverse=True)
         rows = np.bincount(places)
@@ -239,14 +257,16 @@ class NumberErrors:
         self._means[units] += delta * share
         self._sums[:, units] += rows, np.bincount(places, np.abs(error)), np.bincount(places, error**2)
 
-    def facts(self, scores: dict[str, float | None]) -> dict[str, Any]:
+    def facts(self, scores: dict[str, float | None]) -> JsonObject:
         """See `ResamplingUnits.facts`."""
         rows, absolute, squares = self._sums
         spread = self._inside + rows * (self._means - np.average(self._means, weights=rows)) ** 2
         root = scores["root_mean_squared_error"] or np.inf
-        moved = {"mean_squared_error": shift(squares, rows)}
-        moved["root_mean_squared_error"] = moved["mean_squared_error"] / (2 * root)
-        moved["mean_absolute_error"] = shift(absolute, rows)
+        influences = {"mean_squared_error": shift(squares, rows)}
+        influences["root_mean_squared_error"] = influences["mean_squared_error"] / (2 * root)
+        influences["mean_absolute_error"] = shift(absolute, rows)
         if scores["r2"] is not None:
-            moved["r2"] = (spread * squares.sum() / spread.sum() - squares) / spread.sum()
-        return self._units.facts((name, scores[name], own, 1.0) for name, own in moved.items())
+            influences["r2"] = (spread * squares.sum() / spread.sum() - squares) / spread.sum()
+        return self._units.facts(
+            (name, scores[name], influence, 1.0) for name, influence in influences.items()
+        )

@@ -1,26 +1,29 @@
-"""Weights of rows: class times sample weights, the factors on C."""
+"""Weights of rows, the factors on C: class weights times sample weights."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
 from streamsvm.data.labels import label_texts, matching_label
 from streamsvm.errors import ConfigError
 
+ClassWeight = Literal["balanced"] | Mapping[str, float] | None
+
 
 def row_weights(
-    codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
+    codes: np.ndarray, classes: np.ndarray, class_weight: ClassWeight, sample_weight: np.ndarray | None
 ) -> np.ndarray:
-    """(n,) class times sample weights of rows with these codes. Raises ConfigError for an unknown class."""
+    """(n,) class weights times sample weights of rows with these codes. Raises ConfigError for an unknown class."""
     counts = np.bincount(codes, sample_weight, minlength=len(classes))
     weights = class_factors(counts, classes, class_weight)[codes]
     return weights if sample_weight is None else weights * sample_weight
 
 
-def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
-    """Factors on C by code, (k,) of classes, of so many rows of each, or rows of so much weight.
+def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: ClassWeight) -> np.ndarray:
+    """(k,) factors on C by class, from the rows of each class, or their weights. Without classes (1,).
 
     Raises ConfigError for an unknown class.
     """
@@ -38,9 +41,10 @@ def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) ->
 
 
 def label_factors(
-    counts: np.ndarray, sets: np.ndarray, classes: np.ndarray, class_weight: Any
+    counts: np.ndarray, sets: np.ndarray, classes: np.ndarray, class_weight: ClassWeight
 ) -> np.ndarray | None:
-    """(2, k), see `Targets.factors`, as a fit of each label alone would have them; sets (l, k) have so many rows (l,).
+    """(2, k) factors, see `Targets.factors`, as a fit of each label alone would have them. counts (l,): rows of the
+    sets (l, k).
 
     `balanced` balances the rows of each label with those without it; the weight of a label is that of its rows. Raises
     ConfigError for an unknown label.
@@ -51,24 +55,25 @@ def label_factors(
     if class_weight == "balanced":
         sides = np.stack([counts.sum() - has, has])
         return counts.sum() / (2 * np.where(sides > 0, sides, 1))
-    own = class_factors(has, classes, class_weight)
-    return np.stack([np.ones(len(own)), own])
+    factors = class_factors(has, classes, class_weight)
+    return np.stack([np.ones(len(factors)), factors])
 
 
 def label_weights(
-    has: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
+    has: np.ndarray, classes: np.ndarray, class_weight: ClassWeight, sample_weight: np.ndarray | None
 ) -> np.ndarray:
-    """(n, k) factors of labels times sample weights, of rows that have these labels (n, k); as `label_factors`."""
+    """(n, k) factors of labels times sample weights, of rows with these labels (n, k); as `label_factors`."""
     weights = of_labels(has, label_factors(np.ones(len(has), np.int64), has, classes, class_weight))
     return weights if sample_weight is None else weights * sample_weight[:, None]
 
 
 def balancing(counts: np.ndarray, classes: np.ndarray, sets: np.ndarray | None) -> np.ndarray:
-    """Factors that balance the classes: (k,), of so many rows by code; of sets (l, k) those of each label, (2, k)."""
+    """Factors that balance the classes: (k,) by code; for sets (l, k) of several labels (2, k). counts: rows of each
+    code."""
     factors = None if sets is None else label_factors(counts, sets, classes, "balanced")
     return class_factors(counts, classes, "balanced") if factors is None else factors
 
 
 def of_labels(has: np.ndarray, factors: np.ndarray | None) -> np.ndarray:
-    """(n, k) the factors (2, k) of rows that have these labels (n, k), see `Targets.factors`; None: 1."""
+    """(n, k) of the factors (2, k), those of rows with these labels (n, k), see `Targets.factors`; None: 1."""
     return np.ones(has.shape) if factors is None else np.where(has, factors[1], factors[0])

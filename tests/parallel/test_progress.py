@@ -14,7 +14,7 @@ from streamsvm.config import build_config
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Progress
 from streamsvm.fits.parts import PartitionSolver
-from streamsvm.parallel.compiling import PHASE, compiled_s, compiling_told
+from streamsvm.parallel.compiling import PHASE, compile_notices, compiled_s
 from streamsvm.parallel.engine import Engine
 from streamsvm.progress import Meter, advance
 from streamsvm.runs.phases import Phases
@@ -110,7 +110,7 @@ def compiled_now():
 
 def test_compiling_is_told_and_timed():
     records, before = [], compiled_s()
-    with compiling_told(Events(records.append)), compiling_told(Events(pytest.fail)):
+    with compile_notices(Events(records.append)), compile_notices(Events(pytest.fail)):
         assert compiled_now() == 4
     compiled_now()
     assert {event.phase for _, event in records} == {PHASE}

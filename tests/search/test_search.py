@@ -186,7 +186,7 @@ class TestHalving:
 class TestInterrupted:
     def test_what_was_known_is_not_done_again(self, tmp_path, monkeypatch):
         whole = searched(store())
-        kept = searches.Kept.add
+        kept = searches.ScoreTable.add
         count = 0
 
         def killed(self, outcome, share):
@@ -197,13 +197,13 @@ class TestInterrupted:
             kept(self, outcome, share)
 
         with monkeypatch.context() as patch:
-            patch.setattr(searches.Kept, "add", killed)
+            patch.setattr(searches.ScoreTable, "add", killed)
             with pytest.raises(KeyboardInterrupt):
                 searched(store(), run_dir=tmp_path)
         with (tmp_path / "scores.jsonl").open("a") as file:
             file.write('{"event": "score", "poi')  # torn by a kill
         added = []
-        monkeypatch.setattr(searches.Kept, "add", lambda *args: (added.append(args[1]), kept(*args)))
+        monkeypatch.setattr(searches.ScoreTable, "add", lambda *args: (added.append(args[1]), kept(*args)))
         again = searched(store(), run_dir=tmp_path, resume=True)
         assert len(added) == 12 - 7
         assert by_point(again) == by_point(whole)

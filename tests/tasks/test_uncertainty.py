@@ -10,7 +10,7 @@ from sklearn.metrics import balanced_accuracy_score, mean_squared_error, r2_scor
 
 from streamsvm.data.store import Store
 from streamsvm.tasks import task_of
-from streamsvm.tasks.uncertainty import drawn
+from streamsvm.tasks.uncertainty import drawn_units
 
 COPIES, DRAWS = 4, 200
 
@@ -233,8 +233,8 @@ def test_many_labels_are_told_by_few_sums(monkeypatch):
 
 def test_what_is_drawn_is_told():
     of_queries = scored("ordinal", judge(2), **queries())
-    assert drawn(of_queries) == "40 queries"
+    assert drawn_units(of_queries) == "40 queries"
     assert {"accuracy", "ndcg"} <= errors(of_queries).keys()
-    assert drawn(scored("rank", judge(4), **queries(), group=queries()["qid"] // 2)) == "20 groups"
-    assert drawn(scored("classify", judge(2), *two_classes())) == "rows"
+    assert drawn_units(scored("rank", judge(4), **queries(), group=queries()["qid"] // 2)) == "20 groups"
+    assert drawn_units(scored("classify", judge(2), *two_classes())) == "rows"
     assert "intervals" not in scored("rank", judge(4), **(queries() | {"qid": None}))

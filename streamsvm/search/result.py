@@ -1,4 +1,4 @@
-"""A search that has ended: what it found is in its run directory, so that resuming it does nothing."""
+"""The result of a finished search in its run directory, so that resuming it does nothing."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from streamsvm.models.files import is_model
 from streamsvm.runs.checkpoints import identity
 from streamsvm.runs.directory import SEARCHED, write_result
 from streamsvm.search.options import Point, TuneConfig
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.jsonable import JsonObject, jsonable
 from streamsvm.storage.paths import Place
 
-Found = dict[str, Any]
+Result = JsonObject
 
 
-def identity_of(store: Store, config: FitConfig, options: TuneConfig | None) -> dict[str, Any]:
+def identity_of(store: Store, config: FitConfig, options: TuneConfig | None) -> JsonObject:
     """Identifies a search: its data, the options of its first point or of the fit, and how points are compared."""
     compared = {} if options is None else options.model_dump(mode="json")
     return identity(store, config) | {f"tune.{name}": value for name, value in compared.items()}
 
 
-def note_end(run_dir: Place, own: Mapping[str, Any], found: Found, events: Events) -> None:
-    """Writes what a search with this identity has found. If the disk is full, the file is missing."""
+def save_result(run_dir: Place, search: Mapping[str, Any], result: Result, events: Events) -> None:
+    """Writes the result of the search with this identity. Warns if the disk is full: then the file is missing."""
     try:
-        write_result(run_dir, SEARCHED, {"identity": own, "found": found})
+        write_result(run_dir, SEARCHED, {"identity": search, "found": result})
     except StorageError as error:
         events(Warned(str(error)))
 
 
-def ended(
+def saved_result(
     run_dir: Place,
     model_path: Place | None,
     store: Store,
     points: Sequence[tuple[Point, FitConfig]],
     options: TuneConfig | None,
-) -> Found | None:
-    """What the same search has found, if it has ended and its model, if one is asked for, is in place; else None."""
+) -> Result | None:
+    """The result of the same search, if it is finished and its model, if requested, is in place; else None."""
     try:
-        known = json.loads((run_dir / SEARCHED).read_bytes())
-        was, found = known["identity"], known["found"]
+        saved = json.loads((run_dir / SEARCHED).read_bytes())
+        search, result = saved["identity"], saved["found"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     configs = [config for _, config in points]
     first = configs[0] if options is not None else with_task(configs[0], store)
-    if was != jsonable(identity_of(store, first, options)) or not isinstance(found, dict):
+    if search != jsonable(identity_of(store, first, options)) or not isinstance(result, dict):
         return None
     if model_path is None or (is_model(model_path) and is_made_by(model_path, store, configs)):
-        return found
+        return result
     return None
