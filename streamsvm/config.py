@@ -61,7 +61,7 @@ from streamsvm.tasks import default_task, task_names, task_of
 from streamsvm.texts.documented import described
 
 Model = TypeVar("Model", bound=BaseModel)
-MOST_C = 1e30  # as of kernel values: float32 ends at 3e38
+MOST_C = 1e30  # the limit of kernel values, too: float32 ends at 3e38
 
 
 class FitConfig(Options):
@@ -142,19 +142,21 @@ class FitConfig(Options):
     search: SearchConfig = SearchConfig(options=())
 
     @property
-    def own(self) -> Any:
+    def solver_options(self) -> Any:
         """The options of its solver."""
         return getattr(self, section_of(self.solver))
 
+    own = solver_options  # the name in 0.2.0
+
     @property
     def n_folds(self) -> int:
-        """Number of extra fits on folds, which calibrate the fit of all rows; 0 if nothing needs them."""
-        asks = self.probability.method or (self.probability.threshold and not self.holdout)
-        return self.probability.folds if asks else 0
+        """Number of extra fits on folds, by which the fit of all rows is calibrated; 0 if nothing needs them."""
+        needs_folds = self.probability.method or (self.probability.threshold and not self.holdout)
+        return self.probability.folds if needs_folds else 0
 
     @model_validator(mode="before")
     @classmethod
-    def _under_todays_names(cls, values: Any) -> Any:
+    def _with_current_names(cls, values: Any) -> Any:
         return searched(renamed(values)) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
@@ -176,7 +178,7 @@ class FitConfig(Options):
             raise ValueError(
                 f"metric.kind is {self.metric.kind!r}, which needs a nonlinear kernel; found {name}"
             )
-        self.own.require(self.kernel)
+        self.solver_options.require(self.kernel)
         return self
 
     @model_validator(mode="after")
@@ -199,10 +201,10 @@ def _add_section(name: str, row: SolverRow) -> None:
         raise ConfigError(
             f"solver {name!r}: found options {row.options}, expected a SolverOptions, and a name that is not an option"
         )
-    known = {*option_names(), *(f"{section}.{member}" for member in options.model_fields)}
-    asked = {name for rule in options.rules for name in (rule.option, rule.decider)}
-    if asked - known:
-        raise ConfigError(f"solver {name!r}: its rules name {min(asked - known)}, expected names of options")
+    names = {*option_names(), *(f"{section}.{member}" for member in options.model_fields)}
+    named = {name for rule in options.rules for name in (rule.option, rule.decider)}
+    if named - names:
+        raise ConfigError(f"solver {name!r}: its rules name {min(named - names)}, expected names of options")
     FitConfig.model_fields[section] = FieldInfo(annotation=options, default=options())
     FitConfig.model_rebuild(force=True)
 
@@ -217,7 +219,7 @@ def build_config(*layers: Layer) -> FitConfig:
     Returns
     -------
     FitConfig
-        The options. What no layer has gets its default.
+        The options. Those that no layer gives have their defaults.
 
     Raises
     ------
@@ -301,15 +303,16 @@ def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[Base
     path = _known_part(first["loc"])
     name, prefix = ".".join(path), _place(_origin(path, layers), path)
     if first["type"] == "extra_forbidden":
-        known = list(option_names() if model is FitConfig else model.model_fields)
-        return f"{prefix}: unknown option{suggest(name, known)}"
+        names = list(option_names() if model is FitConfig else model.model_fields)
+        return f"{prefix}: unknown option{suggest(name, names)}"
     reason = _expected(first)
-    found = "" if isinstance(first["input"], Mapping) else f"found {first['input']!r}, "
-    return f"{prefix}: {found}{reason}"
+    given = "" if isinstance(first["input"], Mapping) else f"found {first['input']!r}, "
+    return f"{prefix}: {given}{reason}"
 
 
 def _place(origin: str, path: tuple[str, ...]) -> str:
-    """The origin of an option for an error. A flag names it already, and estimators' parameters have no groups."""
+    """The origin of an option for an error. A flag names the option already, and estimators' parameters have no
+    groups."""
     name = ".".join(path)
     if not path or (origin.startswith("--") and " " not in origin and name not in groups()):
         return origin
@@ -323,7 +326,7 @@ def _parameter(option: str) -> str:
 
 
 def _known_part(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """The option's path in an error's location, which may also name members of unions and list items."""
+    """The path of the option in an error's location, which may also name members of unions and items of lists."""
     depth = 2 if loc and loc[0] in groups() else 1
     return tuple(str(part) for part in loc[:depth])
 
@@ -349,18 +352,18 @@ def _expected(first: Mapping[str, Any]) -> str:
 def _origin(path: tuple[str, ...], layers: tuple[Layer, ...]) -> str:
     """The last layer that sets `path`."""
     for origin, values in reversed(layers):
-        here: Any = values
+        value: Any = values
         for part in path:
-            here = here.get(part, None) if isinstance(here, Mapping) else None
-        if here is not None:
+            value = value.get(part, None) if isinstance(value, Mapping) else None
+        if value is not None:
             return origin
     return layers[-1][0] if layers else "configuration"
 
 
-def suggest(name: str, known: list[str]) -> str:
+def suggest(name: str, names: list[str]) -> str:
     """A hint at the nearest known option: by its whole dotted name, else by the last component."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if not near:
-        by_last = {option.rpartition(".")[2]: option for option in reversed(known)}
-        near = [by_last[m] for m in difflib.get_close_matches(name.rpartition(".")[2], by_last, n=1)]
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not matches:
+        by_last = {option.rpartition(".")[2]: option for option in reversed(names)}
+        matches = [by_last[m] for m in difflib.get_close_matches(name.rpartition(".")[2], by_last, n=1)]
+    return f"; did you mean {matches[0]}?" if matches else f"; known are {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Finds given options that nothing would read, so that a fit does not silently ignore what was asked for."""
+"""Finds given options that nothing would read, so that a fit does not silently ignore them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamsvm.tasks import default_task, task_names, task_options, task_unread
 
 
 def rules() -> Iterator[ReadRule]:
-    """The rules of all solvers, kernels and tasks: who reads which option."""
+    """The rules of all solvers, kernels and tasks: which fits read which option."""
     for name in catalogue.solver_names():
         section = catalogue.section_of(name)
         for member in groups()[section].model_fields:
@@ -36,8 +36,8 @@ def rules() -> Iterator[ReadRule]:
             )
     for option in dict.fromkeys(option for name in task_names() for option in task_options(name)):
         names = [name for name in task_names() if option in task_options(name)]
-        unsaid = [None] if default_task(catalogue.DEFAULT_SOLVER, has_queries=False) in names else []
-        yield ReadRule(option, _listed("task", names), "task", partial(contains, [*unsaid, *names]))
+        default = [None] if default_task(catalogue.DEFAULT_SOLVER, has_queries=False) in names else []
+        yield ReadRule(option, _listed("task", names), "task", partial(contains, [*default, *names]))
     for option in dict.fromkeys(option for name in task_names() for option in task_unread(name)):
         others = [name for name in task_names() if option not in task_unread(name)]
         yield ReadRule(option, _listed("task", others), "task", partial(contains, [None, *others]))
@@ -72,17 +72,17 @@ def require_read(layers: list[Layer], *configs: FitConfig) -> list[set[str]]:
 
     Raises ConfigError for an option that the layers give and that none of the configurations reads.
     """
-    rules = [list(unread(config)) for config in configs]
-    idle = [{rule.option for rule in own} for own in rules]
-    for rule in rules[0]:
+    unread_of = [list(unread(config)) for config in configs]
+    unread_options = [{rule.option for rule in unread_rules} for unread_rules in unread_of]
+    for rule in unread_of[0]:
         origin = _origin(rule.option, layers)
-        if origin and all(rule.option in own for own in idle):
+        if origin and all(rule.option in unread_rules for unread_rules in unread_options):
             value = attrgetter(rule.decider)(configs[0])
             raise ConfigError(
                 f"{origin}: {rule.option} is read by {rule.readers} only, found {rule.decider} {_text(value)}; "
                 f"leave it out, or change {rule.decider}"
             )
-    return idle
+    return unread_options
 
 
 def _origin(option: str, layers: list[Layer]) -> str | None:

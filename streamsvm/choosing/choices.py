@@ -103,7 +103,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     best, report = chosen(state), _facts(prepared, state)
     if config.metric.is_learned and not search.tracks[0].learns:
         report["reason"] = "columns and classes are too many to learn a metric from"
-    before = context.checkpoints.chosen_before()
+    before = context.checkpoints.saved_choice()
     has_time = (
         context.checkpoints.has_state_of("regions")
         if before
@@ -242,7 +242,7 @@ def _searched(
     saved = states.load()
     state = MetricState.from_arrays(saved) if saved else search.init(problem)
     trials, clock = prepared.config.search.trials, Deadline(context, prepared)
-    has_ended = bool(saved) and bool(context.checkpoints.chosen_before())  # and a fit has begun
+    has_ended = bool(saved) and bool(context.checkpoints.saved_choice())  # and a fit has begun
 
     def stop(state: MetricState) -> bool:
         if has_ended or search.is_solved(state):
@@ -288,7 +288,7 @@ def _trials(config: FitConfig, sq_norm: float) -> list[Trial]:
 def _goes_with(config: FitConfig, name: str) -> bool:
     """Whether the solver takes the kernel of this name."""
     try:
-        config.own.require(KernelConfig(name=name))
+        config.solver_options.require(KernelConfig(name=name))
     except ValueError:
         return False
     return True

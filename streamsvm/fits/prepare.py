@@ -370,7 +370,9 @@ def _is_same_anywhere(kernel: Kernel, config: FitConfig) -> bool:
     if isinstance(kernel, Stationary):
         return True
     task = task_for(config)
-    has_bias = config.own.has_bias(zero_at_origin=kernel.is_zero_at_origin) and not task.from_origin
+    has_bias = (
+        config.solver_options.has_bias(zero_at_origin=kernel.is_zero_at_origin) and not task.from_origin
+    )
     return kernel.is_linear and not kernel.row.whole and (has_bias or task.compares_rows)
 
 

@@ -33,7 +33,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
 
 def _require_costs(costs: Costs, config: FitConfig, task: Task, store: Store) -> None:
     """Raises ConfigError if costs have no probabilities to weigh, or name unknown labels."""
-    if config.probability.method is None and not are_odds(getattr(config.own, "loss", None)):
+    if config.probability.method is None and not are_odds(getattr(config.solver_options, "loss", None)):
         raise ConfigError(
             "costs weigh probabilities, and the fit makes none: give --probability sigmoid, too"
         )

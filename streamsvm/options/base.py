@@ -1,6 +1,6 @@
-"""Building blocks of options: types that validate a value, tables of options, and the base of a solver's table.
+"""Building blocks of options: types that validate a value, the base of tables of options, and of a solver's table.
 
-Options whose values are names: literals, or the names of a table that may grow.
+Options whose values are names take a literal, or the names of a table that may grow (`OneOf`).
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ class KernelConfig(Options):
 
 
 class ReadRule(NamedTuple):
-    """Who reads an option (its dotted name), and the other option that decides whether it is read."""
+    """An option (its dotted name), the fits that read it, in words, and the other option that decides whether it is
+    read."""
 
     option: str
     readers: str
@@ -167,15 +168,15 @@ class ReadRule(NamedTuple):
 class SolverOptions(Options):
     """The options of a solver, named in its row of the catalogue.
 
-    rules: options that it reads only under its other options. parameters: the estimator's names of options that are
-    named differently there.
+    rules: options that it reads only with certain values of its other options. parameters: names of options in
+    estimators, if they differ.
     """
 
     rules: ClassVar[tuple[ReadRule, ...]] = ()
     parameters: ClassVar[Mapping[str, str]] = {}
 
     def has_bias(self, *, zero_at_origin: bool) -> bool:
-        """Whether decision values have a constant that nothing penalises, y'a = 0 in the dual, whatever the task.
+        """Whether decision values have a constant without a penalty, y'a = 0 in the dual, whatever the task.
 
         zero_at_origin: of the kernel, K(a, 0) = 0.
         """
@@ -209,7 +210,7 @@ class OneOf:
 
 
 def choices(kind: Any) -> tuple[str, ...]:
-    """The values that a type enumerates."""
+    """The values that a type lists."""
     if isinstance(kind, OneOf):
         return kind.names()
     if get_origin(kind) is Literal:

@@ -20,14 +20,14 @@ def _checked(value: Any) -> Costs | None:
         return None
     if not isinstance(value, str | Mapping) or not value:
         raise ValueError(EXPECTED)
-    found: Costs = {}
+    costs: Costs = {}
     for true, predicted, cost in _of_text(value) if isinstance(value, str) else _of_tables(value):
         if not (true and predicted and true != predicted and math.isfinite(cost) and cost >= 0):
             raise ValueError(EXPECTED)
-        if predicted in found.setdefault(true, {}):
+        if predicted in costs.setdefault(true, {}):
             raise ValueError(f"{true}>{predicted} is named twice, expected each pair of labels once")
-        found[true][predicted] = cost
-    return found
+        costs[true][predicted] = cost
+    return costs
 
 
 def _of_text(text: str) -> Iterator[tuple[str, str, float]]:

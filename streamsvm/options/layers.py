@@ -1,4 +1,4 @@
-"""Layers of options: where each comes from (a TOML file, a model, `--set`), and its nested values."""
+"""Layers of options: their origin (a TOML file, a model, `--set`), and their nested values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Resolved(dict[str, Any]):
 
 
 def merged(*layers: Layer) -> dict[str, Any]:
-    """Nested values of all layers, later ones winning."""
-    found: dict[str, Any] = {}
+    """The nested values of all layers, later ones winning."""
+    nested: dict[str, Any] = {}
     for _, values in layers:
-        found = _merge(found, values)
-    return found
+        nested = _merge(nested, values)
+    return nested
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def read_layer(path: str | Place) -> Layer:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-GONE = (("bsgd", "rounds"),)  # options of earlier versions, found in their models
+GONE = (("bsgd", "rounds"),)  # options of models of earlier versions
 
 
 def parse_set(text: str) -> Layer:
@@ -73,4 +73,4 @@ def _model_config(path: Place) -> Mapping[str, Any]:
     for section, member in GONE:
         if isinstance(config.get(section), dict):
             config[section].pop(member, None)
-    return Resolved(config | {"search": {"options": []}})  # it holds the choices
+    return Resolved(config | {"search": {"options": []}})  # its options are chosen already

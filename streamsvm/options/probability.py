@@ -1,6 +1,6 @@
-"""How decision values become decisions: probabilities, and a threshold or costs of errors.
+"""Probabilities, and the threshold or costs by which decision values become labels.
 
-What a threshold on decision values is chosen for, as text: `f1`, `precision=0.9`.
+The objective of a threshold is text, for example `f1` or `precision=0.9`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,8 @@ class ProbabilityConfig(Options):
 
 
 MICRO = "f1_micro"  # of all predictions of several labels together
-ALONE = ("f1", "balanced_accuracy", MICRO)  # as large as can be
-WITH_LEAST = {
-    "precision": "recall",
-    "recall": "precision",
-}  # at least so large, and the other as large as can be
+ALONE = ("f1", "balanced_accuracy", MICRO)  # scores to maximise
+WITH_LEAST = {"precision": "recall", "recall": "precision"}  # scores to reach, and those to maximise then
 EXPECTED = (
     "expected f1, balanced_accuracy, precision=NUMBER or recall=NUMBER with a number above 0 and at most 1, or "
     "f1_micro for several labels a row"
@@ -71,8 +68,8 @@ EXPECTED = (
 
 
 class ThresholdObjective(NamedTuple):
-    """score: of the second class, or of both; MICRO: of all labels. least: what it has to reach, where the other score
-    is made large."""
+    """What a threshold is chosen for. score: of the second class, or of both; MICRO: of all labels. least: what the
+    score has to reach while the other one of WITH_LEAST is maximised; None: the score itself is maximised."""
 
     score: str
     least: float | None = None

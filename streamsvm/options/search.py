@@ -12,9 +12,8 @@ from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
 from streamsvm.storage.human import parse_time
 
 Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"]
-FAILED = (
-    "values of their kernels are beyond float32, or they do not converge"  # why fits of a search are dropped
-)
+# why fits of a search are dropped:
+FAILED = "values of their kernels are beyond float32, or they do not converge"
 BALANCED = "balanced_accuracy"  # with this score, class weights may help
 LEAST_BUDGET_S = 5.0  # for Python, the store and one small fit
 
@@ -62,12 +61,13 @@ class SearchConfig(Options):
 
     @property
     def chosen(self) -> tuple[Chosen, ...]:
-        """The options to choose, once they are settled."""
+        """The options to choose; none before they are settled."""
         return self.options or ()
 
 
 def searched(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values of a configuration, completed with the options to choose: with a metric, those not given.
+    """The nested values of a configuration, completed with the options to choose: with a metric, those that are not
+    given.
 
     A solver on a budget keeps its C and kernel, because those that suit exact fits may not suit it.
     """
@@ -89,10 +89,10 @@ def left_out(values: Mapping[str, Any]) -> tuple[str, ...]:
     settles the kernel."""
     kernel, metric, search = (values.get(name) or {} for name in ("kernel", "metric", "search"))
     row = SOLVERS.get(str(values.get("solver", DEFAULT_SOLVER)))
-    own = values.get(section_of(DEFAULT_SOLVER)) or {}
+    section = values.get(section_of(DEFAULT_SOLVER)) or {}
     given = {
-        "solver": "solver" in values or bool(own),
-        "early": "early" in own,
+        "solver": "solver" in values or bool(section),
+        "early": "early" in section,
         "scale": "scale" in values,
         "kernel": "name" in kernel or "gamma" in kernel,
         "metric": "kind" in metric,

@@ -1,6 +1,6 @@
-"""Checkpoints of an unfinished run in its folder: numbered files, each written whole or not at all. Two are kept.
+"""Checkpoints of an unfinished run in its folder: numbered files, each written completely or not at all. Two are kept.
 
-A checkpoint holds named arrays and numbers in an uncompressed .npz. Reading it needs no pickle, and no more memory than
+A checkpoint is an uncompressed .npz of named arrays and numbers. Reading it needs no pickle, and no more memory than
 the file has bytes.
 """
 
@@ -35,9 +35,11 @@ from streamsvm.storage.place import found_at
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
 SCRATCH = "streamsvm-scratch-"  # prefix of its folders for scratch files of a running fit
-ROWS = "rows"  # a folder of it, for an unfinished run: values for each row, and solved partitions
-MOST_SHARE = 0.05  # of a run's time that goes into checkpoints
-# these change how a run computes, not its result: they may differ when it is resumed
+ROWS = (
+    "rows"  # a folder of the run directory, for an unfinished run: values for each row, and solved partitions
+)
+MOST_SHARE = 0.05  # of a run's time, for checkpoints
+# options that do not change the result of a run: they may differ when it is resumed
 EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "wait_for_scheduler", "checkpoint_every")
 
 
@@ -52,36 +54,41 @@ class Checkpoints:
         self._events = events
         self._every = config.checkpoint_every
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
-        self._is_resumed = False  # a search before the fit
-        self.has_other_tol = False  # what was loaded was to reach another tolerance than this run
+        self._is_resumed = False  # whether a search before the fit was
+        self.has_other_tol = False  # whether the loaded checkpoint is of a run with another tolerance
         self.is_loaded = False  # whether there was a state to continue from
-        self.choice: Mapping[str, Any] = {}  # what was chosen for the fit whose states these are
+        self.choice: Mapping[str, Any] = {}  # the choice of the fit whose states these are
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds a checkpoint of an earlier run, which this run replaces"
             events(Warned(f"{message}; with --resume it would continue from it"))
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Identifies this run. Computed only if a checkpoint is saved or read, because it reads all labels."""
+        """Identifies this run. Computed only when a checkpoint is saved or read, because it reads all labels."""
         return identity(self._store, self._config)
 
     def inside(self, name: str) -> Checkpoints:
         """The checkpoints of a search before the fit, in a folder of the run directory."""
-        found = copy(self)
-        found._steps, found._saved_at, found.choice, found.is_loaded = 0, time.perf_counter(), {}, False
+        checkpoints = copy(self)
+        checkpoints._steps, checkpoints._saved_at, checkpoints.choice, checkpoints.is_loaded = (
+            0,
+            time.perf_counter(),
+            {},
+            False,
+        )
         if self.run_dir is not None:
-            found.run_dir = self.run_dir / name
-            found.run_dir.mkdir(exist_ok=True)
-            found.resume = self.resume and has_state(found.run_dir)
-            self._is_resumed |= found.resume
-        return found
+            checkpoints.run_dir = self.run_dir / name
+            checkpoints.run_dir.mkdir(exist_ok=True)
+            checkpoints.resume = self.resume and has_state(checkpoints.run_dir)
+            self._is_resumed |= checkpoints.resume
+        return checkpoints
 
     def has_state_of(self, name: str) -> bool:
         """Whether a search before the fit, see `inside`, has a state to resume from."""
         return self.run_dir is not None and has_state(self.run_dir / name)
 
     def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
-        """Call this after every step: saves `state()` as a checkpoint when it is due, and after the last step.
+        """Saves `state()` as a checkpoint if one is due, and after the last step. Called after every step.
 
         A full disk does not end a run: the previous checkpoint is kept, with a warning.
         """
@@ -90,8 +97,8 @@ class Checkpoints:
             return
         began = time.perf_counter()
         try:
-            own = {"identity": json.dumps(self.identity), "choice": json.dumps(self.choice)}
-            self._save(self.run_dir, {**own, **state()})
+            header = {"identity": json.dumps(self.identity), "choice": json.dumps(self.choice)}
+            self._save(self.run_dir, {**header, **state()})
         except OSError as error:
             message = f"no checkpoint could be saved in {self.run_dir} ({error.strerror or error})"
             self._events(Warned(f"{message}: --resume would continue from an older one"))
@@ -114,8 +121,8 @@ class Checkpoints:
     def load(self) -> dict[str, np.ndarray] | None:
         """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run.
 
-        A run with another tol continues from the same states. Those of a fit for which something else was chosen, by a
-        search or by the time left, are of no use.
+        A run with another tol continues from the same states. States of a fit with another choice, by a search or by
+        the time left, cannot be used.
         """
         if not self.resume or self.run_dir is None:
             return None
@@ -126,13 +133,15 @@ class Checkpoints:
             except CorruptDataError as error:
                 self._events(Warned(f"{error}; using the checkpoint before it, if there is one"))
                 continue
-            found = str(state.pop("identity", "{}"))
-            require_own(numbered[number], found, without_tol(self.identity), self._store, self._events)
-            self.has_other_tol = json.loads(found).get("tol") != self.identity["tol"]
+            saved_identity = str(state.pop("identity", "{}"))
+            require_same_run(
+                numbered[number], saved_identity, without_tol(self.identity), self._store, self._events
+            )
+            self.has_other_tol = json.loads(saved_identity).get("tol") != self.identity["tol"]
             choice = json.loads(str(state.pop("choice", "{}")))
             if choice and choice != self.choice:
-                why = f"is of a fit of {choice.get('rows')} rows with other options than are chosen now"
-                self._events(Warned(f"{numbered[number]} {why}: this fit starts from scratch"))
+                reason = f"is of a fit of {choice.get('rows')} rows with other options than are chosen now"
+                self._events(Warned(f"{numbered[number]} {reason}: this fit starts from scratch"))
                 return None
             self.is_loaded = True
             return state
@@ -140,8 +149,8 @@ class Checkpoints:
             self._events(Warned(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch"))
         return None
 
-    def chosen_before(self) -> Mapping[str, Any]:
-        """What was chosen for the fit whose state there is to resume from; empty if nothing was, or there is none."""
+    def saved_choice(self) -> Mapping[str, Any]:
+        """The choice of the fit whose state can be resumed; empty if there is none."""
         if not self.resume or self.run_dir is None:
             return {}
         numbered = _numbered(self.run_dir)
@@ -163,27 +172,31 @@ def has_state(run_dir: Place) -> bool:
     return bool(_numbered(run_dir))
 
 
-def require_own(path: Place, found: str, own: Mapping[str, Any], store: Store, events: Events) -> None:
-    """Raises ConfigError if a checkpoint's identity, as JSON, has other data, options or another version.
+def require_same_run(
+    path: Place, saved: str, expected_identity: Mapping[str, Any], store: Store, events: Events
+) -> None:
+    """Raises ConfigError if the saved identity of a checkpoint, as JSON, has other data, options or another version.
 
-    Warns where a version that knew less of the data wrote it.
+    Warns if an earlier version wrote it, which did not identify all of the data.
     """
     try:
-        named = {renamed_option(name): was for name, was in dict(json.loads(found)).items()}
+        saved_values = {
+            renamed_option(name): saved_value for name, saved_value in dict(json.loads(saved)).items()
+        }
     except (ValueError, TypeError):
-        named = {}
-    for name, expected in own.items():
-        was = named.get(name)
-        if name == "store" and store.matches(str(was)) is None:
+        saved_values = {}
+    for name, expected in expected_identity.items():
+        saved_value = saved_values.get(name)
+        if name == "store" and store.matches(str(saved_value)) is None:
             events(
                 Warned(
                     f"{path} is of an earlier version of streamsvm, which did not note weights, queries, nor rows "
                     "after the first 64: whether these are still the same is not known"
                 )
             )
-        elif was != expected:
+        elif saved_value != expected:
             raise ConfigError(
-                f"{path} is a checkpoint of another store or configuration ({name} was {was}, is {expected}); "
+                f"{path} is a checkpoint of another store or configuration ({name} was {saved_value}, is {expected}); "
                 "drop --resume to start from scratch"
             )
 
@@ -201,7 +214,7 @@ def read_state(path: Place) -> dict[str, np.ndarray]:
             raise ValueError("members that are not arrays")
     except StorageError:
         raise
-    except Exception as error:  # for damaged bytes, zipfile and NumPy raise a dozen kinds
+    except Exception as error:  # damaged bytes make zipfile and NumPy raise a dozen kinds
         raise CorruptDataError(f"{path}: the checkpoint is damaged ({error})") from None
     return state
 
@@ -210,14 +223,14 @@ def read_array(path: Place, name: str) -> np.ndarray:
     """One array of a checkpoint. Raises CorruptDataError."""
     try:
         with np.load(_source(path), allow_pickle=False) as arrays:
-            found = arrays[name]
-        if not isinstance(found, np.ndarray):
+            array = arrays[name]
+        if not isinstance(array, np.ndarray):
             raise ValueError(f"{name} is not an array")
     except StorageError:
         raise
     except Exception as error:  # as above; a member's checksum is verified while it is read
         raise CorruptDataError(f"{path}: the checkpoint is damaged ({error})") from None
-    return found
+    return array
 
 
 def _source(path: Place) -> Path | BytesIO:
@@ -239,7 +252,7 @@ def _require_whole(path: Path | BytesIO) -> None:
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
-    """The bytes that np.savez writes, which before NumPy 2.2 has no option to refuse pickles."""
+    """Writes the bytes that np.savez writes, which before NumPy 2.2 has no option to refuse pickles."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, values in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -248,14 +261,14 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
 
 def _numbered(run_dir: Place) -> dict[int, Place]:
     """The checkpoints in a run directory by number."""
-    found = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
-    return {int(path.stem[6:]): path for path in found}
+    paths = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
+    return {int(path.stem[6:]): path for path in paths}
 
 
 def digest(config: FitConfig) -> str:
-    """Identifies the result that a fit is asked for, wherever it runs."""
-    asked = config.model_dump(mode="json", exclude=set(EXECUTION))
-    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    """Identifies the result of a fit with this configuration, on whatever machine."""
+    options = config.model_dump(mode="json", exclude=set(EXECUTION))
+    return sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def identity(store: Store, config: FitConfig) -> dict[str, Any]:
@@ -275,28 +288,28 @@ def by_path(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_tol(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run that continues with another tolerance has in common with it."""
+    """The options that a run shares with one that continues it with another tolerance."""
     return {name: value for name, value in options.items() if name != "tol"}
 
 
 def is_at_work(run_dir: Place) -> bool:
-    """Whether a process holds the folder of a run."""
+    """Whether a process has locked the folder of a run."""
     return is_locked(run_dir / LOCK)
 
 
 @contextmanager
 def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
-    """Makes the folder of a run if needed, and locks it against a second writer. Raises StorageError.
+    """Creates the folder of a run if needed, and locks it against a second writer. Raises StorageError.
 
     Removes scratch files of a run that was killed in it.
     """
     if (kind := found_at(path)) in ("a store", "a model"):
         raise StorageError(f"{path}: found {kind}, expected the folder of a run; take another --run-dir")
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with storage_errors(str(path)):
             path.mkdir(parents=True, exist_ok=True)
             try:
-                held.enter_context(locked(path / LOCK, lambda message: events(Warned(message))))
+                stack.enter_context(locked(path / LOCK, lambda message: events(Warned(message))))
             except InUse as owner:
                 raise StorageError(
                     f"{path} is in use by {owner}; wait until it ends, or use another --run-dir"

@@ -1,6 +1,6 @@
 """The files of a run directory: `events.jsonl` during the run, `result.json` at its end, and results of commands.
 
-A run in another process: its records as they come, and whether it has ended.
+They are also read while another process writes them: `Tail` returns its records as they come.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place, nearest
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
-SEARCHED = "searched.json"  # what a search that has ended found
+SEARCHED = "searched.json"  # the result of a finished search
 EVERY_S = 1.0  # between progress records, and between samples of memory
 LIBRARIES = ("numpy", "scipy", "numba", "dask", "zarr")
 
@@ -49,7 +49,7 @@ class RunLog:
     def __init__(self, path: Place) -> None:
         self._lines = opened_lines(path)
         self._phases: set[str] = set()
-        self._told = -EVERY_S
+        self._last_t = -EVERY_S
 
     def __call__(self, record: Record[Event]) -> None:
         if not isinstance(record.event, Progress) or self._is_kept(record.t, record.event):
@@ -60,17 +60,16 @@ class RunLog:
 
     def _is_kept(self, t: float, progress: Progress) -> bool:
         phase, ends = progress.phase, progress.has_ended
-        kept = (ends and phase in self._phases) or (not ends and t - self._told >= EVERY_S)
-        if kept:
-            self._told = t
+        is_kept = (ends and phase in self._phases) or (not ends and t - self._last_t >= EVERY_S)
+        if is_kept:
+            self._last_t = t
             (self._phases.discard if ends else self._phases.add)(phase)
-        return kept
+        return is_kept
 
 
 @contextmanager
 def _sampled(events: Events) -> Iterator[None]:
-    """Emits a `memory` record at the start, every second and at the end: rss_bytes of this process and those that it
-    started."""
+    """Emits a `memory` record at the start, every second and at the end: rss_bytes of this process and its children."""
     process, ended = psutil.Process(), threading.Event()
 
     def sample() -> None:
@@ -133,16 +132,16 @@ def require_run(run_dir: Place) -> None:
 
 
 def read_result(run_dir: Place) -> dict[str, Any] | None:
-    """The result of a run that has ended; None of one that has not, or whose result cannot be read."""
+    """The result of a finished run; None if it is not finished, or its result cannot be read."""
     try:
-        found = json.loads((run_dir / RESULT).read_bytes())
+        result = json.loads((run_dir / RESULT).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None
 
 
 def last_start(run_dir: Place) -> Started | None:
-    """The record of when the run in a directory last began or was resumed, if there is one."""
+    """The record of the last start or resumption of the run in a directory, if there is one."""
     records = filter(None, map(parse, lines_of(run_dir / EVENTS)))
     return next((event for _, event in reversed(list(records)) if isinstance(event, Started)), None)
 
@@ -154,7 +153,7 @@ def write_result(run_dir: Place, name: str, result: Any) -> None:
 
 
 def end_with(run_dir: Place, events: Events, result: Mapping[str, Any]) -> None:
-    """Writes the result of a run and its time and memory. If the disk is full, the file is missing and the run
+    """Writes the result of a run with its time and memory. If the disk is full, the file is missing and the run
     continues."""
     try:
         write_result(run_dir, RESULT, {**usage_so_far(), **result})
@@ -175,7 +174,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _command() -> str | None:
-    """The line of the command that this process is; None of another program."""
+    """The command line of this process, if it is one of this package; else None."""
     name = PurePath(sys.argv[0]).stem if sys.argv else ""
     is_ours = name == PACKAGE or (name == "__main__" and PACKAGE in sys.argv[0])
     return shlex.join([PACKAGE, *map(without_password, sys.argv[1:])]) if is_ours else None
@@ -193,5 +192,5 @@ class Tail:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process holds the directory."""
+        """Whether a process has locked the directory."""
         return is_at_work(self._run_dir)

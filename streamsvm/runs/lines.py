@@ -1,6 +1,6 @@
 """Growing files of JSON lines: written at once, and read while they are written.
 
-Objects in an object store cannot grow: there a file is a folder of numbered pieces, and the last piece is uploaded
+Objects in an object store cannot grow: there, a file is a folder of numbered pieces, and the last piece is uploaded
 again.
 """
 
@@ -36,10 +36,10 @@ def opened_lines(path: Place, every_s: float = EVERY_S) -> Lines:
 
 
 class JsonLines:
-    """A local file, flushed at once. First removes a last line that a kill has cut off."""
+    """A local file, flushed at once. A last line that was cut off is removed first."""
 
     def __init__(self, path: Path) -> None:
-        _mend(path)
+        _truncate_torn_line(path)
         self._file = path.open("ab", buffering=0)
 
     def __call__(self, record: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class JsonLines:
 
 
 class ObjectLines:
-    """A file in an object store: objects 000001, 000002, ... of a folder. Each process begins a new one."""
+    """A file in an object store: objects 000001, 000002, ... of a folder. Each process starts a new one."""
 
     def __init__(self, folder: URLPath, every_s: float) -> None:
         self._folder, self._every_s = folder, every_s
@@ -70,7 +70,7 @@ class ObjectLines:
                 self._put()
 
     def _put(self) -> None:
-        with suppress(OSError):  # the service is unavailable: the next upload has it all
+        with suppress(OSError):  # the service is unavailable: the next upload has all lines
             (self._folder / f"{self._number:06d}").write_bytes(self._text)
             self._is_new = False
             if len(self._text) >= PIECE:
@@ -109,8 +109,8 @@ class GrowingFile:
 def _bytes_from(piece: Place, start: int) -> bytes | None:
     """The bytes from this offset on, or None if there are fewer."""
     if isinstance(piece, URLPath):
-        found = piece.read_bytes()
-        return found[start:] if len(found) >= start else None
+        content = piece.read_bytes()
+        return content[start:] if len(content) >= start else None
     with piece.open("rb") as file:
         if piece.stat().st_size < start:
             return None
@@ -136,7 +136,7 @@ def remove_lines(path: Place) -> None:
         path.unlink()
 
 
-def _mend(path: Path) -> None:
+def _truncate_torn_line(path: Path) -> None:
     """Truncates a file after the last whole line."""
     if not path.exists():
         return

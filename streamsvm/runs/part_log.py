@@ -42,7 +42,7 @@ class PartFiles(SizedInBytes):
 
 
 class PartLog:
-    """Saves partitions that this process receives. files: None if nothing is saved."""
+    """Saves the solved partitions that this process receives. files: None if nothing is saved."""
 
     def __init__(self, files: PartFiles | None, events: Events) -> None:
         self.files, self._events = files, events

@@ -47,7 +47,7 @@ class Phases:
             self._cpu["compile"] = self._cpu.get("compile", 0.0) + cpu
 
     def add(self, before: Phases) -> None:
-        """Also counts work done before this run began."""
+        """Also counts the work done before this run began."""
         self.seconds = before.seconds | self.seconds
         self._cpu = before._cpu | self._cpu
 
@@ -96,8 +96,8 @@ def usage_so_far() -> dict[str, Any]:
 
 
 def _age_s() -> float:
-    """Seconds since this process started. Linux rounds the time of its boot, and so of the start, to seconds, but has
-    the start since its boot in ticks."""
+    """Seconds since this process started. Linux rounds the time of its boot, and so of the start, to seconds, but knows
+    the start since the boot in ticks."""
     age = time.time() - psutil.Process().create_time()
     with suppress(OSError, AttributeError, ValueError, IndexError):
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])

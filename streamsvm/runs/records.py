@@ -28,9 +28,10 @@ class Unknown(Event):
 
 
 def flat(record: Record[Event]) -> dict[str, Any]:
-    """A record as written in a line: its fields, with the facts next to them. Optional ones only if they are set."""
+    """A record as it is written in a line: its fields, and its facts next to them. Optional fields only if they are
+    set."""
     line: dict[str, Any] = {"event": record.event.kind, "t": record.t}
-    optional = _forms()[record.event.kind].optional
+    optional = _layouts()[record.event.kind].optional
     for name, value in vars(record.event).items():
         if name == FACTS:
             line |= value
@@ -39,24 +40,24 @@ def flat(record: Record[Event]) -> dict[str, Any]:
     phase = line.get("phase")
     if isinstance(phase, Phase) and phase.scope != Phase.named(phase).scope:  # of an unknown solver
         line[SCOPE] = phase.scope
-    found: dict[str, Any] = jsonable(line)
-    return found
+    flattened: dict[str, Any] = jsonable(line)
+    return flattened
 
 
 def parse(line: bytes) -> Record[Event] | None:
     """The record of a line, or None if it is not a record."""
     try:
-        found = json.loads(line)
+        values = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+    if not isinstance(values, dict) or not isinstance(values.get("event"), str):
         return None
-    t = number(found.get("t"))
-    return None if t is None else Record(t, _event(found))
+    t = number(values.get("t"))
+    return None if t is None else Record(t, _event(values))
 
 
 def is_log(path: Place) -> bool:
-    """Whether a file may be a run's: it is missing or empty, or has a record in its first lines."""
+    """Whether a file may be the log of a run: it is missing or empty, or has a record in its first lines."""
     first = list(islice(lines_of(path), FIRST_LINES))
     return not first or any(map(parse, first))
 
@@ -69,8 +70,8 @@ def number(value: Any) -> float | None:
 
 
 def _event(line: dict[str, Any]) -> Event:
-    """Fields that are missing or have another type become None, if they may be None."""
-    form = _forms().get(line["event"])
+    """The event of a line. Fields that are missing or have another type become None, if they may be None."""
+    form = _layouts().get(line["event"])
     if form is None:
         return Unknown(line["event"])
     values = {name: read(line.get(name)) for name, read in form.readers.items()}
@@ -84,9 +85,9 @@ def _event(line: dict[str, Any]) -> Event:
 
 
 @dataclass(frozen=True)
-class _Form:
-    """How a kind of event is written and read. readers: by field, they return None for a value of another type.
-    needed: fields that are never None. optional: fields that a line may leave out."""
+class _EventLayout:
+    """How a kind of event is written and read. readers: by field; they return None for a value of another type. needed:
+    fields that are never None. optional: fields that a line may leave out."""
 
     make: Callable[..., Event]
     readers: dict[str, Callable[[Any], Any]]
@@ -96,15 +97,15 @@ class _Form:
 
 
 @cache
-def _forms() -> dict[str, _Form]:
-    """The kinds by name."""
+def _layouts() -> dict[str, _EventLayout]:
+    """The layouts of all kinds of events, by kind."""
     kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
-    return {kind.kind: _form(kind) for kind in kinds if hasattr(kind, "kind")}
+    return {kind.kind: _layout(kind) for kind in kinds if hasattr(kind, "kind")}
 
 
-def _form(kind: Any) -> _Form:
+def _layout(kind: Any) -> _EventLayout:
     types = {name: hint for name, hint in get_type_hints(kind).items() if name not in ("kind", FACTS)}
-    return _Form(
+    return _EventLayout(
         kind,
         {name: READERS[_plain(hint)] for name, hint in types.items()},
         frozenset(name for name, hint in types.items() if type(None) not in get_args(hint)),

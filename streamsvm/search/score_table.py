@@ -19,7 +19,7 @@ from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.events import Events, Warned
-from streamsvm.runs.checkpoints import require_own, without_tol
+from streamsvm.runs.checkpoints import require_same_run, without_tol
 from streamsvm.runs.lines import Lines, lines_of, opened_lines, remove_lines
 from streamsvm.search.fold_by_fold import Outcome
 from streamsvm.search.options import Point, TuneConfig
@@ -60,7 +60,7 @@ class ScoreTable:
         search = identity_of(store, points[0][1], options)
         lines = _lines(path) if resume else []
         if lines:
-            require_own(path, json.dumps(lines[0].get("identity")), without_tol(search), store, events)
+            require_same_run(path, json.dumps(lines[0].get("identity")), without_tol(search), store, events)
         reason = _difference(lines[0], search["tol"]) if lines else ""
         if path.exists() and (reason or not resume):
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"

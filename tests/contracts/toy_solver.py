@@ -86,7 +86,7 @@ class ToyFit(Fit):
 
     def solve(self, draft: ModelDraft) -> Solution:
         rows = SamplesInStore(self.store, self.scaling).load().rows
-        parts, steps = list(self.task.subproblems(self.targets)), self.config.own.steps
+        parts, steps = list(self.task.subproblems(self.targets)), self.config.solver_options.steps
         own = [rows.take(part.ids) for part in parts]
         Q = [p.y[:, None] * self.kernel.exact(x, x) * p.y for p, x in zip(parts, own, strict=True)]
         problem = Problem(block_diag(*Q), np.concatenate([self.upper[part.ids] for part in parts]))

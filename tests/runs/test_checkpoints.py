@@ -279,11 +279,11 @@ def test_data_of_an_earlier_version_is_compared_as_far_as_it_was_noted(tmp_path)
     store, other = Store.from_arrays(rows, y), Store.from_arrays(rows + 1, y)
     events = Events(lambda record: said.append(record.event.message))
     own = {"store": store.fingerprint()}
-    checkpoints.require_own(tmp_path, json.dumps(own), own, store, events)
+    checkpoints.require_same_run(tmp_path, json.dumps(own), own, store, events)
     assert not said
     early, far = (json.dumps({"store": one._digest().hexdigest()}) for one in (store, other))
-    checkpoints.require_own(tmp_path, early, own, store, events)
+    checkpoints.require_same_run(tmp_path, early, own, store, events)
     assert "is of an earlier version of streamsvm" in said[0]
     for found in (far, json.dumps({"store": other.fingerprint()})):
         with pytest.raises(ConfigError, match="another store or configuration"):
-            checkpoints.require_own(tmp_path, found, own, store, events)
+            checkpoints.require_same_run(tmp_path, found, own, store, events)
