@@ -302,11 +302,11 @@ def _in_task(X: Any) -> Any:
     from dask.core import flatten
     from distributed import Future
 
-    from streamsvm.private.distributed import kept_values
+    from streamsvm.private.distributed import worker_values
 
     graph = dict(X.__dask_graph__().cull(set(flatten(X.__dask_keys__()))))
     future_keys = [key for key, value in graph.items() if isinstance(value, Future)]
-    return _finished(X, graph | kept_values(future_keys))
+    return _finished(X, graph | worker_values(future_keys))
 
 
 def _finished(X: Any, graph: Any) -> Any:

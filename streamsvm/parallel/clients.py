@@ -29,20 +29,22 @@ ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS
 
 
 def warnings_alone() -> None:
-    """distributed logs, with a traceback, each connection that ends: not for users who do not ask for it."""
+    """Silences distributed's log of each connection that ends, with a traceback, unless its configuration asks for
+    it."""
     if "distributed" not in dask.config.get("logging", {}):
         logging.getLogger("distributed").setLevel(logging.WARNING)
 
 
 def connected(scheduler: str, security: Security | None = None, timeout_s: float | None = None) -> Client:
-    """A client of the scheduler at this address (see `address_now`); security: None is that of dask's configuration.
+    """A client of the scheduler at this address (see `current_address`); security: None is that of dask's
+    configuration.
 
     Raises ClusterError if none answers within timeout_s (None: CONNECT_S).
     """
     options: dict[str, Any] = {} if security is None else {"security": security}
     try:
         options |= {"timeout": timeout_s or CONNECT_S, "direct_to_workers": True, "set_as_default": False}
-        return BoundedClient(address_now(scheduler), **options)
+        return BoundedClient(current_address(scheduler), **options)
     except (OSError, ValueError, TypeError, KeyError, ImportError, RuntimeError) as error:
         hint = ""
         if scheduler.startswith("tls://"):
@@ -54,7 +56,7 @@ def connected(scheduler: str, security: Security | None = None, timeout_s: float
         ) from None
 
 
-def address_now(scheduler: str) -> str:
+def current_address(scheduler: str) -> str:
     """This address, or that in the file that it names as file:PATH, which `dask scheduler --scheduler-file PATH`
     writes."""
     if not scheduler.startswith("file:"):
@@ -72,19 +74,19 @@ def first_client(scheduler: str, next_client: Callable[[str], Client] | None) ->
         return next_client(str(error))
 
 
-def awaited(scheduler: str, wait_s: float, events: Events, why: str) -> Client:
+def wait_for_client(scheduler: str, wait_s: float, events: Events, reason: str) -> Client:
     """A client of the scheduler that answers at this address within wait_s; why: the reason that there is none now.
 
     Raises ClusterError.
     """
-    events(Warned(f"{why}; waiting up to {human_seconds(wait_s)} for one"))
+    events(Warned(f"{reason}; waiting up to {human_seconds(wait_s)} for one"))
     until = time.monotonic() + wait_s
     while (left := until - time.monotonic()) > 0:
         try:
             return connected(scheduler, timeout_s=min(max(left, LEAST_S), CONNECT_S))
         except ClusterError:
             time.sleep(LEAST_S)  # unless it took the whole timeout, nothing listens there
-    raise ClusterError(f"{why}, and none came within {human_seconds(wait_s)}")
+    raise ClusterError(f"{reason}, and none came within {human_seconds(wait_s)}")
 
 
 def local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
@@ -99,7 +101,7 @@ def local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
         )
 
 
-def begun_report(client: Client, path: Path) -> performance_report:
+def started_report(client: Client, path: Path) -> performance_report:
     if not path.parent.is_dir():
         raise ConfigError(f"--performance-report {path}: there is no folder {path.parent}")
     try:

@@ -1,13 +1,12 @@
 """A dask.distributed cluster as the engine of a fit: its workers run the tasks, this process only leads.
 
-Values above INLINE_BYTES go from here to the workers and back directly, not through the scheduler, unless it alone
-reaches the workers. If a worker is lost, its values are made again: results by dask, values that came from here by
-`RemoteValue`. If a scheduler is lost, `RemoteValue` makes all of them again, given that another one is waited for (see
-`Contact`).
+Values above INLINE_BYTES go from this process to the workers and back directly, not through the scheduler, unless only
+the scheduler reaches the workers. A value on the workers (`RemoteValue`) knows how to make itself again: if a worker is
+lost, dask computes lost results again, and `RemoteValue` sends lost values again. If the scheduler is lost and another
+one is waited for (see `Contact`), `RemoteValue` makes all of them again.
 
-Tasks of a cluster that make some of their arguments for themselves: values that workers have no room to keep.
-
-Values on the workers of a cluster, and how their results arrive: in order, many small ones at a time.
+Results arrive in order, many small ones at a time (`ResultQueue`). Values that workers have no room to keep are read by
+the tasks that use them (`TaskWithReads`).
 """
 
 from __future__ import annotations
@@ -29,33 +28,45 @@ from distributed import Client, KilledWorker
 from streamsvm.errors import ClusterError, ConfigError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.clients import (
-    awaited,
-    begun_report,
     connected,
     end_report,
     first_client,
     local_cluster,
+    started_report,
+    wait_for_client,
     warnings_alone,
 )
 from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, lacking
-from streamsvm.parallel.engine import Deferred, Engine, GroupedReduction, merged_by_level, name_of, several
+from streamsvm.parallel.engine import (
+    Deferred,
+    Engine,
+    Function,
+    GroupedReduction,
+    Job,
+    Merge,
+    merged_by_level,
+    name_of,
+    several,
+)
 from streamsvm.parallel.heaps import in_worker
 from streamsvm.parallel.task_times import TaskTimes
 from streamsvm.private.distributed import in_one_span
 from streamsvm.progress import EVERY_S, Meter
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place, URLPath
 
 T = TypeVar("T")
-LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
+LOST = (CancelledError, KilledWorker, OSError)  # errors of a client when a worker is gone
 TRIES = 6  # of a value whose worker was lost
-HELD_SHARE = 0.3  # of the workers' memory, for what they keep between tasks
-WIDEST = 256  # a window that grows, as its values are small
+HELD_SHARE = 0.3  # of the workers' memory, for values that they keep between tasks
+WIDEST = 256  # tasks of a window of small values, which grows
 MOST_TOGETHER, TASKS_A_SLOT = (
     8,
     32,
-)  # pieces of work in one task, and the fewest tasks by which slots end together
-# fewest tasks of a reduction for each slot; each has three: its own, what it returns, what is merged
-REDUCED_A_SLOT = 4
+)  # pieces of work in one task; fewest tasks of a slot, so that slots end together
+REDUCED_A_SLOT = (
+    4  # fewest tasks of a reduction for each slot; each has three: the call, its result, its part to merge
+)
 
 
 def open_cluster(
@@ -81,7 +92,7 @@ def open_cluster(
     with ExitStack() as opened:
         if scheduler is not None:
             if wait_s is not None:
-                next_client = partial(awaited, scheduler, wait_s, events)
+                next_client = partial(wait_for_client, scheduler, wait_s, events)
             client = first_client(scheduler, next_client)
         else:
             assert workers is not None
@@ -89,7 +100,7 @@ def open_cluster(
             client = Client(cluster, direct_to_workers=True, set_as_default=False)
         opened.callback(disconnect, client)
         if performance_report is not None:
-            report = begun_report(client, performance_report)
+            report = started_report(client, performance_report)
             opened.callback(end_report, client, report, performance_report, events)
         engine = ClusterEngine(client, events, next_client)
         engine.opened = opened.pop_all()
@@ -97,14 +108,14 @@ def open_cluster(
 
 
 def joined_cluster(client: Client, events: Events = ignore) -> ClusterEngine:
-    """The engine of the cluster of another client, which is left as it is and may be used meanwhile.
+    """The engine of the cluster of another client, which can be used meanwhile and is not closed.
 
     Raises ClusterError if its scheduler does not answer.
     """
     with ExitStack() as opened:
-        own = connected(address_of(client), client.security)
-        opened.callback(disconnect, own)
-        engine = ClusterEngine(own, events)
+        own_client = connected(address_of(client), client.security)
+        opened.callback(disconnect, own_client)
+        engine = ClusterEngine(own_client, events)
         engine.opened = opened.pop_all()
         return engine
 
@@ -123,7 +134,7 @@ class ClusterEngine(Engine):
         self._local = Engine()
         self.threads = self._local.threads
         self._events = events
-        self.opened = ExitStack()  # what ends with this
+        self.opened = ExitStack()  # closed with this engine
         self._contact = Contact(client, events, next_client)
         self._times = TaskTimes(self._contact)
 
@@ -143,30 +154,30 @@ class ClusterEngine(Engine):
     def slots(self) -> int:
         return max(1, sum(self._threads()))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         return self._contact.facts()
 
     def wide(self, count: int) -> tuple[int, int]:
         threads = self._threads()
-        few = count < 4 * max(1, sum(threads))
-        return (min(threads, default=1), max(1, len(threads))) if few else (1, 4 * max(1, sum(threads)))
+        is_few = count < 4 * max(1, sum(threads))
+        return (min(threads, default=1), max(1, len(threads))) if is_few else (1, 4 * max(1, sum(threads)))
 
     def together(self, count: int) -> int:
         return max(1, min(MOST_TOGETHER, count // (TASKS_A_SLOT * self.slots)))
 
     def worker_memory(self) -> tuple[int | None, int]:
-        """Of the worker with the least memory; the most threads of a worker."""
+        """(memory of the worker with the least, the most threads of a worker)."""
         threads = max(self._threads(), default=1)
         return min((limit for limit in self._memory_limits() if limit), default=None), threads
 
     def _threads(self) -> list[int]:
-        """Of each worker."""
+        """The threads of each worker."""
         return list(self._contact.workers().values())
 
     def _memory_limits(self) -> list[int]:
-        """Bytes of each worker, 0 if it has no limit."""
-        known = self._contact.ask(lambda client: client.scheduler_info(n_workers=-1))
-        return [int(worker["memory_limit"] or 0) for worker in known["workers"].values()]
+        """The memory of each worker in bytes, 0 if it has no limit."""
+        info = self._contact.ask(lambda client: client.scheduler_info(n_workers=-1))
+        return [int(worker["memory_limit"] or 0) for worker in info["workers"].values()]
 
     def _memory_bytes(self) -> float:
         limits = self._memory_limits()
@@ -177,7 +188,7 @@ class ClusterEngine(Engine):
 
     def hold(
         self,
-        read: Callable[..., Any],
+        read: Function,
         items: Sequence[Any],
         *more: Iterable[Any],
         shared: Sequence[Any] = (),
@@ -195,8 +206,8 @@ class ClusterEngine(Engine):
 
     def map_reduce(
         self,
-        fn: Callable[..., Any],
-        merge: Callable[[Any, Any], Any],
+        fn: Function,
+        merge: Merge,
         items: Sequence[Any],
         *more: Any,
         shared: Sequence[Any] = (),
@@ -204,49 +215,53 @@ class ClusterEngine(Engine):
         events: Events = ignore,
     ) -> tuple[list[Any], Any]:
         jobs = list(zip(items, *more, strict=True))
-        if (together := self._in_one(jobs)) > 1:
-            several_of, few = GroupedReduction(fn, merge), several(jobs, together)
-            owns, merged = self.map_reduce(several_of, merge, few, shared=shared, phase=phase, events=events)
-            return list(chain.from_iterable(owns)), merged
+        if (together := self._jobs_per_task(jobs)) > 1:
+            grouped, groups = GroupedReduction(fn, merge), several(jobs, together)
+            results, merged = self.map_reduce(
+                grouped, merge, groups, shared=shared, phase=phase, events=events
+            )
+            return list(chain.from_iterable(results)), merged
         meter = Meter(events, phase, len(items))
         with self._times.of(meter):
             return self._reduced(fn, merge, [(*shared, *job) for job in jobs], meter)
 
     def _reduced(
         self,
-        fn: Callable[..., Any],
-        merge: Callable[[Any, Any], Any],
-        jobs: Sequence[tuple[Any, ...]],
+        fn: Function,
+        merge: Merge,
+        jobs: Sequence[Job],
         meter: Meter,
     ) -> tuple[list[Any], Any]:
-        both = self._tasks(fn, jobs)
-        owns = self._tasks(_first, [(pair,) for pair in both])
-        parts = self._consumed(partial(_merge_seconds, merge), list(zip(both[::2], both[1::2], strict=False)))
-        parts += self._consumed(_second, [(pair,) for pair in both[len(both) // 2 * 2 :]])
+        pairs = self._tasks(fn, jobs)
+        firsts = self._tasks(_first_of_pair, [(pair,) for pair in pairs])
+        parts = self._consumed(
+            partial(_merge_seconds, merge), list(zip(pairs[::2], pairs[1::2], strict=False))
+        )
+        parts += self._consumed(_second_of_pair, [(pair,) for pair in pairs[len(pairs) // 2 * 2 :]])
         merged = merged_by_level(partial(self._consumed, merge), parts)
-        found, arrivals = list[Any](), ResultQueue(self._contact, self._first_result, meter)
-        arrivals.add(owns)
+        results, arrivals = list[Any](), ResultQueue(self._contact, self._first_result, meter)
+        arrivals.add(firsts)
         while arrivals:
-            found += arrivals.take(len(arrivals))
-        result = self._first_result([merged])
-        self._times.tell(meter)
-        return found, result
+            results += arrivals.take(len(arrivals))
+        reduced = self._first_result([merged])
+        self._times.report(meter)
+        return results, reduced
 
-    def _in_one(self, jobs: Sequence[tuple[Any, ...]]) -> int:
-        """How many neighbours of a reduction one task has: a power of two, so that the tree stays as it is. One by one
-        if workers hold the data of jobs, as neighbours may be apart."""
+    def _jobs_per_task(self, jobs: Sequence[Job]) -> int:
+        """The number of neighbouring jobs of a reduction in one task: a power of two, so that the tree stays the same.
+        One if workers hold the data of jobs, as those of neighbours may be on different workers."""
         if not jobs or any(isinstance(arg, RemoteValue | Deferred) for arg in jobs[0]):
             return 1
-        most = len(jobs) // (REDUCED_A_SLOT * self.slots)
-        return 1 << max(0, most.bit_length() - 1)
+        most_together = len(jobs) // (REDUCED_A_SLOT * self.slots)
+        return 1 << max(0, most_together.bit_length() - 1)
 
     def require_folder(self, folder: Place) -> None:
         with _probe(folder) as probe:
-            seen = self._contact.ask(lambda client: client.run(_sees, probe))
-        blind = [address for address, sees in seen.items() if not sees]
-        if blind:
+            sees_by_worker = self._contact.ask(lambda client: client.run(_sees, probe))
+        without = [address for address, sees in sees_by_worker.items() if not sees]
+        if without:
             raise ConfigError(
-                f"the worker at {blind[0]} does not see {folder}; "
+                f"the worker at {without[0]} does not see {folder}; "
                 "give a --run-dir that this process and all workers share"
             )
 
@@ -257,55 +272,54 @@ class ClusterEngine(Engine):
         self.opened.close()
         disconnect(self._client)  # where it is not the first one
 
-    def _results(
-        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
-    ) -> Iterator[Any]:
-        """By windows; one of small values that nobody chose grows, as each costs a talk with the scheduler."""
+    def _results(self, fn: Function, jobs: Iterator[Job], window: int | None, meter: Meter) -> Iterator[Any]:
+        """The results in windows. A window of small values grows, unless its size was given: each costs messages to the
+        scheduler."""
         arrivals, size = ResultQueue(self._contact, self._first_result, meter), window or 2 * self.slots
         grows = window is None
 
-        def begin(count: int) -> None:
+        def start(count: int) -> None:
             nonlocal grows
-            wanted = list(islice(jobs, count))
-            grows = grows and not any(self._is_large(arg) for job in wanted for arg in job)
-            arrivals.add(self._tasks(fn, wanted))
+            next_jobs = list(islice(jobs, count))
+            grows = grows and not any(self._is_large(arg) for job in next_jobs for arg in job)
+            arrivals.add(self._tasks(fn, next_jobs))
 
         with self._times.of(meter):
-            begin(2 * size)
+            start(2 * size)
             while arrivals:
-                found = arrivals.take(size)
+                results = arrivals.take(size)
                 if grows and arrivals.are_small:
                     size = max(size, min(2 * size, WIDEST))
                 if len(arrivals) <= size:
-                    begin(2 * size + 1 - len(found) - len(arrivals))  # the first of these waits no longer
+                    start(2 * size + 1 - len(results) - len(arrivals))  # the first of these waits no longer
                 if not arrivals:  # the caller may take the last results and leave
-                    self._times.tell(meter)
-                yield from found
+                    self._times.report(meter)
+                yield from results
 
-    def _tasks(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[RemoteValue]:
-        """fn(*job) of each job, under way; arguments too large to go with a task are sent to the workers first."""
+    def _tasks(self, fn: Function, jobs: Sequence[Job]) -> list[RemoteValue]:
+        """Starts fn(*job) of each job; arguments too large to go with a task are sent to the workers first."""
         fn, jobs = with_reads(fn, jobs)
         sent = iter(self._scatter([arg for job in jobs for arg in job if self._is_large(arg)]))
 
-        def there(arg: Any) -> Any:
+        def remote(arg: Any) -> Any:
             return next(sent) if self._is_large(arg) else arg
 
-        ready = [tuple(map(there, job)) for job in jobs]
+        ready = [tuple(map(remote, job)) for job in jobs]
         futures = self._persist(lambda: self._submitted(fn, ready)) if ready else []
         return [
             RemoteValue(partial(self._submitted_one, fn, job), future)
             for job, future in zip(ready, futures, strict=True)
         ]
 
-    def _consumed(self, fn: Callable[..., Any], jobs: Sequence[tuple[RemoteValue, ...]]) -> list[RemoteValue]:
-        """As `_tasks`, of values that nothing else takes: workers drop them as soon as these are made."""
+    def _consumed(self, fn: Function, jobs: Sequence[tuple[RemoteValue, ...]]) -> list[RemoteValue]:
+        """As `_tasks`, of values that nothing else takes: workers drop them as soon as the results exist."""
         tasks = self._tasks(fn, jobs)
         for arg in chain.from_iterable(jobs):
             arg.forget()
         return tasks
 
-    def _submitted(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Futures of fn(*job), which go to the scheduler in one message."""
+    def _submitted(self, fn: Function, jobs: Sequence[Job]) -> list[Any]:
+        """Futures of fn(*job), sent to the scheduler in one message."""
         columns = [
             [arg.future if isinstance(arg, RemoteValue) else arg for arg in column]
             for column in zip(*jobs, strict=True)
@@ -314,7 +328,7 @@ class ClusterEngine(Engine):
         with in_one_span():
             return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
 
-    def _submitted_one(self, fn: Callable[..., Any], job: tuple[Any, ...]) -> Any:
+    def _submitted_one(self, fn: Function, job: Job) -> Any:
         return self._submitted(fn, [job])[0]
 
     def _scatter(self, values: list[Any]) -> list[RemoteValue]:
@@ -328,16 +342,16 @@ class ClusterEngine(Engine):
     def _is_large(value: Any) -> bool:
         return not isinstance(value, RemoteValue | Deferred) and sizeof(value) > INLINE_BYTES
 
-    def _first_result(self, begun: Sequence[RemoteValue]) -> Any:
-        """Of the first of these tasks; after it, all are under way, those too that were lost."""
-        return self._persist(lambda: self._contact.result([task.future for task in begun][0]), begun[0])
+    def _first_result(self, started: Sequence[RemoteValue]) -> Any:
+        """The result of the first of these tasks; after it all are running, those too that were lost."""
+        return self._persist(lambda: self._contact.result([task.future for task in started][0]), started[0])
 
-    def _persist(self, ask: Callable[[], T], task: RemoteValue | None = None) -> T:
-        """ask(), again if workers or the scheduler were lost; the task's own errors are raised as they are."""
+    def _persist(self, attempt: Callable[[], T], task: RemoteValue | None = None) -> T:
+        """attempt(), again if workers or the scheduler were lost; the task's own errors are raised as they are."""
         for tries in range(1, TRIES + 1):
             client = self._contact.current()
             try:
-                return ask()
+                return attempt()
             except ImportError as error:
                 raise lacking("a worker", error) from None
             except Exception as error:
@@ -345,7 +359,7 @@ class ClusterEngine(Engine):
                 if failed or isinstance(error, ClusterError):
                     raise
                 if isinstance(error, LOST):
-                    self._contact.workers()  # where the scheduler is gone, this raises, or another one answers
+                    self._contact.workers()  # if the scheduler is gone, this raises, or another one answers
                 is_new = self._contact.current() is not client
                 if not is_new and not isinstance(error, LOST):
                     raise
@@ -380,70 +394,68 @@ def _sees(probe: Place) -> bool:
     """Whether a worker reaches the same storage as this process."""
     try:
         return probe.exists()
-    except StreamSVMError:  # it has not the package, or may not
+    except StreamSVMError:  # a package for this storage is missing, or access is denied
         return False
 
 
-def _first(pair: Any) -> Any:
+def _first_of_pair(pair: Any) -> Any:
     return pair[0]
 
 
-def _second(pair: Any) -> Any:
+def _second_of_pair(pair: Any) -> Any:
     return pair[1]
 
 
-def _merge_seconds(merge: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def _merge_seconds(merge: Merge, left: Any, right: Any) -> Any:
     return merge(left[1], right[1])
 
 
-# what makes an argument of others; None: it is given
-Form = tuple[Callable[..., Any], tuple[Any, ...]] | None
+# A function that reads an argument, and the forms of its own arguments; None: the argument is plain.
+ArgumentForm = tuple[Function, Job] | None
 
 
 class TaskWithReads:
-    """A task that makes some of its arguments for itself; forms: of each argument of fn."""
+    """A task that reads some of its arguments by itself; forms: of each argument of fn."""
 
-    def __init__(self, fn: Callable[..., Any], forms: Sequence[Form]) -> None:
+    def __init__(self, fn: Function, forms: Sequence[ArgumentForm]) -> None:
         self._fn, self._forms, self.__name__ = fn, forms, name_of(fn)
 
-    def __call__(self, *given: Any) -> Any:
-        left = iter(given)
-        return self._fn(*(_made(form, left) for form in self._forms))
+    def __call__(self, *values: Any) -> Any:
+        remaining = iter(values)
+        return self._fn(*(_argument(form, remaining) for form in self._forms))
 
 
-def _made(form: Form, given: Iterator[Any]) -> Any:
-    return next(given) if form is None else form[0](*(_made(own, given) for own in form[1]))
+def _argument(form: ArgumentForm, values: Iterator[Any]) -> Any:
+    return next(values) if form is None else form[0](*(_argument(argument, values) for argument in form[1]))
 
 
-def _form(arg: Any) -> Form:
+def _form(arg: Any) -> ArgumentForm:
     return (arg.read, tuple(map(_form, arg.args))) if isinstance(arg, Deferred) else None
 
 
-def _given(args: Iterable[Any]) -> Iterator[Any]:
-    """What tasks are given of these arguments, those of `Deferred` in its place."""
+def _plain_arguments(args: Iterable[Any]) -> Iterator[Any]:
+    """These arguments, with those of a `Deferred` in its place."""
     for arg in args:
         if isinstance(arg, Deferred):
-            yield from _given(arg.args)
+            yield from _plain_arguments(arg.args)
         else:
             yield arg
 
 
-def with_reads(
-    fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]
-) -> tuple[Callable[..., Any], Sequence[tuple[Any, ...]]]:
-    """As it is, or where jobs have values that are to be read, all of them alike: one task reads and uses them."""
+def with_reads(fn: Function, jobs: Sequence[Job]) -> tuple[Function, Sequence[Job]]:
+    """fn and jobs as they are; if jobs have values to be read, all of them alike, a task that reads and uses them."""
     if not any(isinstance(arg, Deferred) for arg in next(iter(jobs), ())):
         return fn, jobs
-    return TaskWithReads(fn, [_form(arg) for arg in jobs[0]]), [tuple(_given(job)) for job in jobs]
+    return TaskWithReads(fn, [_form(arg) for arg in jobs[0]]), [tuple(_plain_arguments(job)) for job in jobs]
 
 
-INLINE_BYTES = 4096  # of a value that goes with its task, through the scheduler; smaller ones are small here
-TOGETHER_BYTES = 1 << 20  # of results that are fetched at once
-FIRST = 4  # results at once before the size of one is known
+INLINE_BYTES = 4096  # of a small value, which goes with its task, through the scheduler
+TOGETHER_BYTES = 1 << 20  # of results that are fetched in one call
+FIRST = 4  # results in one call before the size of one is known
 
 
 class RemoteValue:
-    """A value on the workers, and how to make it (again, if it was lost)."""
+    """A value on the workers, and how to make it, again if it was lost."""
 
     def __init__(self, make: Callable[[], Any], future: Any = None) -> None:
         self._make, self._future = make, future
@@ -456,7 +468,7 @@ class RemoteValue:
 
     @property
     def pending(self) -> Any:
-        """The future of what is not made yet; None if there is nothing to wait for."""
+        """The future of a value that is not ready; None if there is nothing to wait for."""
         return self._future if self._future is not None and self._future.status == "pending" else None
 
     @property
@@ -473,59 +485,60 @@ class RemoteValue:
 
 
 class ResultQueue:
-    """The results of tasks, taken in the order in which the tasks were begun; `meter` counts them as they end.
+    """The results of tasks, taken in the order in which the tasks were started; `meter` counts them as they end.
 
-    fetch: the result of the first of tasks, whatever happens to workers; it ensures that all of them are running.
+    fetch: returns the result of the first of tasks, whatever happens to workers, and ensures that all of them are
+    running.
     """
 
     def __init__(self, contact: Contact, fetch: Callable[[Sequence[RemoteValue]], Any], meter: Meter) -> None:
         self._contact, self._fetch, self._meter = contact, fetch, meter
-        self._begun, self._taken, self._largest = deque[RemoteValue](), 0, 0
+        self._started, self._taken, self._largest = deque[RemoteValue](), 0, 0
 
     def __len__(self) -> int:
-        return len(self._begun)
+        return len(self._started)
 
     @property
     def are_small(self) -> bool:
         return 0 < self._largest <= INLINE_BYTES
 
     def add(self, tasks: Iterable[RemoteValue]) -> None:
-        self._begun.extend(tasks)
+        self._started.extend(tasks)
 
     def take(self, most: int) -> list[Any]:
-        """The next results: at least one, and at most so many, where they are small. Raises what the task raised."""
-        together = max(1, TOGETHER_BYTES // self._largest) if self._largest else FIRST
-        most = min(most, together, len(self))
+        """The next results: at least one, and at most so many, if they are small. Raises the error of the task."""
+        at_once = max(1, TOGETHER_BYTES // self._largest) if self._largest else FIRST
+        most = min(most, at_once, len(self))
         self._wait(most - 1)
-        found = self._together(most) or [self._fetch(self._begun)]
-        for result in found:
-            self._begun.popleft()
-            self._meter.end(self._taken)  # as `_tell` did, unless its worker was lost
+        results = self._together(most) or [self._fetch(self._started)]
+        for result in results:
+            self._started.popleft()
+            self._meter.end(self._taken)  # counted already, unless its worker was lost
             self._taken += 1
             self._largest = max(self._largest, sizeof(result))
-        return found
+        return results
 
     def _wait(self, last: int) -> None:
         """Waits for the next result, and a little longer for those up to `last`."""
-        self._wait_for(self._begun[last], EVERY_S)
-        while self._begun[0].pending is not None:
-            self._wait_for(self._begun[0], EVERY_S)
+        self._wait_for(self._started[last], EVERY_S)
+        while self._started[0].pending is not None:
+            self._wait_for(self._started[0], EVERY_S)
 
     def _wait_for(self, task: RemoteValue, seconds: float) -> None:
         future = task.pending
         if future is not None:
             self._contact.wait(future, seconds)
-        self._tell()
+        self._count_finished()
 
-    def _tell(self) -> None:
+    def _count_finished(self) -> None:
         """Counts tasks in the order in which they end, which is not that of their results."""
-        for number, task in enumerate(self._begun, self._taken):
+        for number, task in enumerate(self._started, self._taken):
             if task.is_finished:
                 self._meter.end(number)
 
     def _together(self, most: int) -> list[Any]:
-        """Finished results, fetched at once; none if that fails, as then each is fetched by itself."""
-        ready = [*takewhile(lambda task: task.is_finished, islice(self._begun, most))]
+        """Finished results, fetched in one call; none if that fails: then each is fetched by itself."""
+        ready = [*takewhile(lambda task: task.is_finished, islice(self._started, most))]
         if len(ready) < 2:
             return []
         try:

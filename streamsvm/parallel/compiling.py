@@ -1,4 +1,4 @@
-"""Compiling, which a first run waits for: reported as progress, and timed."""
+"""Compiling, for which a first run waits: reported as progress, and timed."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def compile_notices(events: Events) -> Iterator[None]:
 
 
 class CompileNotice:
-    """An event sink that says once that something is compiled, which keeps the first event of a stream waiting."""
+    """An event sink that prints once that functions are compiled, while the first event of a stream waits."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._has_said = say, False
 
     def __call__(self, record: Record[Event]) -> None:
-        told = record.event
-        if isinstance(told, Progress) and told.phase == PHASE and not self._has_said:
+        progress = record.event
+        if isinstance(progress, Progress) and progress.phase == PHASE and not self._has_said:
             self._has_said = True
             self._say("compiling kernels for this machine, once; it may take a minute")

@@ -1,6 +1,7 @@
-"""How the leading process reaches a scheduler and its workers, and what it does if one of them does not answer.
+"""The connection of the leading process to a scheduler and its workers, and the reaction if one of them does not
+answer.
 
-Raises ClusterError, in one line, if the scheduler is gone and no other one that it waits for comes, and OSError if a
+Raises ClusterError, in one line, if the scheduler is gone and no other one comes while it waits, and OSError if a
 worker is gone, so that the caller tries again.
 """
 
@@ -24,19 +25,17 @@ T = TypeVar("T")
 WAIT_S = 10.0  # for a result, before a look at the cluster
 CONNECT_S = 20.0
 REACH_S = 5.0  # until a worker that is well has answered
-MOVE_S = (
-    30.0  # for a value, and as long as it takes at SLOWEST, before a look at the worker that has or gets it
-)
+MOVE_S = 30.0  # for a value, plus its time at SLOWEST, before a look at the worker that has or gets it
 SLOWEST = 4e6  # bytes a second
-FEW = 3  # silent workers that the scheduler is asked about
+FEW = 3  # silent workers that the scheduler then tries to reach
 LOADED = "import streamsvm.kernels.tiles, streamsvm.data.regroup"  # numba, scipy and zarr with them
 
 
 class Contact:
-    """The connection to a cluster, by a client. Data goes to workers directly, unless the scheduler alone reaches them.
+    """The connection to a cluster, by a client. Data goes to workers directly, unless only the scheduler reaches them.
 
-    next_client: waits for another scheduler, given the reason, if that is wanted. The new one knows nothing: the
-    futures of the client before it are cancelled, so that each `Remote` is made again when it is asked for.
+    next_client: waits for another scheduler, given the reason; None: not wanted. The new one knows nothing: the futures
+    of the client before it are cancelled, so that each `RemoteValue` is made again when it is needed.
     """
 
     def __init__(
@@ -46,24 +45,24 @@ class Contact:
         self.address = address_of(client)
         self._direct, self._frozen, self._most = True, set[str](), 0
         self.renew()
-        self._tell()
+        self._announce()
 
     def facts(self) -> dict[str, int]:
-        """Threads in all, and workers."""
+        """The number of threads, and of workers."""
         workers = self.workers()
         return {"threads": max(1, sum(workers.values())), "workers": len(workers)}
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         self._events(Joined(self.address, self.client.dashboard_link, self.facts()))
 
     def renew(self) -> None:
         """Waits for a worker, and finds out how to reach them. Raises ClusterError if one lacks a package."""
         self.wait_for_workers()
         self._require_package()
-        self._choose_way()
+        self._choose_route()
 
     def current(self) -> Client:
-        """The client of a running scheduler: a new one, if the one before is gone and another is waited for.
+        """The client of a running scheduler: a new one, if the scheduler is gone and another one is waited for.
 
         Raises ClusterError.
         """
@@ -71,20 +70,20 @@ class Contact:
             self._replace()
         return self.client
 
-    def _replace(self, why: str = "") -> None:
+    def _replace(self, reason: str = "") -> None:
         """Replaces this client by another one. Raises ClusterError."""
-        gone, wait_for_another = f"the scheduler at {self.address} is gone{why}", self._next_client
+        message, wait_for_another = f"the scheduler at {self.address} is gone{reason}", self._next_client
         if wait_for_another is None:
-            raise ClusterError(gone) from None
-        self._next_client = None  # where none comes, nobody waits again
+            raise ClusterError(message) from None
+        self._next_client = None  # if none comes, nobody waits again
         disconnect(self.client)
-        self.client, self._next_client = wait_for_another(gone), wait_for_another
+        self.client, self._next_client = wait_for_another(message), wait_for_another
         self.address, self.client.direct_to_workers = address_of(self.client), self._direct
         self.wait_for_workers()
-        with suppress(TimeoutError):  # for all that there were, so that tasks are as wide as before
+        with suppress(TimeoutError):  # for as many workers as before, so that tasks are as wide as before
             self.ask(lambda client: client.wait_for_workers(self._most, timeout=CONNECT_S))
         self.renew()
-        self._tell()
+        self._announce()
 
     def ask(self, question: Callable[[Client], T]) -> T:
         """The scheduler's answer; whatever the client raises without a scheduler becomes a ClusterError."""
@@ -105,10 +104,10 @@ class Contact:
         while True:
             with suppress(
                 TimeoutError
-            ):  # a dead scheduler is called for longer than it takes to know that it is
-                found = self.ask(lambda client: client.nthreads(callback_timeout=REACH_S))
-                self._most = max(self._most, len(found))
-                return found
+            ):  # a call to a dead scheduler takes longer than to find out that it is dead
+                threads = self.ask(lambda client: client.nthreads(callback_timeout=REACH_S))
+                self._most = max(self._most, len(threads))
+                return threads
 
     def wait_for_workers(self) -> None:
         """Waits for the first worker. A task waits too: a cluster that starts workers on demand starts one for it."""
@@ -117,19 +116,19 @@ class Contact:
         with in_one_span():
             demand = self.ask(lambda client: client.submit(int, key=f"demand-{uuid4().hex}"))
         with suppress(TimeoutError):
-            self.ask(_a_worker)
+            self.ask(_wait_for_one_worker)
             return
         self._events(Warned("the cluster has no workers; waiting for one"))
         while not self.workers():
             with suppress(TimeoutError):
-                self.ask(_a_worker)
+                self.ask(_wait_for_one_worker)
         del demand  # which held its place until now
 
     def send(self, values: list[Any]) -> list[Any]:
-        """Futures of values that one worker holds each.
+        """Futures of values, each held by one worker.
 
-        The others fetch it from each other when they need it. To send it to all at once would save nothing, and the
-        scheduler tries for ever where one of them has left (distributed 2026.8).
+        The other workers fetch it from each other when they need it. To send it to all at once would save nothing, and
+        the scheduler tries for ever if one of them has left (distributed 2026.8).
         """
         self.wait_for_workers()
         awake = [address for address in self.workers() if address not in self._frozen]
@@ -151,11 +150,11 @@ class Contact:
         self.current()
 
     def results(self, futures: list[Any]) -> list[Any]:
-        """Of tasks that have ended well, fetched at once."""
+        """The results of tasks that have ended without an error, fetched in one call."""
         return aligned(gather(self.client, futures, MOVE_S))
 
     def result(self, future: Any) -> Any:
-        """Of a task. Raises what it raised."""
+        """The result of a task. Raises the task's error."""
         while not future.done():
             self.wait(future, WAIT_S)
         patience = MOVE_S
@@ -169,24 +168,24 @@ class Contact:
                 patience *= 2
 
     def _require_awake(self, future: Any) -> None:
-        """Raises ConnectionError if none that has a result answers."""
+        """Raises ConnectionError if no worker with the result answers."""
         holders = self.ask(lambda client: client.who_has([future])).get(future.key, ())
         if len(self._silent(holders)) == len(holders):
             raise ConnectionError(f"{', '.join(holders) or 'the worker'} does not answer")
 
     def _require_package(self) -> None:
-        """Raises ClusterError if the scheduler or a worker cannot load what tasks are made of."""
+        """Raises ClusterError if the scheduler or a worker cannot import the package and what it needs."""
         try:
             self.ask(lambda client: client.run_on_scheduler(exec, LOADED, {}))
         except ImportError as error:
             raise lacking(f"the scheduler at {self.address}", error) from None
         with suppress(TimeoutError):  # of one that is frozen
-            found = self.ask(lambda client: run(client, CONNECT_S, exec, LOADED, {}, on_error="return"))
-            for address, answer in found.items():
+            answers = self.ask(lambda client: run(client, CONNECT_S, exec, LOADED, {}, on_error="return"))
+            for address, answer in answers.items():
                 if isinstance(answer, ImportError):
                     raise lacking(f"the worker at {address}", answer)
 
-    def _choose_way(self) -> None:
+    def _choose_route(self) -> None:
         """Sends all data through the scheduler from now on, if it reaches a worker that this process does not."""
         for address in islice(self._silent(self.workers()) if self._direct else (), FEW):
             if self._is_reached_by_scheduler(address):
@@ -200,20 +199,20 @@ class Contact:
                 return
 
     def _silent(self, addresses: Iterable[str]) -> set[str]:
-        """Those of the workers that do not answer, the way that data goes."""
+        """The workers among these that do not answer on the route of the data."""
         if self._direct:
             return silent(self.client, addresses, REACH_S)
         return {address for address in addresses if not self._is_reached_by_scheduler(address)}
 
     def _is_reached_by_scheduler(self, address: str) -> bool:
         try:
-            found = run(self.client, REACH_S, int, workers=[address], on_error="return")
+            answers = run(self.client, REACH_S, int, workers=[address], on_error="return")
         except OSError:
             return False
-        return found.get(address) == 0
+        return answers.get(address) == 0
 
 
-def _a_worker(client: Client) -> None:
+def _wait_for_one_worker(client: Client) -> None:
     client.wait_for_workers(1, timeout=CONNECT_S)
 
 
@@ -223,7 +222,7 @@ def disconnect(client: Client) -> None:
 
 
 def address_of(client: Client) -> str:
-    """Of its scheduler."""
+    """The address of a client's scheduler."""
     return str(getattr(client.scheduler, "address", ""))
 
 

@@ -20,15 +20,19 @@ from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.progress import Meter
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
 
 T = TypeVar("T")
+Function = Callable[..., Any]  # a plain function, of whatever a task takes and returns
+Merge = Callable[[Any, Any], Any]  # of two parts of a result
+Job = tuple[Any, ...]  # the arguments of one task
 
 
 class Deferred:
     """A value that a task makes for itself, by calling this: see `Engine.hold`."""
 
-    def __init__(self, read: Callable[..., Any], *args: Any) -> None:
+    def __init__(self, read: Function, *args: Any) -> None:
         self.read, self.args = read, args
 
     def __call__(self) -> Any:
@@ -64,7 +68,7 @@ class Engine:
 
     def map(
         self,
-        fn: Callable[..., Any],
+        fn: Function,
         items: Sequence[Any],
         *more: Iterable[Any],
         shared: Sequence[Any] = (),
@@ -72,10 +76,10 @@ class Engine:
         events: Events = ignore,
         window: int | None = None,
     ) -> Iterator[Any]:
-        """fn(*shared, item, ...) for each item and what `more` has with it, in order.
+        """fn(*shared, item, ...) for each item and the values that `more` has with it, in order.
 
-        At most `window` results (default: two a slot, on a cluster more where they are small) wait to be taken while
-        as many are being made.
+        At most `window` results (default: two a slot, on a cluster more if they are small) wait to be taken while as
+        many are being computed.
         """
         jobs = ((*shared, *job) for job in zip(items, *more, strict=True))
         yield from self._results(fn, jobs, window, Meter(events, phase, len(items)))
@@ -83,58 +87,61 @@ class Engine:
     def map_reduce(
         self,
         fn: Callable[..., tuple[T, Any]],
-        merge: Callable[[Any, Any], Any],
+        merge: Merge,
         items: Sequence[Any],
         *more: Iterable[Any],
         shared: Sequence[Any] = (),
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[T], Any]:
-        """For fn, as of `map`, that returns (own, part): every own in order, and all `part` merged in a fixed tree.
+        """For fn that returns (result, part), called as by `map`: every result in order, and every `part` merged in a
+        fixed tree.
 
-        The tree follows from the number of items alone, so the result does not depend on who computes it.
+        The tree follows from the number of items alone, so the result does not depend on the workers.
         """
-        owns: list[T] = []
+        results: list[T] = []
 
         def parts() -> Iterator[Any]:
-            for own, part in self.map(fn, items, *more, shared=shared, phase=phase, events=events):
-                owns.append(own)
+            for result, part in self.map(fn, items, *more, shared=shared, phase=phase, events=events):
+                results.append(result)
                 yield part
 
         merged = merged_in_tree(merge, parts())
-        return owns, merged
+        return results, merged
 
     def share(self, value: Any) -> Any:
-        """`value` for the `shared` of many calls: on a cluster it is sent to the workers once."""
+        """`value` for the `shared` of many calls; a cluster sends it to the workers once."""
         return value
 
     def hold(
         self,
-        read: Callable[..., Any],
+        read: Function,
         items: Sequence[Any],
         *more: Iterable[Any],
         shared: Sequence[Any] = (),
         nbytes: float = 0.0,
     ) -> Sequence[Any]:
-        """What `map` would give, as items for many calls of it: on a cluster workers keep it, here it is read again.
+        """The results of `read` as `map` would yield them, as items for many calls of `map`: workers of a cluster keep
+        them, and this process reads them again.
 
-        nbytes: of all of it. Workers keep no more than they have memory for.
+        nbytes: of all of them. Workers keep no more than they have memory for.
         """
         return [Deferred(read, *shared, *job) for job in zip(items, *more, strict=True)]
 
     def release(self, values: Iterable[Any]) -> None:
-        """Workers may drop what `share` or `hold` gave; it is made again if it is needed again."""
+        """Workers may drop these values of `share` or `hold`; they are made again if they are needed again."""
 
     def wide(self, count: int) -> tuple[int, int]:
-        """(threads of a task, window) for `count` large tasks: few ones come one after the other on all threads."""
+        """(threads of a task, window) for `count` large tasks: a few run one after the other on all threads."""
         return (self.threads, 1) if count < 4 * self.threads else (1, 16 * self.threads)
 
     def together(self, count: int) -> int:
-        """How many of `count` large pieces of work a task does one after the other, as tasks cost a scheduler time."""
+        """The number of `count` large pieces of work that a task does one after the other, as tasks cost a scheduler
+        time."""
         return 1
 
     def worker_memory(self) -> tuple[int | None, int]:
-        """(memory limit of the process that runs tasks in bytes, None if it has none; its threads)."""
+        """(memory limit in bytes of the process that runs tasks, None if it has none; its threads)."""
         return None, self.threads
 
     def require_folder(self, folder: Place) -> None:
@@ -143,17 +150,15 @@ class Engine:
     def close(self) -> None:
         """Stops what the engine started."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """A description of the engine, for reports."""
         return {"threads": self.threads}
 
     def serial_blas(self) -> Any:
-        """A context in which BLAS uses one thread, in every library that is loaded by now."""
+        """A context in which BLAS uses one thread, in every library that is loaded now."""
         return _pools(len(sys.modules)).limit(limits=1)
 
-    def _results(
-        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
-    ) -> Iterator[Any]:
+    def _results(self, fn: Function, jobs: Iterator[Job], window: int | None, meter: Meter) -> Iterator[Any]:
         size = window or 2 * self.slots
 
         def counted(number: int, *args: Any) -> Any:
@@ -162,7 +167,7 @@ class Engine:
             with meter.task(number):
                 return call(fn, *args)
 
-        def compute(jobs: list[tuple[int, tuple[Any, ...]]]) -> list[Any]:
+        def compute(jobs: list[tuple[int, Job]]) -> list[Any]:
             # bound, not given as arguments: dask would look for tasks and keys inside them
             graph = {f"{name_of(fn)}-{i:06d}": (partial(counted, i, *job),) for i, job in jobs}
             with self.serial_blas():
@@ -177,14 +182,12 @@ class Engine:
 
 
 class SerialEngine(Engine):
-    """Calls functions here, one after the other: inside tasks, which hold no graphs."""
+    """Calls functions in this thread, one after the other: for use inside tasks, which hold no graphs."""
 
     def __init__(self) -> None:
         super().__init__(1)
 
-    def _results(
-        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
-    ) -> Iterator[Any]:
+    def _results(self, fn: Function, jobs: Iterator[Job], window: int | None, meter: Meter) -> Iterator[Any]:
         for number, job in enumerate(jobs):
             with meter.task(number):
                 yield call(fn, *job)
@@ -204,7 +207,7 @@ def _get(graph: dict[str, Any], keys: list[str], num_workers: int) -> Any:
     return get(graph, keys, num_workers=num_workers)
 
 
-def call(fn: Callable[..., Any], *args: Any) -> Any:
+def call(fn: Function, *args: Any) -> Any:
     return fn(*(arg() if isinstance(arg, Deferred) else arg for arg in args))
 
 
@@ -216,7 +219,7 @@ def name_of(fn: Any) -> str:
 
 
 def several(items: Sequence[T], together: int) -> list[Sequence[T]]:
-    """Items, so many together."""
+    """The items in groups of so many."""
     return [items[start : start + together] for start in range(0, len(items), together)]
 
 
@@ -238,27 +241,27 @@ def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
 
 
 class GroupedReduction:
-    """fn of several neighbours of a `map_reduce`: what each returns, and their results merged in their own tree."""
+    """fn of several neighbours of a `map_reduce`: the result of each, and every `part` merged in their own tree."""
 
-    def __init__(self, fn: Callable[..., tuple[Any, Any]], merge: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, fn: Callable[..., tuple[Any, Any]], merge: Merge) -> None:
         self._fn, self._merge, self.__name__ = fn, merge, name_of(fn)
 
     def __call__(self, *args: Any) -> tuple[list[Any], Any]:
         *shared, jobs = args
-        owns: list[Any] = []
+        results: list[Any] = []
 
         def parts() -> Iterator[Any]:
             for job in jobs:
-                own, part = self._fn(*shared, *job)
-                owns.append(own)
+                result, part = self._fn(*shared, *job)
+                results.append(result)
                 yield part
 
         merged = merged_in_tree(self._merge, parts())  # fills owns
-        return owns, merged
+        return results, merged
 
 
 def merged_by_level(merge: Callable[[list[tuple[T, T]]], list[T]], parts: list[T]) -> T:
-    """The tree of `merged_in_tree`, where `merge` merges many pairs at once."""
+    """The tree of `merged_in_tree`, if `merge` merges many pairs at once."""
     while len(parts) > 1:
         alone = parts[-1:] if len(parts) % 2 else []
         parts = merge(list(zip(parts[::2], parts[1::2], strict=False))) + alone

@@ -14,18 +14,18 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 TRIM_BYTES, MMAP_BYTES = (
     256 << 20,
     32 << 20,
-)  # kept of what is let go of; of what comes from the system by itself
+)  # freed memory to keep; allocations that come from the system directly
 _NANNYS_TRIM = "65536"  # distributed's default of MALLOC_TRIM_THRESHOLD_
 
 
 def few_heaps() -> None:
-    """One heap of the C library for each core: it would make eight, each of which keeps what its threads free."""
+    """One heap of the C library for each core, not eight, each of which keeps the memory that its threads free."""
     _mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
 def in_worker(fn: Callable[..., Any], *args: Any) -> Any:
     """fn(*args), a task, in a worker that keeps memory from one task to the next."""
-    from streamsvm.parallel.sizes import aligned  # commands begin here, and load no numpy yet
+    from streamsvm.parallel.sizes import aligned  # commands import this module before they need numpy
 
     _keep_memory()
     return fn(*map(aligned, args))
@@ -33,8 +33,8 @@ def in_worker(fn: Callable[..., Any], *args: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def _keep_memory() -> None:
-    """If a nanny of dask has this process give memory back at every release, as it does unless set otherwise, undoes
-    it: taking memory again page by page would be a large share of solving."""
+    """Undoes dask's default for workers, to give memory back to the system at every release: to take it again page by
+    page would be a large share of solving."""
     if os.environ.get("MALLOC_TRIM_THRESHOLD_") == _NANNYS_TRIM:
         _mallopt(_M_TRIM_THRESHOLD, TRIM_BYTES)
         _mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES)

@@ -13,7 +13,7 @@ from streamsvm.errors import ConfigError
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: modules make many objects and no garbage, and looking for some takes 0.1 s of a
+    """Without garbage collection: imports make many objects and no garbage, and to look for some takes 0.1 s of a
     fit."""
     collects = gc.isenabled()
     gc.disable()
@@ -37,9 +37,9 @@ def whole_class(place: str, what: str) -> Any:
     Raises ConfigError if it does not exist, or lacks something that it must define.
     """
     try:
-        found = imported(place)
+        defined = imported(place)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{what} {place!r} is not there ({error}); expected module:class") from None
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+    if missing := sorted(getattr(defined, "__abstractmethods__", ())):
         raise ConfigError(f"{what} {place} has no {' and no '.join(missing)}")
-    return found
+    return defined

@@ -23,20 +23,20 @@ def cores() -> int:
 
 
 def rss_bytes(pid: int | None = None) -> int:
-    """The memory that a process, by default this one, holds now."""
+    """The memory of a process now, by default of this one."""
     return int(psutil.Process(pid).memory_info().rss)
 
 
 def peak_rss_bytes(pid: int | None = None) -> int:
-    """The most memory that a process, by default this one, has held. On macOS, what another one holds now."""
+    """The largest memory of a process so far, by default of this one. On macOS, for another process its memory now."""
     with suppress(OSError, StopIteration):  # Linux, where getrusage counts what started the process, too
         lines = Path(f"/proc/{pid or 'self'}/status").read_text(encoding="utf-8").splitlines()
         return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
-    held = psutil.Process(pid).memory_info()
-    if hasattr(held, "peak_wset"):  # Windows
-        return int(held.peak_wset)
+    memory = psutil.Process(pid).memory_info()
+    if hasattr(memory, "peak_wset"):  # Windows
+        return int(memory.peak_wset)
     try:
         import resource
     except ImportError:
-        return int(held.rss)
-    return int(held.rss) if pid else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT
+        return int(memory.rss)
+    return int(memory.rss) if pid else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT

@@ -42,9 +42,9 @@ def open_engine(
     performance_report: Path | None = None,
     wait_s: float | None = None,
 ) -> Engine:
-    """The engine that options ask for: a cluster if a scheduler, workers or a client are given, else threads.
+    """The engine that the options name: a cluster if a scheduler, workers or a client are given, else threads.
 
-    wait_s: for how long to wait for a scheduler that does not answer, or no longer does.
+    wait_s: how long to wait for a scheduler that does not answer, or no longer does.
     """
     client = _client.get()
     if scheduler is None and workers is None and client is None:

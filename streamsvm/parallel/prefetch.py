@@ -17,32 +17,32 @@ R = TypeVar("R")
 def ahead(
     work: Callable[[T], R], items: Iterable[T], threads: int = 1, most: int | None = None
 ) -> Iterator[R]:
-    """work(item) for each item, in order, made on separate threads while the last one is used.
+    """work(item) for each item, in order, computed on separate threads while the last result is used.
 
-    Begun and not yet taken are at most `most` (default: one a thread). Ctrl-C does not wait for them.
+    At most `most` results (default: one a thread) are started and not yet taken. Ctrl-C does not wait for them.
     """
     waiting = iter(items)
     pool = ThreadPoolExecutor(threads)
 
-    def begin(count: int) -> Iterator[Future[R]]:
+    def start(count: int) -> Iterator[Future[R]]:
         return (pool.submit(work, item) for item in islice(waiting, count))
 
-    patient = True
+    waits = True
     try:
-        begun = deque(begin(most or threads))
-        while begun:
-            result = begun.popleft().result()
-            begun.extend(begin(1))
+        started = deque(start(most or threads))
+        while started:
+            result = started.popleft().result()
+            started.extend(start(1))
             yield result
     except KeyboardInterrupt:
-        patient = False
+        waits = False
         raise
     finally:
-        pool.shutdown(wait=patient, cancel_futures=not patient)
+        pool.shutdown(wait=waits, cancel_futures=not waits)
 
 
 def on_thread(stream: Iterator[T], most: int = 2) -> Iterator[T]:
-    """What a stream yields, made on a separate thread, at most so many before they are taken."""
+    """The items of a stream, computed on a separate thread, at most so many before they are taken."""
     end = object()
     with ThreadPoolExecutor(1) as pool:
         coming = deque(pool.submit(next, stream, end) for _ in range(most))
@@ -52,26 +52,26 @@ def on_thread(stream: Iterator[T], most: int = 2) -> Iterator[T]:
 
 
 def as_they_come(streams: Iterable[Callable[[], Iterable[R]]], threads: int) -> Iterator[R]:
-    """What all streams yield, in the order in which it comes; `threads` of them at work, each on its own thread.
+    """The items of all streams, in the order in which they come; `threads` of them at work, each on its own thread.
 
     An error of one is raised, and ends the others at their next result.
     """
-    found: SimpleQueue[Any] = SimpleQueue()
+    results: SimpleQueue[Any] = SimpleQueue()
     is_over = Event()
 
     def follow(stream: Callable[[], Iterable[R]]) -> None:
         for result in stream():
-            found.put(result)
+            results.put(result)
             if is_over.is_set():
                 return
 
     with ThreadPoolExecutor(threads) as pool:
         running = {pool.submit(follow, stream) for stream in streams}
         for future in running:
-            future.add_done_callback(found.put)
+            future.add_done_callback(results.put)
         try:
             while running:
-                result = found.get()
+                result = results.get()
                 if isinstance(result, Future):
                     running.discard(result)
                     result.result()

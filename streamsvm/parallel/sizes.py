@@ -1,4 +1,4 @@
-"""How much memory values take, the arrays inside them counted; and where in memory these begin."""
+"""The memory that values take, with the arrays inside them; and the alignment of these arrays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy import sparse
 
 
 class SizedInBytes:
-    """Objects whose `sys.getsizeof` counts what they hold, and whose arrays are aligned once they were sent.
+    """Objects whose `sys.getsizeof` counts their contents, and whose arrays are aligned after they were sent.
 
-    dask asks it: by that it sends tasks to where their data is, sends large values past the scheduler, and spills.
+    dask uses the size: it runs tasks where their data is, sends large values past the scheduler, and spills.
     """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -37,9 +37,9 @@ def size_of(value: Any) -> int:
 
 
 def aligned(value: Any) -> Any:
-    """A value that was received, arrays in it that begin between two entries copied.
+    """A received value, with copies of arrays in it that are not aligned.
 
-    numpy multiplies these by other routines than those of tasks that made them themselves, to other last digits.
+    For those, numpy's products use other routines than for arrays of this process, and give other last digits.
     """
     if isinstance(value, np.ndarray):
         return value if value.flags.aligned else value.copy()
@@ -47,7 +47,7 @@ def aligned(value: Any) -> Any:
         vars(value).update(aligned(vars(value)))
         return value
     if isinstance(value, dict):
-        return {key: aligned(own) for key, own in value.items()}
+        return {key: aligned(item) for key, item in value.items()}
     if type(value) in (tuple, list):
         return type(value)(map(aligned, value))
     return value

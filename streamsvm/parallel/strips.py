@@ -1,4 +1,4 @@
-"""Strips of rows shared among threads, and some rows of all, evenly spread."""
+"""Strips of rows shared among threads; and evenly spread rows."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def strips(work: Callable[[int, int], None], m: int, height: int, threads: int) 
         for start in starts:
             work(start, min(m, start + height))
 
-    # the caller works too, and drops helpers that have not begun when all is done: they may be busy elsewhere, or
+    # the caller works too, and drops helpers that have not started when all is done: they may be busy elsewhere, or
     # with the very work that called this
     helpers = [_helpers(threads).submit(worker) for _ in range(min(threads, -(-m // height)) - 1)]
     try:
         worker()
     finally:
-        deque(starts, maxlen=0)  # after an error there are some left
-        begun = [helper for helper in helpers if not helper.cancel()]
-        wait(begun)
-    for helper in begun:
+        deque(starts, maxlen=0)  # after an error, takes those that are left
+        started = [helper for helper in helpers if not helper.cancel()]
+        wait(started)
+    for helper in started:
         helper.result()
 
 

@@ -1,4 +1,4 @@
-"""Which workers ran the tasks of an engine, and when: the scheduler notes it, and the events of a run record it."""
+"""Which workers ran the tasks of an engine, and when: the scheduler records it, for the events of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ran = tuple[str, int, float, float]  # the worker's name, its thread, start and 
 
 
 class TaskRecorder(SchedulerPlugin):
-    """Notes tasks whose keys have a mark, until the client that asked for it leaves."""
+    """Records tasks whose keys have a mark, until the client that started it leaves."""
 
     def __init__(self, mark: str, client: str) -> None:
         self.name = f"streamsvm-{mark}"
@@ -39,22 +39,22 @@ class TaskRecorder(SchedulerPlugin):
             scheduler.remove_plugin(name=self.name)
 
     def taken(self, scheduler: Scheduler) -> list[Ran]:
-        """What was noted since the last call."""
+        """The tasks recorded since the last call."""
         ran, self._ran = self._ran, deque(maxlen=MOST)
         names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         return [(names.get(worker, worker), *rest) for worker, *rest in ran]
 
 
-def _begin(mark: str, client: str, dask_scheduler: Scheduler) -> None:
+def _start(mark: str, client: str, dask_scheduler: Scheduler) -> None:
     forget_groups(dask_scheduler)  # of earlier fits
-    noted = TaskRecorder(mark, client)
-    dask_scheduler.add_plugin(noted, name=noted.name)
+    recorder = TaskRecorder(mark, client)
+    dask_scheduler.add_plugin(recorder, name=recorder.name)
 
 
 def _take(mark: str, dask_scheduler: Scheduler) -> tuple[float, list[Ran]]:
     """(the scheduler's clock, the tasks since the last call)."""
-    noted = dask_scheduler.plugins.get(f"streamsvm-{mark}")
-    return time.time(), noted.taken(dask_scheduler) if isinstance(noted, TaskRecorder) else []
+    recorder = dask_scheduler.plugins.get(f"streamsvm-{mark}")
+    return time.time(), recorder.taken(dask_scheduler) if isinstance(recorder, TaskRecorder) else []
 
 
 class TaskTimes:
@@ -63,31 +63,31 @@ class TaskTimes:
     def __init__(self, contact: Contact) -> None:
         self.mark = uuid4().hex
         self._contact = contact
-        self._begun: Client | None = None
+        self._recording_client: Client | None = None
 
     @contextmanager
     def of(self, meter: Meter) -> Iterator[None]:
-        """Notes the tasks that run inside, and ends the records of their map."""
+        """Records the tasks that run inside, and ends the records of their map."""
         with closing(meter):
             if meter.is_heard:
-                self._begin()
+                self._start()
             yield
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         client = self._contact.client
-        if self._begun is not client:  # the first one, or that of another scheduler
-            self._ask(client, _begin, self.mark, client.id)
-            self._begun = client
+        if self._recording_client is not client:  # the first one, or that of another scheduler
+            self._ask(client, _start, self.mark, client.id)
+            self._recording_client = client
 
-    def tell(self, meter: Meter) -> None:
-        """Gives the meter what has run; a scheduler that does not answer costs these times alone."""
+    def report(self, meter: Meter) -> None:
+        """Gives the meter the tasks that have run; a scheduler that does not answer costs these times alone."""
         if not meter.is_heard:
             return
-        asked = meter.now
-        found = self._ask(self._contact.client, _take, self.mark)
-        if found is not None:
-            clock, ran = found
-            began = clock - (asked + meter.now) / 2
+        asked_at = meter.now
+        answer = self._ask(self._contact.client, _take, self.mark)
+        if answer is not None:
+            clock, ran = answer
+            began = clock - (asked_at + meter.now) / 2
             meter.ran((worker, thread, start - began, end - began) for worker, thread, start, end in ran)
 
     @staticmethod

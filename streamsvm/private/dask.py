@@ -6,5 +6,5 @@ from typing import Any
 
 
 def meta(X: Any) -> Any:
-    """Of a dask array."""
+    """The empty array that describes the blocks of a dask array."""
     return X._meta

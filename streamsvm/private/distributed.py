@@ -1,4 +1,5 @@
-"""distributed: how a client waits for its scheduler, how long for workers, and what a scheduler keeps of tasks."""
+"""distributed: how long a client waits for its scheduler and for workers, and the records that a scheduler keeps of
+tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class BoundedClient(Client):
         try:
             super().start(**options)
         except BaseException:
-            self.close()  # else the garbage collector does, maybe where that waits for itself
+            self.close()  # else the garbage collector does, maybe in a thread that then waits for itself
             raise
 
     async def _ensure_connected(self, timeout: float | None = None) -> None:
@@ -48,7 +49,7 @@ def scatter(
 def wait(client: Client, future: Any, seconds: float) -> None:
     """Waits until a future is done, at most that long.
 
-    `Future.exception(timeout)` raises to say so, and what that raises keeps its callers' frames and what they hold.
+    `Future.exception(timeout)` raises at the end, and that error keeps its callers' frames and their values alive.
     """
 
     async def ended() -> None:
@@ -63,8 +64,8 @@ def gather(client: Client, futures: list[Any], seconds: float) -> list[Any]:
     return client.sync(client._gather, futures, callback_timeout=seconds)
 
 
-def kept_values(keys: list[Any]) -> dict[Any, Any]:
-    """What workers keep under these keys, for the task that asks. Notifies the scheduler that somebody waits."""
+def worker_values(keys: list[Any]) -> dict[Any, Any]:
+    """The values that workers keep under these keys, for the task that calls it."""
     client = get_client()
     futures: dict[Any, Any] = {key: Future(key, client) for key in keys}
     client._inform_scheduler_of_futures()
@@ -82,40 +83,40 @@ def run_on_scheduler(client: Client, seconds: float, fn: Callable[..., Any], *ar
 
 
 def in_one_span() -> AbstractContextManager[Any]:
-    """Tasks that are sent inside belong to one span, that of the caller if there is one.
+    """A context in which all tasks belong to one span, that of the caller if there is one.
 
-    Else dask begins a span whenever it has nothing to do, and neither the scheduler nor the workers ever forget one.
+    Otherwise dask starts a span whenever it was idle, and neither the scheduler nor the workers ever forget one.
     """
     span = {"name": (SPAN,), "ids": (SPAN,)}
     return nullcontext() if "span" in dask.get_annotations() else dask.annotate(span=span)
 
 
 def forget_groups(scheduler: Scheduler) -> None:
-    """Drops what spans keep of tasks that are gone, which dask would keep (dask/distributed#7977).
+    """Drops the records of spans about tasks that are gone, which dask would keep (dask/distributed#7977).
 
-    Of the span above: all groups but the last one, without which a span has no end, and a record of each message.
-    Spans that dask begins for values that were sent are dropped whole. Nothing ran in them, but in a new one something
-    may have failed, which workers still report.
+    Of the span above: all groups but the last one, without which a span has no end, and a record of each message. Spans
+    that dask starts for values that were sent are dropped whole. No task ran in them, but in a new one a task may have
+    failed, which workers still report.
     """
     spans = scheduler.extensions.get("spans")
     if spans is None:
         return
-    there = set(scheduler.task_groups.values())
-    if own := spans.spans.get(SPAN):
-        gone = sorted(own.groups - there, key=lambda group: group.stop)
-        own.groups.difference_update(gone[:-1])
-        own.metadata["collections"].clear()
+    present = set(scheduler.task_groups.values())
+    if of_fits := spans.spans.get(SPAN):
+        gone = sorted(of_fits.groups - present, key=lambda group: group.stop)
+        of_fits.groups.difference_update(gone[:-1])
+        of_fits.metadata["collections"].clear()
     unnamed = spans.spans_search_by_name[("default",)]
     old = [span for span in unnamed if time.time() - span.enqueued >= REPORTED_S]
-    sent = {span for span in old if not any(group.start or group in there for group in span.groups)}
-    for found in (spans.root_spans, unnamed, spans.spans_search_by_tag["default"]):
-        found[:] = [span for span in found if span not in sent]
+    sent = {span for span in old if not any(group.start or group in present for group in span.groups)}
+    for listed in (spans.root_spans, unnamed, spans.spans_search_by_tag["default"]):
+        listed[:] = [span for span in listed if span not in sent]
     for span in sent:
         del spans.spans[span.id]
 
 
 def silent(client: Client, addresses: Iterable[str], seconds: float) -> set[str]:
-    """Those of the workers that do not answer when this process calls them itself."""
+    """The workers among these that do not answer when this process calls them itself."""
 
     async def answers(address: str) -> bool:
         try:
@@ -127,8 +128,8 @@ def silent(client: Client, addresses: Iterable[str], seconds: float) -> set[str]
         return True
 
     async def ask() -> set[str]:
-        asked = list(addresses)
-        found = await asyncio.gather(*map(answers, asked))
-        return {address for address, answered in zip(asked, found, strict=True) if not answered}
+        called = list(addresses)
+        have_answered = await asyncio.gather(*map(answers, called))
+        return {address for address, answered in zip(called, have_answered, strict=True) if not answered}
 
     return client.sync(ask)

@@ -1,4 +1,4 @@
-"""numba: when a cached function is stale, arrays whose users are not counted, and calls without a look at types."""
+"""numba: when a cached function is stale, arrays without reference counts, and calls without a check of types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def stale_with(*modules: ModuleType) -> Callable[[T], T]:
-    """For a function with cache=True that calls compiled functions of these modules, or reads constants of theirs.
+    """For a function with cache=True that calls compiled functions of these modules, or reads their constants.
 
     numba compiles a cached function again when the file that it stands in has changed, and looks at no other file. And
     it fails to read a cache that names a class which has another name since: such a cache is stale, too.
@@ -44,14 +44,14 @@ def stale_with(*modules: ModuleType) -> Callable[[T], T]:
 
 
 def direct(function: Any, *args: Any) -> Callable[..., Any]:
-    """A function compiled for arguments of the types of these, which takes no others: it does not look at them, and
-    reads other dtypes and layouts as these. The look at each call is a tenth of an online event."""
+    """The function compiled for arguments of the types of these, and for no others: it does not check them, and reads
+    other dtypes and layouts as these. The check at each call is a tenth of the time of an online event."""
     if not isinstance(function, Dispatcher):  # NUMBA_DISABLE_JIT
         return cast(Callable[..., Any], function)
     return function.compile(tuple(map(nb.typeof, args)))
 
 
-def _borrowed(typing_context: Any, found: Any) -> Any:
+def _borrowed(typing_context: Any, kind: Any) -> Any:
     """`found`, a tuple of arrays, numbers and such tuples, without counts of references to the arrays: the caller keeps
     them alive for as long as they are used.
 
@@ -59,9 +59,9 @@ def _borrowed(typing_context: Any, found: Any) -> Any:
     """
 
     def copy(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _uncounted(context, builder, found, args[0])
+        return _uncounted(context, builder, kind, args[0])
 
-    return found(found), copy
+    return kind(kind), copy
 
 
 borrowed: Any = intrinsic(_borrowed)

@@ -1,4 +1,4 @@
-"""zarr: single keys of a store, asked for from outside its event loop, and what array metadata states about them."""
+"""zarr: single keys of a store, read from outside its event loop, and facts in array metadata."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def opened_as_is(place: Any, **more: Any) -> zarr.Group:
 
 def member_of(group: zarr.Group, name: str) -> zarr.Array | zarr.Group:
     """A member of a group, a group without its consolidated metadata."""
-    found = group[name]
-    if isinstance(found, zarr.Group) and found.metadata.consolidated_metadata is not None:
-        return opened_as_is(found.store_path)
-    return found
+    member = group[name]
+    if isinstance(member, zarr.Group) and member.metadata.consolidated_metadata is not None:
+        return opened_as_is(member.store_path)
+    return member
 
 
 def is_local(array: zarr.Array) -> bool:
@@ -31,11 +31,11 @@ def is_local(array: zarr.Array) -> bool:
 
 
 def has_key(node: zarr.Array | zarr.Group, key: str) -> bool:
-    """Whether there is something under a key of an array or group."""
-    where = node.store_path
-    if isinstance(where.store, LocalStore):
-        return os.path.exists(os.path.join(where.store.root, where.path, key))
-    return sync((where / key).exists())
+    """Whether an array or group has an object under this key."""
+    store_path = node.store_path
+    if isinstance(store_path.store, LocalStore):
+        return os.path.exists(os.path.join(store_path.store.root, store_path.path, key))
+    return sync((store_path / key).exists())
 
 
 def fetch(array: zarr.Array, key: str, last_bytes: int | None = None) -> bytes | None:
@@ -51,15 +51,15 @@ def file_key(array: zarr.Array, number: int) -> str:
 
 
 def first_codec(array: zarr.Array) -> Any:
-    """What an array of format 3 is packed by: of a sharded one, the ShardingCodec."""
+    """The codec of an array of format 3: of a sharded one, the ShardingCodec."""
     return array.metadata.codecs[0]  # type: ignore[union-attr]
 
 
 def open_for_writing(path: str) -> zarr.Array:
-    """An existing array, opened so that chunks of nothing but zeros are written, too. Raises FileNotFoundError.
+    """An existing array, opened so that chunks of zeros are written, too. Raises FileNotFoundError.
 
-    An opened array has zarr's defaults, whatever it was made with: such chunks would be missing, and look lost.
+    An opened array has zarr's defaults, whatever it was created with: such chunks would be missing, and look lost.
     """
-    found = zarr.open_array(path, mode="r+")
+    opened = zarr.open_array(path, mode="r+")
     config = {"write_empty_chunks": True}
-    return zarr.Array(zarr.AsyncArray(found.metadata, found.store_path, config))  # type: ignore[call-overload]
+    return zarr.Array(zarr.AsyncArray(opened.metadata, opened.store_path, config))  # type: ignore[call-overload]

@@ -20,7 +20,7 @@ _advance: ContextVar[Callable[[float], None] | None] = ContextVar("_advance", de
 
 
 def advance(share: float) -> None:
-    """Reports the finished share of the current task, in [0, 1]. Does nothing if nobody counts."""
+    """Reports the finished share of the current task, in [0, 1]. Does nothing without a meter."""
     report = _advance.get()
     if report is not None:
         report(share)
@@ -38,8 +38,8 @@ def share_of(number: int, count: int) -> Iterator[None]:
 
 
 class Meter:
-    """Emits the progress of a phase of `total` tasks: 0 first, then whenever a task ends, from any thread; and at the
-    end when each ran."""
+    """Emits the progress of a phase of `total` tasks: 0 first, then whenever a task ends, in any thread; and at the end
+    when each of them ran."""
 
     def __init__(self, events: Events, phase: str, total: int) -> None:
         self._events, self._phase, self._total = events, phase, total
@@ -48,18 +48,18 @@ class Meter:
         self._lanes: set[int] = set()  # that are at work
         self._workers: list[str] | None = None  # of each lane, on a cluster
         self._shares: dict[int, float] = {}
-        self._lock, self._told = Lock(), time.monotonic()
+        self._lock, self._reported_at = Lock(), time.monotonic()
         self.is_closed = False
         events.progress(phase, 0, total)
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody takes the records."""
+        """Whether the events have a sink."""
         return self._events is not ignore
 
     @property
     def now(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the run started."""
         return self._events.now
 
     @contextmanager
@@ -105,7 +105,7 @@ class Meter:
             if number not in self._ended:
                 self._ended.add(number)
                 self._shares.pop(number, None)
-                self._tell()
+                self._report()
 
     def close(self) -> None:
         """Ends the records. Tasks still running are not counted."""
@@ -117,12 +117,12 @@ class Meter:
     def _share(self, number: int, share: float) -> None:
         with self._lock:
             self._shares[number] = max(share, self._shares.get(number, 0.0))
-            if time.monotonic() - self._told >= EVERY_S:
-                self._tell()
+            if time.monotonic() - self._reported_at >= EVERY_S:
+                self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self.is_closed:
             return
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         done = len(self._ended) + sum(self._shares.values())
         self._events.progress(self._phase, done if self._shares else len(self._ended), self._total)

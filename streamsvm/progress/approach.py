@@ -10,8 +10,8 @@ from streamsvm.events import Events, Phase, Round
 
 
 class Approach:
-    """How close a violation or gap, which falls about geometrically, is to `tol`, as a share of the way from its first
-    value.
+    """How close a violation or gap, which falls about geometrically, is to `tol`, as a share of the distance from its
+    first value.
 
     In [0, 0.999]. The share never falls, even if the number rises for a while. The caller reports the end.
     """
@@ -29,7 +29,7 @@ class Approach:
 
 
 class Approaches:
-    """The same for problems solved one after the other: those finished, and the share of the current one."""
+    """As `Approach`, for problems solved one after the other: the finished ones, and the share of the current one."""
 
     def __init__(self, tol: float) -> None:
         self._tol, self._problem, self._approach = tol, -1, Approach(tol)

@@ -12,14 +12,14 @@ from rich.progress import TimeRemainingColumn as Remaining
 from rich.text import Text
 
 from streamsvm.events import Event, Record
-from streamsvm.events import Progress as Told
+from streamsvm.events import Progress as ProgressEvent
 from streamsvm.progress.lines import short
 
 
 class Bars:
     """An event sink: progress moves the bar of its phase. Other facts (gap, accuracy, ...) are printed next to it.
 
-    A full bar stays until another phase begins. clock: gives the seconds for elapsed times.
+    A full bar stays until another phase starts. clock: returns the seconds for elapsed times.
     """
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,17 +51,17 @@ class Bars:
         self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __call__(self, record: Record[Event]) -> None:
-        if isinstance(record.event, Told):
+        if isinstance(record.event, ProgressEvent):
             self._move(record.event)
 
-    def _move(self, told: Told) -> None:
-        phase = told.phase
+    def _move(self, progress: ProgressEvent) -> None:
+        phase = progress.phase
         fields: dict[str, Any] = {
-            "completed": told.done,
-            "total": told.total,
-            "details": "  ".join(f"{name} {short(value)}" for name, value in told.facts.items()),
-            "rate": told.rows_s,
-            "share": isinstance(told.done, float),
+            "completed": progress.done,
+            "total": progress.total,
+            "details": "  ".join(f"{name} {short(value)}" for name, value in progress.facts.items()),
+            "rate": progress.rows_s,
+            "share": isinstance(progress.done, float),
         }
         if phase in self._full:  # starts again, with a new task: rich cannot make a known total unknown
             self._remove(phase)
@@ -70,7 +70,7 @@ class Bars:
                 self._remove(full)
             self._tasks[phase] = self.progress.add_task(phase, **fields)
         self.progress.update(self._tasks[phase], **fields)
-        if told.has_ended:
+        if progress.has_ended:
             self._full.add(phase)
 
     def _remove(self, phase: str) -> None:
@@ -79,7 +79,7 @@ class Bars:
 
 
 class _Count(ProgressColumn):
-    """How many of how many, including shares of running tasks. For a single task, its share only."""
+    """Finished and all tasks, including shares of running tasks. For a single task, its share only."""
 
     def render(self, task: Task) -> Text:
         if task.total is None:
@@ -92,7 +92,7 @@ class _Count(ProgressColumn):
 
 
 class _Rate(ProgressColumn):
-    """A second."""
+    """The rate per second."""
 
     def render(self, task: Task) -> Text:
         rate = task.fields["rate"] or (None if task.fields["share"] else task.finished_speed or task.speed)

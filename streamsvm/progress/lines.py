@@ -32,31 +32,31 @@ class StepLines:
 
     def __call__(self, record: Record[Event]) -> None:
         if isinstance(record.event, STEPS):
-            known = {name: value for name, value in vars(record.event).items() if value is not None}
-            facts = "  ".join(f"{heading(name)} {short(value)}" for name, value in known.items())
+            values = {name: value for name, value in vars(record.event).items() if value is not None}
+            facts = "  ".join(f"{heading(name)} {short(value)}" for name, value in values.items())
             self._say(f"{record.t:.1f} s  {facts}")
 
 
 class ClusterLines:
-    """An event sink that prints in a line which cluster computes from here on."""
+    """An event sink that prints the cluster that computes from now on, in a line."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
 
     def __call__(self, record: Record[Event]) -> None:
-        told = record.event
-        if isinstance(told, Joined):
-            counts = "  ".join(f"{name} {count}" for name, count in told.facts.items())
-            self._say(f"on {told.scheduler}  {counts}" + (f"  {told.dashboard}" if told.dashboard else ""))
+        event = record.event
+        if isinstance(event, Joined):
+            counts = "  ".join(f"{name} {count}" for name, count in event.facts.items())
+            self._say(f"on {event.scheduler}  {counts}" + (f"  {event.dashboard}" if event.dashboard else ""))
 
 
-def line_of(told: Progress) -> str:
-    """The phase, and how many of how many, with shares of running tasks. For a single task, its share only."""
-    if told.total is None:
-        return f"{told.phase}  {told.done:,.0f}"
-    if told.total == 1:
-        return f"{told.phase}  {told.done:.0%}"
-    return f"{told.phase}  {f'{told.done:,.1f}'.removesuffix('.0')}/{told.total:,}"
+def line_of(progress: Progress) -> str:
+    """The phase, with finished and all tasks, including shares of running tasks. For a single task, its share only."""
+    if progress.total is None:
+        return f"{progress.phase}  {progress.done:,.0f}"
+    if progress.total == 1:
+        return f"{progress.phase}  {progress.done:.0%}"
+    return f"{progress.phase}  {f'{progress.done:,.1f}'.removesuffix('.0')}/{progress.total:,}"
 
 
 def short(value: Any) -> str:
