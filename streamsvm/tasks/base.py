@@ -18,9 +18,6 @@ from streamsvm.tasks.weights import ClassWeight, of_labels
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
-    from streamsvm.options.metric import MetricConfig
-    from streamsvm.options.search import SearchConfig
-    from streamsvm.options.solvers import DCSVMConfig
     from streamsvm.tasks.scores import DecisionRule, Scores
 
 LABEL = "label"
@@ -83,7 +80,7 @@ class Targets(SizedInBytes):
 
 
 class TaskOptions(Protocol):
-    """The options of a `FitConfig` that tasks read."""
+    """The options of a `FitConfig` that tasks read; tables of options are above tasks in the order of imports."""
 
     @property
     def C(self) -> float: ...
@@ -98,11 +95,11 @@ class TaskOptions(Protocol):
     @property
     def scale_targets(self) -> bool: ...
     @property
-    def dcsvm(self) -> DCSVMConfig: ...
+    def dcsvm(self) -> Any: ...
     @property
-    def metric(self) -> MetricConfig: ...
+    def metric(self) -> Any: ...
     @property
-    def search(self) -> SearchConfig: ...
+    def search(self) -> Any: ...
 
 
 class Coder(Protocol):
