@@ -212,11 +212,11 @@ def _are_files(rows: str) -> bool:
         from streamsvm.ingest.inputs import STDIN
         from streamsvm.ingest.paths import has_files, is_pattern
         from streamsvm.ingest.streams import is_data_name
-        from streamsvm.storage.place import found_at
+        from streamsvm.storage.place import kind_at
 
     if rows == STDIN or is_server(rows) or is_data_name(rows) or is_pattern(rows):
         return True
-    found = found_at(rows)
+    found = kind_at(rows)
     return found == "a file" or (found == "a folder of other things" and has_files(rows))
 
 

@@ -56,10 +56,10 @@ def predict(
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import PredictionOptions, write_predictions
-        from streamsvm.storage.place import found_at
+        from streamsvm.storage.place import kind_at
 
     require_other(out, files)
-    if out is not None and not force and (found := found_at(out)) is not None:
+    if out is not None and not force and (found := kind_at(out)) is not None:
         raise StorageError(f"--out {out}: found {found}; --force replaces it, or take another --out")
     loaded = load_model(model)
     also, is_plain = (

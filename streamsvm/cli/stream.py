@@ -174,9 +174,9 @@ def stream(
     options = lines_options(read, format_)
     make = partial(new_learner, task or "classify", given, raw=scale == "none")
 
-    from streamsvm.storage.place import found_at
+    from streamsvm.storage.place import kind_at
 
-    if force or found_at(model) is None:
+    if force or kind_at(model) is None:
         make()  # so that bad options are reported before anything is written
     _require_source(input_, format_)
     if force:
@@ -186,7 +186,7 @@ def stream(
     from streamsvm.online.stream import Stream
 
     with alone(model):
-        is_new = force or found_at(model) is None
+        is_new = force or kind_at(model) is None
         state = Stream.open(
             model, make, scale=scale != "none", label=label, anew=force, categories=options.category
         )

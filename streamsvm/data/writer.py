@@ -18,7 +18,7 @@ from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
 from streamsvm.data.statistics import write_statistics
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.storage.atomic import Target
-from streamsvm.storage.place import STORE_MARK, found_at
+from streamsvm.storage.place import STORE_MARK, kind_at
 
 
 class StoreWriter:
@@ -48,7 +48,7 @@ class StoreWriter:
             raise ConfigError(f"a store holds uint8, float32 or float64, not {dtype}")
         if chunk_rows is not None and chunk_rows < 1:
             raise ConfigError(f"chunk_rows is {chunk_rows}; expected at least 1")
-        self._target = Target(os.fspath(url), overwrite=overwrite and found_at(url) == "a store")
+        self._target = Target(os.fspath(url), overwrite=overwrite and kind_at(url) == "a store")
         self._d, self._dtype, self._is_sparse, self._chunk_rows = d, dtype, is_sparse, chunk_rows
         self.integral_labels = False
         self.attrs = dict(attrs or {})

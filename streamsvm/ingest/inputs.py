@@ -28,7 +28,7 @@ from streamsvm.ingest.streams import TABLES, detect_format, is_data_name, source
 from streamsvm.ingest.tables import TableReader
 from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.paths import Place, local_path, place_of
-from streamsvm.storage.place import found_at
+from streamsvm.storage.place import kind_at
 
 STDIN = "-"
 MADE_OF = "made_of"  # attribute of a store: its files, and how they were read
@@ -70,7 +70,7 @@ def store_of(
         return store, False
     url = str(default_store(sources[0])) if store is None else store
     origin = _origin(sources, options)
-    existing = found_at(url)
+    existing = kind_at(url)
     if existing == "a store":
         made_of = Store.open(url).attrs.get(MADE_OF)
         if made_of == origin:
@@ -160,7 +160,7 @@ def _made_of(sources: Sequence[str], options: IngestOptions) -> Store | None:
         url = str(default_store(sources[0]))
     except ConfigError:  # no path
         return None
-    store = Store.open(url) if found_at(url) == "a store" else None
+    store = Store.open(url) if kind_at(url) == "a store" else None
     return store if store is not None and store.attrs.get(MADE_OF) == _origin(sources, options) else None
 
 

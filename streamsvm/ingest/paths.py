@@ -17,7 +17,7 @@ from streamsvm.ingest.servers import is_server, without_password
 from streamsvm.ingest.streams import is_data_name
 from streamsvm.ingest.table import Batches, Table
 from streamsvm.storage.paths import Place, URLPath, local_path, place_of
-from streamsvm.storage.place import found_at
+from streamsvm.storage.place import kind_at
 from streamsvm.tables.arrow import of_texts
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value in a folder name with which Hive and Spark write a gap
@@ -102,7 +102,7 @@ def _files_below(source: str) -> list[str] | None:
         place = URLPath(source.rstrip("/"))
         files = place.files() if is_one or place.is_dir() else None
     elif local.is_dir():
-        if (kind := found_at(local)) in ("a store", "a model"):
+        if (kind := kind_at(local)) in ("a store", "a model"):
             raise ConfigError(f"{source}: found {kind}, expected files; give a store with --store")
         files = [
             os.path.join(folder, name) for folder, _, names in os.walk(local, onerror=_fail) for name in names

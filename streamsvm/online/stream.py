@@ -34,7 +34,7 @@ from streamsvm.online.scores import JUDGES, Answer, StreamScores
 from streamsvm.online.tables import TableEvents, category_code
 from streamsvm.online.waiting import RecentRequests, WaitingEvents
 from streamsvm.storage.paths import Place
-from streamsvm.storage.place import found_at
+from streamsvm.storage.place import kind_at
 from streamsvm.tables.target_encoding import encoded_features as target_encoded
 from streamsvm.tasks import task_of
 
@@ -150,7 +150,7 @@ class Stream:
     ) -> Stream:
         """The stream whose snapshot is at `path`; a new one, of these categories, if there is none, or if `anew`.
         Raises what loading does."""
-        if anew or found_at(path) is None:
+        if anew or kind_at(path) is None:
             new = make()
             scaler = RunningScaler() if scale and not new.tunes_itself else None
             return cls(path, JUDGES[new.task](new), scaler, label, categories=frozenset(categories))

@@ -27,10 +27,10 @@ from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.storage.atomic import storage_errors, whole_file
-from streamsvm.storage.leases import require_held
+from streamsvm.storage.leases import require_lease
 from streamsvm.storage.locks import InUse, is_locked, locked
 from streamsvm.storage.paths import Place, URLPath, remove_tree
-from streamsvm.storage.place import found_at
+from streamsvm.storage.place import kind_at
 
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
@@ -162,7 +162,7 @@ class Checkpoints:
 
 def _write_state(run_dir: Place, name: str, arrays: Mapping[str, Any]) -> None:
     if isinstance(run_dir, URLPath):
-        require_held(run_dir / LOCK)
+        require_lease(run_dir / LOCK)
     with whole_file(run_dir / name) as file:
         write_arrays(file, arrays)
 
@@ -303,7 +303,7 @@ def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
 
     Removes scratch files of a run that was killed in it.
     """
-    if (kind := found_at(path)) in ("a store", "a model"):
+    if (kind := kind_at(path)) in ("a store", "a model"):
         raise StorageError(f"{path}: found {kind}, expected the folder of a run; take another --run-dir")
     with ExitStack() as stack:
         with storage_errors(str(path)):

@@ -1,4 +1,4 @@
-"""State that is arrays: what a learner saves and restores."""
+"""State that is arrays, which a learner saves and restores."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ Packed = Sequence[tuple[str, str, Sequence[int]]]  # name, dtype and shape of ea
 
 
 def packed(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], Packed]:
-    """Arrays of one dtype as one, end to end, by the dtype: of many small ones, files take long to write."""
-    found: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    """Arrays of one dtype as one, end to end, by dtype, and their places: many small arrays take long to write to
+    files."""
+    by_dtype: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for array in state.values():
-        found[str(array.dtype)].append(array.ravel())
+        by_dtype[str(array.dtype)].append(array.ravel())
     places = [(name, str(array.dtype), array.shape) for name, array in state.items()]
-    return {dtype: np.concatenate(arrays) for dtype, arrays in found.items()}, places
+    return {dtype: np.concatenate(arrays) for dtype, arrays in by_dtype.items()}, places
 
 
 def unpacked(arrays: Mapping[str, Any], places: Packed) -> dict[str, np.ndarray]:
-    """The arrays that were packed. Raises ValueError for others."""
+    """The arrays that `packed` concatenated. Raises ValueError if they do not have these places."""
     whole = {dtype: np.asarray(arrays[dtype]) for dtype in {dtype for _, dtype, _ in places}}
     ends: defaultdict[str, int] = defaultdict(int)
     state = {}
@@ -36,12 +37,12 @@ def unpacked(arrays: Mapping[str, Any], places: Packed) -> dict[str, np.ndarray]
 
 
 def arrays_of(learner: InArrays) -> tuple[np.ndarray, ...]:
-    """Its arrays, in order, as compiled code takes them."""
+    """The arrays of a learner, in order, as compiled code takes them."""
     return tuple(learner.to_state().values())
 
 
 class InArrays:
-    """Its state is the arrays of these names, changed in place."""
+    """A learner whose state is the arrays of these names, changed in place."""
 
     ARRAYS: ClassVar[tuple[str, ...]]
 
@@ -49,6 +50,6 @@ class InArrays:
         return {name: getattr(self, name) for name in self.ARRAYS}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a state that `to_state` gave."""
+        """Restores a state of `to_state`."""
         for name in self.ARRAYS:
             getattr(self, name)[:] = np.asarray(state[name])

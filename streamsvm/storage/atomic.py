@@ -28,7 +28,7 @@ from streamsvm.storage.paths import (
     remove_tree,
 )
 
-_HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+_AT_FDCWD, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
 PARTIAL = (
     "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
 )
@@ -51,7 +51,7 @@ def storage_errors(url: str) -> Iterator[None]:
 def whole_file(path: Place) -> Iterator[IO[bytes]]:
     """A binary file that takes the name `path` on a clean exit, when it is on disk, and is removed on an exception.
 
-    For an object store it is written here, and uploaded when complete.
+    For an object store it is written on this machine, and uploaded when complete.
     """
     if isinstance(path, URLPath):
         with storage_errors(str(path)), _put(path) as written:
@@ -63,7 +63,7 @@ def whole_file(path: Place) -> Iterator[IO[bytes]]:
         try:
             with file:
                 yield file
-            with part.open("rb+") as written:  # opened again, as what writes text has closed the file
+            with part.open("rb+") as written:  # opened again, as a text wrapper has closed the file
                 os.fsync(written.fileno())
             part.replace(path)
             sync_folder(path.parent)
@@ -86,8 +86,8 @@ def _put(path: URLPath) -> Iterator[IO[bytes]]:
 class Target:
     """A zarr group that is being written to `url`: begin, then commit or discard.
 
-    Local stores are renamed in one step. On other file systems the group's own metadata is moved last, so that
-    nothing there opens as a group before all else is in place.
+    Local stores are renamed in one step. On other file systems the group's own metadata is moved last, so that the
+    target does not open as a group before all arrays are in place.
     """
 
     def __init__(self, url: str, overwrite: bool) -> None:
@@ -118,7 +118,7 @@ class Target:
         return zarr.open_group(self._partial, mode="w-", zarr_format=3, attributes={PARTIAL: True})
 
     def place_for(self, folder: Place) -> Place:
-        """The place for tasks to write arrays that the group adopts: folder, emptied first."""
+        """The place where tasks write arrays that the group adopts: folder, emptied first."""
         remove_tree(folder)
         return folder
 
@@ -143,7 +143,7 @@ class Target:
             os.rename(self._partial, self._path)
 
     def discard(self) -> None:
-        """Removes what is left under the temporary name; nothing after a commit."""
+        """Removes all files under the temporary name; after a commit there are none."""
         if self._path is not None:
             _remove_for_good(Path(self._partial))
             return
@@ -172,7 +172,7 @@ class Target:
 def _exchange(a: str, b: str) -> bool:
     """Swaps two paths in one step, so that a kill leaves one of them intact; False if the system cannot."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
-    return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0
+    return rename is not None and rename(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _EXCHANGE) == 0
 
 
 def _remove(path: Path) -> None:
@@ -183,7 +183,7 @@ def _remove(path: Path) -> None:
 
 
 def _remove_for_good(path: Path) -> None:
-    """Removes a folder that writes still under way, after one of them failed, may make again for a moment."""
+    """Removes a folder which other writes that have not ended yet may create again for a moment."""
     absent = 0 if path.exists() else 3
     for _ in range(100):
         if absent == 3:
@@ -194,8 +194,8 @@ def _remove_for_good(path: Path) -> None:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Removes temporary groups of writers of the same target that were killed on this machine, and those of others that
-    are old."""
+    """Removes temporary groups for the same target whose writers were killed on this machine, and old ones of other
+    machines."""
     for entry in path.parent.iterdir():
         writer = owner_in(entry.name, f".{path.name}.partial-")
         if writer is not None and is_abandoned(writer, _idle_s(entry)):

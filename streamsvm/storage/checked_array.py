@@ -17,11 +17,7 @@ from streamsvm.errors import CorruptDataError, DataError, StorageError, StreamSV
 from streamsvm.private.zarr import fetch, file_key, first_codec, has_key, is_local
 from streamsvm.storage.paths import is_remote_failure
 
-PAUSES_S = (
-    1.0,
-    4.0,
-    0.0,
-)  # after a try to read from an object store; its client has tried several times in each
+PAUSES_S = (1.0, 4.0, 0.0)  # after a try to read from an object store; its client repeats each several times
 MEMORY_BYTES = psutil.virtual_memory().total
 _ABSENT = np.uint64(2**64 - 1)  # a shard index holds this for a chunk that was never written
 _WITH_EMPTY = (
@@ -32,10 +28,9 @@ _WITH_EMPTY = (
 class CheckedArray:
     """A zarr array, chunked along its first axis only, whose every chunk must exist and be intact.
 
-    A chunk that does not exist reads as the fill value in zarr. Here it raises CorruptDataError, for
-    arrays of any writer, sharded ones included; so does a chunk that fails its checksum or codec.
-    Arrays chunked along a second axis raise DataError. With `may_lack` chunks need not be there: those of the fill
-    value alone, which zarr does not write, as of a mask that masks nothing.
+    zarr reads a missing chunk as the fill value. Here it raises CorruptDataError, for arrays of any writer, sharded
+    ones included; so does a chunk that fails its checksum or codec. Arrays chunked along a second axis raise DataError.
+    may_lack: chunks of the fill value alone, which zarr does not write, may be missing, as of a mask without entries.
     """
 
     def __init__(self, array: zarr.Array, name: str, *, may_lack: bool = False) -> None:
@@ -94,7 +89,7 @@ class CheckedArray:
             raise
         except Exception as error:  # codecs raise what they like: ValueError, RuntimeError, zlib.error, ...
             if not self._is_local:
-                self._fetch(start)  # raises again what was no damage
+                self._fetch(start)  # raises again an error that is no damage
             raise self._damage(start, stop, error) from error
 
     @property
@@ -102,7 +97,7 @@ class CheckedArray:
         return is_local(self.array)
 
     def _fetch(self, row: int) -> None:
-        """The bytes of a row's file, as they are."""
+        """Reads the bytes of a row's file without decoding them."""
         fetch(self.array, file_key(self.array, row // self._file_rows))
 
     def all(self) -> np.ndarray:
@@ -161,8 +156,9 @@ class CheckedArray:
 
 
 @contextmanager
-def whole_metadata(where: str) -> Iterator[None]:
-    """Turns what zarr and we raise at metadata that nobody wrote so into CorruptDataError; it warns of them, too."""
+def whole_metadata(place: str) -> Iterator[None]:
+    """Turns errors of zarr and of this package about damaged metadata into CorruptDataError, and silences zarr's
+    warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -171,7 +167,7 @@ def whole_metadata(where: str) -> Iterator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise CorruptDataError(
-            f"{where}: damaged metadata ({_brief(error)}); restore it from a copy"
+            f"{place}: damaged metadata ({_brief(error)}); restore it from a copy"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Locks, and flushing names to disk: the same on every system."""
+"""Locks, and flushing the names in a folder to disk: the same on every system."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamsvm.storage.leases import InUse as InUse
-from streamsvm.storage.leases import Tell, is_leased, leased
+from streamsvm.storage.leases import Say, is_leased, leased
 from streamsvm.storage.owners import is_alive
 from streamsvm.storage.paths import Place, URLPath
 
-WAIT_S = 0.2  # for a lock: who looks whether it is held holds it for a moment
+WAIT_S = 0.2  # for a lock: `is_locked` of another process holds it for a moment
 
 
 def sync_folder(folder: Path) -> None:
@@ -29,24 +29,24 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _nobody(message: str) -> None:
-    """Hears it."""
+def _silent(message: str) -> None:
+    """Ignores the message."""
 
 
 @contextmanager
-def locked(path: Place, tell: Tell = _nobody) -> Iterator[None]:
+def locked(path: Place, say: Say = _silent) -> Iterator[None]:
     """Holds the lock file `path`, which a killed process releases. Raises InUse, OSError.
 
-    The holder is written next to it: on Windows nobody else can read a locked file. In an object store it is a `lease`,
-    which may call `tell` with a warning.
+    The holder is written next to it: on Windows nobody else can read a locked file. In an object store it is a lease,
+    see `leases`, which may call `say` with a warning.
     """
     if isinstance(path, URLPath):
-        with leased(path, tell):
+        with leased(path, say):
             yield
         return
     owner = _owner_file(path)
-    with _held(path, WAIT_S):
-        with suppress(OSError):  # a disk that is full: locked all the same
+    with _locked(path, WAIT_S):
+        with suppress(OSError):  # the disk is full: locked all the same
             owner.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         try:
             yield
@@ -62,7 +62,7 @@ def is_locked(path: Place) -> bool:
     if not path.exists():
         return False
     try:
-        with _held(path, 0.0):
+        with _locked(path, 0.0):
             return False
     except InUse:
         return True
@@ -71,7 +71,7 @@ def is_locked(path: Place) -> bool:
 
 
 @contextmanager
-def _held(path: Path, wait_s: float) -> Iterator[None]:
+def _locked(path: Path, wait_s: float) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, timeout=wait_s, thread_local=False)
@@ -96,5 +96,5 @@ def _owner(path: Path) -> str:
 
 
 def _owner_lives(path: Path) -> bool:
-    found = re.fullmatch(r"process (\d+) on (.+)", _owner(path))
-    return found is not None and found[2] == socket.gethostname() and is_alive(int(found[1]))
+    match = re.fullmatch(r"process (\d+) on (.+)", _owner(path))
+    return match is not None and match[2] == socket.gethostname() and is_alive(int(match[1]))

@@ -1,4 +1,5 @@
-"""Whose an unfinished write is: a host's and a process's, so that machines that share a disk leave others' alone."""
+"""The owner of an unfinished write, a host and a process, so that machines that share a disk leave those of others
+alone."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from typing import Any
 
 import psutil
 
-OLD_S = 24 * 3600.0  # unfinished writes of other machines are left alone for so long after their last change
+from streamsvm.storage.jsonable import JsonObject
+
+OLD_S = 24 * 3600.0  # after their last change, before unfinished writes of other machines are removed
 _TOKEN = r"(?:(?P<host>[\w.-]+)-)?(?P<process>\d+)-[0-9a-f]{8}"  # version 0.2 named no host
 
 
-def this_process() -> dict[str, Any]:
-    """The owner of what this process writes."""
+def this_process() -> JsonObject:
+    """This process, as the owner of its writes."""
     return {"process": os.getpid(), "host": socket.gethostname()}
 
 
@@ -26,26 +29,26 @@ def is_alive(pid: int) -> bool:
 
 
 def has_ended(owner: Mapping[str, Any]) -> bool:
-    """Whether the owner was a process of this machine that exists no more."""
+    """Whether the owner was a process of this machine that does not exist any more."""
     pid = owner.get("process")
     return owner.get("host") == socket.gethostname() and isinstance(pid, int) and not is_alive(pid)
 
 
 def is_abandoned(owner: Mapping[str, Any], idle_s: float) -> bool:
-    """Whether nobody writes any more what belongs to this owner and was last changed so many seconds ago.
+    """Whether the owner of a write, last changed idle_s seconds ago, does not continue it.
 
-    Processes of other machines cannot be seen, so theirs has to be old.
+    Processes of other machines cannot be seen, so their writes have to be old.
     """
     return has_ended(owner) or (owner.get("host") != socket.gethostname() and idle_s > OLD_S)
 
 
 def token() -> str:
-    """A part of a name that no other write has, and that says whose it is."""
+    """A unique name for a write, which names its owner."""
     return f"{_named(socket.gethostname())}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def owner_in(name: str, before: str) -> dict[str, Any] | None:
-    """The owner of a name that is `before` and a token; None for other names."""
+def owner_in(name: str, before: str) -> JsonObject | None:
+    """The owner in a name that is `before` and a token; None for other names."""
     match = re.fullmatch(re.escape(before) + _TOKEN, name)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Places: paths of this machine, as pathlib has them, and those of object stores under the same names."""
+"""Places: paths of this machine (`pathlib.Path`), and paths of object stores with the same methods (`URLPath`)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PAUSES_S = (1.0, 4.0)  # between tries at an object store; its client has tried 
 OF_FILES = ("file://", "sqlite:///", "duckdb:///")  # the last two as SQLAlchemy writes them
 CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
 GIVEN_UP_S = 60.0
-MOST_NAMES = 1000  # of a folder, among which a similar one is looked for
-_gave_up: dict[str, float] = {}  # at: when
+MOST_NAMES = 1000  # of a folder, among which a similar name is searched
+_gave_up: dict[str, float] = {}  # "at": the time of the last failure
 FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """The local path that url means, or None for other file systems."""
+    """The local path of a url, or None for other file systems."""
     text = os.fspath(url)
     for scheme in OF_FILES:
         if text.startswith(scheme):
@@ -37,12 +37,13 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 
 
 def is_remote_failure(error: BaseException) -> bool:
-    """Whether a file system or the client of an object store raised it; these have their own errors."""
+    """Whether a file system or the client of an object store raised this error; clients have their own error
+    classes."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
 
 
 def filesystem(url: str) -> tuple[Any, str]:
-    """The file system of a url, and its path there. Raises ConfigError if its package is missing."""
+    """The file system of a url, and its path in it. Raises ConfigError if its package is missing."""
     import fsspec
 
     try:
@@ -56,10 +57,10 @@ def filesystem(url: str) -> tuple[Any, str]:
 
 @dataclass(frozen=True, order=True)
 class URLPath:
-    """A file or folder of an object store; what it does has the names that `pathlib.Path` has for it.
+    """A file or folder of an object store, with the methods of `pathlib.Path`.
 
-    A file appears complete, by one put. A folder exists if something is in it, and needs no making. Requests that the
-    service does not answer are repeated, then StorageError is raised; a missing file is a FileNotFoundError.
+    A file appears complete, by one put. A folder exists if it has entries, and is not created. Requests that the
+    service does not answer are repeated; then StorageError is raised. A missing file is a FileNotFoundError.
     """
 
     url: str
@@ -102,10 +103,10 @@ class URLPath:
         return self
 
     def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Folders of object stores need no making."""
+        """Does nothing: folders of object stores are not created."""
 
     def exists(self) -> bool:
-        return bool(self._asked(lambda fs, path: fs.exists(path)))
+        return bool(self._request(lambda fs, path: fs.exists(path)))
 
     def is_file(self) -> bool:
         return self._kind() == "file"
@@ -115,26 +116,26 @@ class URLPath:
 
     def _kind(self) -> str:
         try:
-            return str(self._asked(lambda fs, path: fs.info(path)["type"]))
+            return str(self._request(lambda fs, path: fs.info(path)["type"]))
         except FileNotFoundError:
             return ""
 
     def iterdir(self) -> Iterator[URLPath]:
-        """What is in a folder, in order; empty if there is none."""
+        """The entries of a folder, in order; none if it does not exist."""
         try:
-            found = self._asked(lambda fs, path: (path, fs.ls(path, detail=False)))
+            listing = self._request(lambda fs, path: (path, fs.ls(path, detail=False)))
         except (FileNotFoundError, NotADirectoryError):
             return
-        path, entries = found
+        path, entries = listing
         names = {entry.rstrip("/").rpartition("/")[2] for entry in entries if entry.rstrip("/") != path}
         yield from (self / name for name in sorted(names))
 
     def glob(self, pattern: str) -> Iterator[URLPath]:
-        """Of a folder's entries, those whose names are like this."""
-        return (found for found in self.iterdir() if fnmatchcase(found.name, pattern))
+        """The entries of a folder whose names match the pattern."""
+        return (entry for entry in self.iterdir() if fnmatchcase(entry.name, pattern))
 
     def files(self) -> list[str]:
-        """URLs of all files below this folder; or, where stars are in its name, of those like it."""
+        """URLs of all files below this folder; if its name has stars, of the files that match it."""
 
         def found(fs: Any, path: str) -> dict[str, Any]:
             try:
@@ -143,11 +144,11 @@ class URLPath:
                 return {}
 
         head, _, tail = self.url.rpartition(filesystem(self.url)[1])
-        entries = self._asked(found).items()
+        entries = self._request(found).items()
         return [f"{head}{path}{tail}" for path, entry in entries if entry["type"] == "file"]
 
     def read_bytes(self) -> bytes:
-        return bytes(self._asked(lambda fs, path: fs.cat_file(path)))
+        return bytes(self._request(lambda fs, path: fs.cat_file(path)))
 
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.read_bytes().decode(encoding)
@@ -157,45 +158,45 @@ class URLPath:
 
         def fetched(fs: Any, path: str) -> list[bytes]:
             paths = [filesystem(place.url)[1] for place, _, _ in ranges]
-            found = fs.cat_ranges(paths, [lo for _, lo, _ in ranges], [hi for _, _, hi in ranges])
-            for part in found:
+            contents = fs.cat_ranges(paths, [lo for _, lo, _ in ranges], [hi for _, _, hi in ranges])
+            for part in contents:
                 if isinstance(part, Exception):
                     raise part
-            return found
+            return contents
 
-        return self._asked(fetched)
+        return self._request(fetched)
 
     def write_bytes(self, data: bytes) -> int:
         self._written(lambda fs, path: fs.pipe_file(path, data))
         return len(data)
 
     def put(self, source: str) -> None:
-        """Uploads a local file here, as a whole."""
+        """Uploads a local file to this place, completely or not at all."""
         self._written(lambda fs, path: fs.put_file(source, path))
 
     def fetch(self, folder: str) -> None:
         """Downloads the contents of this folder to a new one on this machine."""
-        self._asked(lambda fs, path: fs.get(path, folder, recursive=True))
+        self._request(lambda fs, path: fs.get(path, folder, recursive=True))
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         try:
-            self._asked(lambda fs, path: fs.rm_file(path))
+            self._request(lambda fs, path: fs.rm_file(path))
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
-    def _asked(self, act: Callable[[Any, str], T]) -> T:
+    def _request(self, act: Callable[[Any, str], T]) -> T:
         def asked(fs: Any, path: str) -> T:
             fs.invalidate_cache()  # others write there, too
             return act(fs, path)
 
-        own = filesystem(self.url)
-        return again(self.url, lambda: asked(*own))
+        target = filesystem(self.url)
+        return again(self.url, lambda: asked(*target))
 
     def _written(self, act: Callable[[Any, str], Any]) -> None:
-        """A bucket that is not there is no file that is missing."""
+        """A missing bucket raises StorageError, not FileNotFoundError."""
         try:
-            self._asked(act)
+            self._request(act)
         except FileNotFoundError as error:
             raise StorageError(f"writing {self.url} failed: {brief(error)}; nothing was kept") from error
 
@@ -204,7 +205,7 @@ Place = Path | URLPath
 
 
 def was_url(path: Path) -> bool:
-    """Whether a path was made of the text of a URL, which it does not keep."""
+    """Whether a path was created from the text of a URL, which a Path does not keep."""
     return re.match(r"[a-z][a-z0-9+]+:/", str(path)) is not None
 
 
@@ -219,16 +220,16 @@ def place_of(place: str | os.PathLike[str]) -> Place:
 
 
 def again(url: str, act: Callable[[], T]) -> T:
-    """What act returns, with some retries if the service does not answer. Raises StorageError.
+    """The result of act, with some retries if the service does not answer. Raises StorageError.
 
-    What comes within a minute of such an error, as the end of the run that it ends, is not tried again.
+    Within a minute of such an error, for example at the end of the run that it ends, requests are not repeated.
     """
     is_away = time.monotonic() - _gave_up.get("at", -math.inf) < GIVEN_UP_S
     for pause in (*(() if is_away else PAUSES_S), None):
         try:
-            found = act()
+            result = act()
             _gave_up.clear()
-            return found
+            return result
         except (StreamSVMError, FileNotFoundError, FileExistsError):
             raise
         except Exception as error:
@@ -249,21 +250,21 @@ def brief(error: BaseException) -> str:
 
 
 def nearest(path: str | os.PathLike[str] | Place) -> str:
-    """A hint at a name in the folder of a path that does not exist, if one is nearly the same; else empty."""
-    here = local_path(str(path))
-    if here is None or not here.parent.is_dir():
+    """A hint at a similar name in the folder of a path that does not exist; empty if there is none."""
+    local = local_path(str(path))
+    if local is None or not local.parent.is_dir():
         return ""
-    names = (entry.name for entry in islice(os.scandir(here.parent), MOST_NAMES))
-    near = get_close_matches(here.name, names, n=1, cutoff=0.75)
-    return f"; did you mean {here.with_name(near[0])}?" if near else ""
+    names = (entry.name for entry in islice(os.scandir(local.parent), MOST_NAMES))
+    similar = get_close_matches(local.name, names, n=1, cutoff=0.75)
+    return f"; did you mean {local.with_name(similar[0])}?" if similar else ""
 
 
 def remove_tree(place: Place) -> None:
-    """Removes a folder and what is in it, as far as possible; does nothing if there is none."""
+    """Removes a folder and its contents, as far as possible; does nothing if it does not exist."""
     if isinstance(place, Path):
         shutil.rmtree(place, ignore_errors=True)
         return
     try:
-        place._asked(lambda fs, path: fs.rm(path, recursive=True))
-    except (FileNotFoundError, StorageError):  # what is left is removed by the next run
+        place._request(lambda fs, path: fs.rm(path, recursive=True))
+    except (FileNotFoundError, StorageError):  # the next run removes the rest
         return

@@ -1,4 +1,4 @@
-"""The place for a model or a store: what took long to make is not silently lost."""
+"""Checks of the place for a model or a store, so that existing ones are not silently replaced."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _VERSION = re.compile(r"version-\d+-[0-9a-f]{8}")
 
 
 def is_version(place: Place) -> bool:
-    """Whether it is named as a folder of a model in an object store is, see `storage.versions`."""
+    """Whether its name is that of a version folder of a model in an object store, see `storage.versions`."""
     return _VERSION.fullmatch(place.name) is not None
 
 
-def found_at(url: str | os.PathLike[str]) -> str | None:
-    """What exists there, in words: `a model`, `a store`, or something else; None: nothing. Raises StorageError."""
+def kind_at(url: str | os.PathLike[str]) -> str | None:
+    """What exists at this place, in words: `a model`, `a store`, or something else; None: nothing. Raises
+    StorageError."""
     path = place_of(url)
     if isinstance(path, URLPath):
-        return _found_remote(path)
+        return _kind_of_remote(path)
     if not os.path.lexists(path):
         return None
     if path.is_dir():
@@ -36,28 +37,28 @@ def found_at(url: str | os.PathLike[str]) -> str | None:
 
 
 def is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Whether both are one place, however they are written."""
+    """Whether both are the same place, however they are written."""
     return place_of(one).resolve() == place_of(other).resolve()
 
 
 def require_place(option: str, url: str | os.PathLike[str], kind: str, *, force: bool = False) -> None:
-    """Raises StorageError unless `kind`, `a model` or `a store`, can go there.
+    """Raises StorageError unless `kind`, `a model` or `a store`, can be written there.
 
     Replacing an existing one takes force. Anything else is never replaced.
     """
-    found = found_at(url)
-    if found is None:
+    existing = kind_at(url)
+    if existing is None:
         _require_writable(option, url)
-    elif found != kind:
+    elif existing != kind:
         raise StorageError(
-            f"{option} {url}: found {found}, expected nothing or {kind}; it is not replaced, take another {option}"
+            f"{option} {url}: found {existing}, expected nothing or {kind}; it is not replaced, take another {option}"
         )
     elif not force:
         raise StorageError(f"{option} {url}: found {kind}; --force replaces it, or take another {option}")
 
 
 def _require_writable(option: str, url: str | os.PathLike[str]) -> None:
-    """The folder or bucket must be writable: an hour's work will end there."""
+    """Raises StorageError unless the folder or bucket can be written to, before the work whose result it will hold."""
     path = place_of(url)
     if isinstance(path, URLPath):
         probe = path.with_name(f".{path.name}.{secrets.token_hex(4)}.probe")
@@ -83,7 +84,7 @@ def _kind(metadata: Path) -> str | None:
 
 
 def _kind_of(metadata: bytes) -> str:
-    """What a zarr.json describes."""
+    """What a zarr.json describes, in words."""
     try:
         attributes: Any = json.loads(metadata)["attributes"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -94,8 +95,8 @@ def _kind_of(metadata: bytes) -> str:
     return "a model" if is_model else "a zarr group of others"
 
 
-def _found_remote(place: URLPath) -> str | None:
-    """A model that a killed run has begun, and nothing names, is none."""
+def _kind_of_remote(place: URLPath) -> str | None:
+    """As `kind_at`, of an object store. Versions of a model that a killed run left, and nothing names, do not count."""
     try:
         return _kind_of((place / "zarr.json").read_bytes())
     except FileNotFoundError:

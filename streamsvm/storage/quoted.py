@@ -1,4 +1,4 @@
-"""Lists of names in options, such as a,b=2: a name with a mark in it is quoted as in CSV files, "a,b"=2."""
+"""Lists of names in options, for example a,b=2. A name with a mark in it is quoted as in CSV files: "a,b"=2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIECE = rf'(?:(?<![^{_MARKS}])\s*"(?:[^"]|"")*"|[^{{}}])*'
 
 def split(text: str, mark: str = ",") -> list[str]:
     """The pieces of a text between marks that are outside of quotes, still with their quotes."""
-    return [found[1] for found in re.finditer(rf"(?:^|{mark})({_PIECE.format(mark)})", text)]
+    return [piece[1] for piece in re.finditer(rf"(?:^|{mark})({_PIECE.format(mark)})", text)]
 
 
 def cut(text: str, mark: str) -> tuple[str, str]:
@@ -34,7 +34,7 @@ def names_in(text: str) -> list[str]:
 
 
 def as_names(*names: str, end: str = "") -> str:
-    """A list from which `names_in` has these names, quoted for a shell. end: what comes after each, such as =16."""
+    """A list that `names_in` reads as these names, quoted for a shell. end: text after each name, for example =16."""
     return shlex.quote(",".join(f"{_marked(name)}{end}" for name in names))
 
 

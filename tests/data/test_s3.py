@@ -20,7 +20,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.storage import checked_array, leases
 from streamsvm.storage.locks import InUse, is_locked, locked
 from streamsvm.storage.paths import place_of
-from streamsvm.storage.place import found_at, require_place
+from streamsvm.storage.place import kind_at, require_place
 from streamsvm.tables.verify import check
 from streamsvm.train import train, train_in_memory
 
@@ -136,7 +136,7 @@ def test_models_are_written_and_replaced(server):
     model = train_in_memory(Store.from_arrays(X, [0, 1, 1]), config("bsgd"), events=ignore)[0]
     for _ in range(2):
         save_model(model, place)
-        assert found_at(place) == "a model"
+        assert kind_at(place) == "a model"
         np.testing.assert_array_equal(load_model(str(place)).predict(Rows(X)), model.predict(Rows(X)))
     assert load_config(str(place)).solver == "bsgd"
 

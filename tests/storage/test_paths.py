@@ -18,10 +18,10 @@ from streamsvm.models.files import ModelWriter, is_model, load_model, save_model
 from streamsvm.runs.lines import PIECE, GrowingFile, lines_of, opened_lines, remove_lines
 from streamsvm.storage import leases, paths
 from streamsvm.storage.atomic import whole_file
-from streamsvm.storage.leases import InUse, require_held
+from streamsvm.storage.leases import InUse, require_lease
 from streamsvm.storage.locks import is_locked, locked
 from streamsvm.storage.paths import URLPath, nearest, place_of, remove_tree
-from streamsvm.storage.place import found_at, require_place
+from streamsvm.storage.place import kind_at, require_place
 from streamsvm.storage.versions import AT
 from streamsvm.train import train_in_memory
 
@@ -112,13 +112,13 @@ class TestModels:
         with ModelWriter(there, model.kind) as writer:
             for name, array in model.to_state()[0].items():
                 writer.append(name, array)
-            assert found_at(there) is None
+            assert kind_at(there) is None
             assert not is_model(there)
             with pytest.raises(ModelError, match=r"found no zarr\.json"):
                 load_model(there)
             writer.attrs = model.to_state()[1]
         before = load_model(str(there))
-        assert found_at(there) == "a model"
+        assert kind_at(there) == "a model"
         save_model(model, there)
         for found in (before, load_model(there)):  # who reads the one before goes on
             for name, array in model.to_state()[0].items():
@@ -200,7 +200,7 @@ class TestLocks:
         told = []
         with locked(there, told.append):
             assert is_locked(there)
-            require_held(there)
+            require_lease(there)
             with pytest.raises(InUse, match=f"process {os.getpid()} on"), locked(there, told.append):
                 pytest.fail("held twice")
         assert not is_locked(there)
@@ -219,7 +219,7 @@ class TestLocks:
         with locked(there):
             remove_tree(there)  # as another process does
             with pytest.raises(StorageError, match="was taken over by another process"):
-                require_held(there)
+                require_lease(there)
 
     def test_of_two_that_take_over_at_once_neither_or_one_has_it(self, there, monkeypatch):
         """Another makes its object between our look and ours."""
