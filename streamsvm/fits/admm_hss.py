@@ -1,12 +1,8 @@
 """ADMM on a compressed kernel matrix: compress and factorise once, then solve every class and every C together.
 
-The columns of ADMM for a task: one for each of its decision values and each value of C.
-
-How the cost of ADMM on a compressed kernel matrix grows with its rows.
-
-Factorisations of compressed kernel matrices in a run directory: one file, or one more for each subtree.
-
-The exact block solver, started from an approximate solution.
+The duals of a task become columns of ADMM, one for each decision value and each value of C (`columns_of`). They share a
+compressed kernel matrix and its factorisation, which a run directory keeps (`save_factorisation`). On request the exact
+block solver continues from ADMM's solution (`polished`). `ADMMHSSFit` does these steps in order.
 """
 
 from __future__ import annotations
@@ -62,23 +58,55 @@ from streamsvm.storage.paths import Place
 from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import signs
 
-BALANCE_EVERY = 10  # steps between looks at beta
-BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
-# gap over objective: where ADMM has ended in time it is 1e-4 to 1e-2, and compressing adds up to a few hundredths; else
-# it is from 0.1 to beyond 10
+BALANCE_EVERY = 10  # steps between changes of beta
+BIAS_ROWS = 1000  # margin support vectors of a column, whose exact decision values give its intercept
+# gap over objective: of a converged ADMM it is 1e-4 to 1e-2, and compressing adds up to a few hundredths; else it is
+# from 0.1 to beyond 10
 CONVERGED = 5e-2
-VECTORS = 11  # of a column, and
-TARGET_VECTORS = 8  # of duals with several variables a row
+VECTORS, TARGET_VECTORS = 11, 8  # of a column; and more, of duals with several variables a row
 SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are reported node by node
-FEW_ROWS = 2048
-EXACT_VALUES = 1 << 22  # of the kernel, at most, to certify a solution by
-COMPRESS_SHARE, COMPRESS_POWER = 0.7, 1.1  # of the time left; of the rows, by which it grows
+FEW_ROWS = 2048  # to estimate the time of compressing from
+EXACT_VALUES = 1 << 22  # kernel values, at most, to certify a solution by the exact kernel
+COMPRESS_SHARE, COMPRESS_POWER = 0.7, 1.1  # of the time left; power of the rows by which the time grows
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
+STEPS = 50  # of ADMM, for the plan
+
+
+def duals(task: Task, targets: Targets) -> Iterator[Subproblem]:
+    """A dual of all rows for each decision value: each class against the rest, if the task's own duals are of pairs."""
+    if not task.in_pairs:
+        yield from task.subproblems(targets, single=True)
+        return
+    ids = np.arange(len(targets.codes))
+    for column, y in enumerate(signs(targets.codes, len(targets.classes)).T):
+        yield Subproblem(ids, y, np.full(len(ids), column), number=column)
+
+
+def columns_of(task: Task, targets: Targets, bounds: np.ndarray) -> ADMMColumns:
+    """ADMM's columns of all duals, for each of the bounds (n, m), C times the weights: m times as many as duals."""
+    target, rises, falls, epsilon = zip(*map(_in_coefficients, duals(task, targets)), strict=True)
+    shape = len(bounds), -1
+    upper = (np.stack(rises, axis=1)[:, None] * bounds[:, :, None]).reshape(shape)
+    lower = (np.stack(falls, axis=1)[:, None] * -bounds[:, :, None]).reshape(shape)
+    return ADMMColumns(np.tile(np.stack(target, axis=1), bounds.shape[1]), lower, upper, max(epsilon))
+
+
+def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """A dual in terms of signed coefficients: t, factors on the bounds of coefficients above 0 and below it, and
+    epsilon, the same for all rows."""
+    linear = np.broadcast_to(dual.linear, dual.y.shape)
+    if dual.copies == 1:
+        weight = np.ones(len(dual.y)) if dual.weight is None else dual.weight
+        return -dual.y * linear, weight * (dual.y > 0), weight * (dual.y < 0), 0.0
+    above, below = linear.reshape(2, -1)  # epsilon - t and epsilon + t
+    ones = np.ones(len(above))
+    return (below - above) / 2, ones, ones, float((above + below).mean() / 2)
 
 
 @dataclass
 class _Problem:
-    """What ADMM sees: columns in tree order; factors are made when a beta is first asked for."""
+    """ADMM's problem: columns in tree order, and the inverse for the present beta; another beta needs another
+    inverse."""
 
     columns: ADMMColumns
     matrix: AnyKernel
@@ -92,6 +120,118 @@ class _Problem:
         return self.inverse.solve(V, self.engine.threads)
 
 
+def save_factorisation(factorisation: Factorisation, path: Place, engine: Engine) -> None:
+    """Writes a factorisation; workers write the subtrees that they hold. Raises StorageError, and ConfigError if
+    workers do not see the folder."""
+    tree = factorisation.matrix.tree
+    if tree.cut:
+        folder = _folder(path)
+        with storage_errors(str(folder)):
+            folder.mkdir(exist_ok=True)
+        engine.require_folder(folder)
+        for _ in engine.map(_write, factorisation.parts(engine), _paths(path, len(tree.roots))):
+            pass
+    save_model(factorisation, path)
+
+
+def saved_factorisation(path: Place, key: str, engine: Engine) -> Factorisation | None:
+    """The factorisation that was saved for the same key, if it exists; its subtrees are on the workers. Raises
+    CorruptDataError."""
+    with suppress(NotFoundError):
+        factorisation = load_factorisation(path)
+        if not isinstance(factorisation, Factorisation) or factorisation.key != key:
+            return None
+        if not factorisation.matrix.tree.cut:
+            return factorisation
+        paths = _paths(path, len(factorisation.matrix.tree.roots))
+        if engine.is_local:
+            return factorisation.joined([_read(path, key) for path in paths])
+        engine.require_folder(_folder(path))
+        return factorisation.spread(engine.hold(_read, paths, [key] * len(paths)), engine)
+    return None
+
+
+def _folder(path: Place) -> Place:
+    return path.with_name(f"{path.stem}-subtrees")
+
+
+def _paths(path: Place, count: int) -> list[Place]:
+    return [_folder(path) / f"{number:05d}.zarr" for number in range(count)]
+
+
+def _write(part: SubtreeFactorisation, path: Place) -> None:
+    save_model(part, path)
+
+
+def _read(path: Place, key: str) -> SubtreeFactorisation:
+    """A subtree's factorisation. Raises NotFoundError if it belongs to another run."""
+    factorisation = load_factorisation(path)
+    if not isinstance(factorisation, SubtreeFactorisation) or factorisation.key != key:
+        raise NotFoundError(f"{path}: belongs to another run")
+    return factorisation
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Coefficients coef (n, columns), bias (columns,), and the dual objective and gap, summed over columns.
+
+    converged, violation: of the exact solver, if it continued from ADMM; is_rounded: whether rounding kept it from
+    improving a column. late: whether time ended one of them.
+    """
+
+    coef: np.ndarray
+    bias: np.ndarray
+    objective: float
+    gap: float
+    converged: bool | None = None
+    late: bool = False
+    violation: float | None = None
+    is_rounded: bool = False
+
+
+def polished(
+    fit: Fit, rows: Rows, duals: Iterable[Subproblem], bounds: np.ndarray, start: np.ndarray, most_rounds: int
+) -> tuple[Solved, dict[str, Any]]:
+    """The exact solution of each dual, with bounds (n,), from coefficients to start from (n, columns), and report
+    facts."""
+    coef, bias = np.empty_like(start), np.empty(start.shape[1])
+    before = after = objective = 0.0
+    rounds, converged, late, worst, is_rounded = 0, True, False, 0.0, False
+    solver = blockws.BlockSolver(fit.config.tol, bias=True)
+
+    def stop(state: blockws.BlockState) -> bool:
+        return solver.has_ended(state, most_rounds)
+
+    report = Rounds(fit.events, Phase.POLISH, start.shape[1], fit.config.tol)
+
+    with fit.phase("polish"), fit.engine.serial_blas():
+        for c, part in enumerate(duals):
+            make_dual = partial(
+                KernelDual, fit.kernel, rows, upper=part.bounds(bounds), threads=fit.engine.threads
+            )
+            dual = dual_of(part, make_dual)
+            first = solver.init(dual, np.maximum(part.y * np.tile(start[:, c], part.copies), 0.0))
+
+            def on_step(state: blockws.BlockState, c: int = c, dual: DualQP = dual) -> None:
+                report(c, blockws.facts(dual, state))
+
+            state = run(solver, dual, first, stop=stop, on_step=on_step, until=fit.until)
+            late, is_rounded = late or not stop(state), is_rounded or state.is_rounded
+            state = solver.unshrunk(dual, state)
+            worst = max(worst, state.violation)
+            before += blockws.duality_gap(dual, first)
+            part_objective, part_gap = blockws.certificate(dual, state)
+            objective, after = objective + part_objective, after + part_gap
+            rounds += state.rounds
+            converged = converged and solver.is_solved(state)
+            coef[:, c], bias[c] = part.coefficients(state.alpha), state.bias
+    report.end()
+    return (
+        Solved(coef, bias, objective, after, converged, late, worst, is_rounded),
+        {"gap_before_polish": before, "polish_rounds": rounds},
+    )
+
+
 class HSSCostGrowth(CostGrowth):
     """Linear once ranks have settled, which those of small pilots have not."""
 
@@ -102,8 +242,11 @@ class HSSCostGrowth(CostGrowth):
 
 
 class ADMMHSSFit(PathFit):
-    """One factorisation for all columns: one for each value of C, and for more than two classes each against the
-    rest."""
+    """min over a of 1/2 a'Qa - e'a, 0 <= a <= C, of each class against the rest, with Q compressed (HSS), by ADMM.
+
+    One factorisation serves all columns (n, columns): one for each value of C and each decision value. Chavez, Liu,
+    Ghysels, Li and Rebrova 2020 (the compression); Cipolla and Gondzio 2021 (ADMM with it).
+    """
 
     growth = HSSCostGrowth(1.5, ("compress", "factorise", "admm"), chooses_rows=True)
 
@@ -139,7 +282,7 @@ class ADMMHSSFit(PathFit):
         require_memory(self.limit_bytes, sum(self.bytes.values()), "the compressed kernel matrix")
 
     def plan(self) -> dict[str, Any]:
-        """Memory whatever the ranks will be."""
+        """The memory, without that of the ranks, which are not known yet."""
         return (
             self.bytes
             | self.on_workers
@@ -147,7 +290,7 @@ class ADMMHSSFit(PathFit):
         )
 
     def path(self, Cs: Sequence[float]) -> list[Solution]:
-        """A solution for each C; shared work is among the facts of each."""
+        """A solution for each C. The facts of each include those of the shared work."""
         self._require_columns(Cs, 1)
         with self.phase("read"):
             rows = self.samples.load().rows
@@ -164,15 +307,19 @@ class ADMMHSSFit(PathFit):
         facts, late = self._facts(rows, problem, state), not self._is_done(state)
         solutions = []
         for number, C in enumerate(Cs):
-            own = slice(number * self.columns, (number + 1) * self.columns)
-            found = certificate(columns.take(own), z[:, own], f[:, own], bias[own])
-            solved = Solved(coef[:, own], bias[own], *found, late=late)
-            own_facts: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[own].max())}
+            columns_of_C = slice(number * self.columns, (number + 1) * self.columns)
+            objective_and_gap = certificate(
+                columns.take(columns_of_C), z[:, columns_of_C], f[:, columns_of_C], bias[columns_of_C]
+            )
+            solved = Solved(coef[:, columns_of_C], bias[columns_of_C], *objective_and_gap, late=late)
+            facts_of_C: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[columns_of_C].max())}
             if (most_rounds := self.config.admm_hss.polish) and not late:
                 parts = duals(self.task, targets)
-                solved, more = polished(self, rows, parts, bounds[:, number], z[:, own], most_rounds)
-                own_facts |= more
-            solutions.append(self._solution(rows, order, solved, facts | own_facts))
+                solved, polish_facts = polished(
+                    self, rows, parts, bounds[:, number], z[:, columns_of_C], most_rounds
+                )
+                facts_of_C |= polish_facts
+            solutions.append(self._solution(rows, order, solved, facts | facts_of_C))
         return solutions
 
     @classmethod
@@ -184,34 +331,39 @@ class ADMMHSSFit(PathFit):
         rows."""
         self._require_columns(Cs, count)
         rows = self.samples.load().rows
-        made = self._factorised(rows)
-        rows, held_in = rows.take(made.order), fold_of[made.order]
-        targets, weights = self.targets.take(made.order), (self.upper / self.config.C)[made.order]
-        trained = weights[:, None] * (held_in[:, None] != np.arange(count))
-        bounds = (trained[:, :, None] * np.asarray(Cs)).reshape(len(rows), -1)
+        factorisation = self._factorised(rows)
+        rows, fold_of_row = rows.take(factorisation.order), fold_of[factorisation.order]
+        targets, weights = (
+            self.targets.take(factorisation.order),
+            (self.upper / self.config.C)[factorisation.order],
+        )
+        weights_by_fold = weights[:, None] * (fold_of_row[:, None] != np.arange(count))
+        bounds = (weights_by_fold[:, :, None] * np.asarray(Cs)).reshape(len(rows), -1)
         columns = columns_of(self.task, targets, bounds)
-        problem = _Problem(columns, made.matrix, self.engine, made.inverse, self.events)
+        problem = _Problem(columns, factorisation.matrix, self.engine, factorisation.inverse, self.events)
         _, z, coef, _, bias = self._columns_solved(rows, problem)
-        converged = self._converged(columns, z, made.matrix.product(z, self.engine.threads), bias)
+        converged = self._converged(columns, z, factorisation.matrix.product(z, self.engine.threads), bias)
         coef, bias = (array.reshape(*array.shape[:-1], count, -1) for array in (coef, bias))
-        out = np.empty((len(rows), coef.shape[-1]))
+        sums = np.empty((len(rows), coef.shape[-1]))
         for fold in range(count):
-            here, support = np.flatnonzero(held_in == fold), np.flatnonzero(coef[:, fold].any(axis=1))
-            own = coef[support, fold]
-            out[made.order[here]] = bias[fold] + self.kernel.apply(
-                rows.take(here), rows.take(support), own, self.engine.threads
+            held_out, support = np.flatnonzero(fold_of_row == fold), np.flatnonzero(coef[:, fold].any(axis=1))
+            fold_coef = coef[support, fold]
+            sums[factorisation.order[held_out]] = bias[fold] + self.kernel.apply(
+                rows.take(held_out), rows.take(support), fold_coef, self.engine.threads
             )
-        decisions = targets.units.labels(out).reshape(len(rows), len(Cs), self.columns)
+        decisions = targets.units.labels(sums).reshape(len(rows), len(Cs), self.columns)
         return decisions, converged.reshape(count, len(Cs)).T
 
     def _converged(self, columns: ADMMColumns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """(fits,) whether the gap of each fit, all of its columns together, is small; f = Kz."""
-        found = []
+        converged = []
         for first in range(0, z.shape[1], self.columns):
-            own = slice(first, first + self.columns)
-            objective, gap = certificate(columns.take(own), z[:, own], f[:, own], bias[own])
-            found.append(_relative(objective, gap) <= CONVERGED)
-        return np.array(found)
+            columns_of_fit = slice(first, first + self.columns)
+            objective, gap = certificate(
+                columns.take(columns_of_fit), z[:, columns_of_fit], f[:, columns_of_fit], bias[columns_of_fit]
+            )
+            converged.append(_relative(objective, gap) <= CONVERGED)
+        return np.array(converged)
 
     def _require_columns(self, Cs: Sequence[float], folds: int) -> None:
         """Raises MemoryLimitError if vectors of so many columns do not fit."""
@@ -221,7 +373,8 @@ class ADMMHSSFit(PathFit):
     def _columns_solved(
         self, rows: Rows, problem: _Problem
     ) -> tuple[ADMMState, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """ADMM's state, then of each column: feasible z (n, c), coefficients (n, c), what was dropped, bias (c,)."""
+        """ADMM's state, then of each column: feasible z (n, c), coefficients (n, c), the largest dropped one, bias
+        (c,)."""
         with self.phase("admm"):
             state = self._solve(problem)
         with self.phase("bias"), self.engine.serial_blas():
@@ -233,25 +386,27 @@ class ADMMHSSFit(PathFit):
             return state, z, coef, dropped, bias
 
     def _factorised(self, rows: Rows) -> Factorisation:
-        """From the run directory if it exists there, else made, and saved there if it has room, as checkpoints are."""
+        """The factorisation in the run directory, or a new one, which is saved there if the disk has room, as
+        checkpoints are."""
         path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
         key = json.dumps(without_tol(self.checkpoints.identity))
-        if path and self.checkpoints.resume and (found := kept(path, key, self.engine)):
-            return found
+        if path and self.checkpoints.resume and (saved := saved_factorisation(path, key, self.engine)):
+            return saved
         ids = self._in_time(rows)
         order, matrix, inverse = self._made(rows.take(ids) if len(ids) < len(rows) else rows, self.options)
         self._warn_of_ranks(matrix)
-        made = Factorisation(ids[order], matrix, inverse, key)
+        factorisation = Factorisation(ids[order], matrix, inverse, key)
         if path:
             with self.phase("keep"):
                 try:
-                    keep(made, path, self.engine)
+                    save_factorisation(factorisation, path, self.engine)
                 except (StorageError, ConfigError) as error:
                     self.events(Warned(f"{error}: --resume would compress again"))
-        return made
+        return factorisation
 
     def _in_time(self, rows: Rows) -> np.ndarray:
-        """The rows that there is time to compress, estimated from a few: compression cannot be stopped once begun."""
+        """The rows that there is time to compress, estimated from a few: compression cannot be stopped once it has
+        started."""
         n, few = len(rows), max(FEW_ROWS, len(rows) // 32)
         if self.until is None or n < 4 * few:
             return np.arange(n)
@@ -264,7 +419,7 @@ class ADMMHSSFit(PathFit):
         return np.sort(drawn[:count])
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
-        """Order, matrix and factor; again with definite bases if others were tried and are not enough."""
+        """Order, matrix and inverse; computed again with definite bases if other ones do not give an inverse."""
         with self.phase("compress"):
             order, matrix = approximate(
                 self.kernel, rows, options, self.engine, self.limit_bytes, self.events
@@ -280,7 +435,7 @@ class ADMMHSSFit(PathFit):
         return self._made(rows, definite)
 
     def _beta(self, rows: Rows) -> float:
-        """The given one, or the paper's, which is for kernels with a diagonal of 1."""
+        """The given beta, or the paper's times the mean diagonal, as it is for kernels with a diagonal of 1."""
         beta = self.config.admm_hss.beta
         return (
             beta if isinstance(beta, float) else paper_beta(len(rows)) * float(self.kernel.diag(rows).mean())
@@ -325,24 +480,30 @@ class ADMMHSSFit(PathFit):
         return state.steps >= options.iterations or state.residual <= options.residual
 
     def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
-        """(c,) equation (7) with the exact kernel: that of the compressed one is off by its smooth error."""
-        seed, of = (
+        """(c,) intercepts by equation (7) with the exact kernel: with the compressed one they are off by its smooth
+        error."""
+        seed, problem_columns = (
             [self.config.seed, 5],
             problem.columns,
         )  # of each column, so that it does not depend on the others
-        columns = zip(z.T, np.maximum(of.upper, -of.lower).T, strict=True)
+        columns = zip(z.T, np.maximum(problem_columns.upper, -problem_columns.lower).T, strict=True)
         drawn = [draw_margin(a, most, BIAS_ROWS, np.random.default_rng(seed)) for a, most in columns]
-        chosen, places = np.unique(np.stack(drawn), return_inverse=True)
+        margin_rows, places = np.unique(np.stack(drawn), return_inverse=True)
         support = np.flatnonzero(coef.any(axis=1))
-        f = self.kernel.apply(rows.take(chosen), rows.take(support), coef[support], self.engine.threads)
-        found = []
+        f = self.kernel.apply(rows.take(margin_rows), rows.take(support), coef[support], self.engine.threads)
+        intercepts = []
         for c, (ids, place) in enumerate(zip(drawn, places.reshape(len(drawn), -1), strict=True)):
-            target, own, *bounds = (array[ids, c] for array in (of.target, z, of.lower, of.upper))
-            found.append(intercept(target - f[place, c], own, (bounds[0], bounds[1]), of.epsilon))
-        return np.array(found)
+            target, z_of_rows, *bounds = (
+                array[ids, c]
+                for array in (problem_columns.target, z, problem_columns.lower, problem_columns.upper)
+            )
+            intercepts.append(
+                intercept(target - f[place, c], z_of_rows, (bounds[0], bounds[1]), problem_columns.epsilon)
+            )
+        return np.array(intercepts)
 
     def _products(self, rows: Rows, matrix: AnyKernel, z: np.ndarray) -> np.ndarray:
-        """Kz (n, c) for the certificate: of the kernel itself in float64 where that is cheap, else of the compressed
+        """Kz (n, c) for the certificate: of the kernel itself in float64 if that is cheap, else of the compressed
         one."""
         support = np.flatnonzero(z.any(axis=1))
         if len(rows) * len(support) > EXACT_VALUES:
@@ -359,21 +520,25 @@ class ADMMHSSFit(PathFit):
         facts["factor_bytes"] = problem.inverse.nbytes
         tree = problem.matrix.tree
         ranks = [level.tolist() for level in problem.matrix.ranks()[:SHOWN_LEVELS]]
-        more = {name: value for name, value in facts.items() if name != "hss_ranks"}
-        self.events(Compressed(tree.n, tree.depth, ranks, facts["hss_ranks"], more))
+        shown = {name: value for name, value in facts.items() if name != "hss_ranks"}
+        self.events(Compressed(tree.n, tree.depth, ranks, facts["hss_ranks"], shown))
         return facts
 
     def _solution(self, rows: Rows, order: np.ndarray, solved: Solved, facts: dict[str, Any]) -> Solution:
-        kept = np.flatnonzero(solved.coef.any(axis=1))
+        support_ids = np.flatnonzero(solved.coef.any(axis=1))
         relative = _relative(solved.objective, solved.gap)
         converged = relative <= CONVERGED if solved.converged is None else solved.converged
         config = self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json")
         header = replace(self.prepared.header(), config=config)
         units = self.prepared.no_targets.units
-        support, coef, bias = rows.take(kept), units.scale * solved.coef[kept], units.labels(solved.bias)
+        support, coef, bias = (
+            rows.take(support_ids),
+            units.scale * solved.coef[support_ids],
+            units.labels(solved.bias),
+        )
         if isinstance(self.kernel.for_sums(support, coef), Kernel):
             coef = coef.astype(np.float32)
-        ids = self.prepared.original_ids(order[kept])
+        ids = self.prepared.original_ids(order[support_ids])
         model = ExpansionModel(header, support, coef, bias, ids, self.task.name)
         advice = (
             f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; take a "
@@ -385,7 +550,7 @@ class ADMMHSSFit(PathFit):
             model,
             solved.objective,
             solved.gap,
-            len(kept),
+            len(support_ids),
             exact=solved.converged is not None,
             converged=converged,
             advice=advice,
@@ -397,146 +562,3 @@ class ADMMHSSFit(PathFit):
 
 def _relative(objective: float, gap: float) -> float:
     return gap / max(abs(objective), np.finfo(float).tiny)
-
-
-def duals(task: Task, targets: Targets) -> Iterator[Subproblem]:
-    """A dual of all rows for each decision value: each class against the rest where the task's own are of pairs."""
-    if not task.in_pairs:
-        yield from task.subproblems(targets, single=True)
-        return
-    ids = np.arange(len(targets.codes))
-    for column, y in enumerate(signs(targets.codes, len(targets.classes)).T):
-        yield Subproblem(ids, y, np.full(len(ids), column), number=column)
-
-
-def columns_of(task: Task, targets: Targets, bounds: np.ndarray) -> ADMMColumns:
-    """The duals, for each column of bounds (n, m), C times the weights, one after the other: m times as many."""
-    target, rises, falls, epsilon = zip(*map(_in_coefficients, duals(task, targets)), strict=True)
-    shape = len(bounds), -1
-    upper = (np.stack(rises, axis=1)[:, None] * bounds[:, :, None]).reshape(shape)
-    lower = (np.stack(falls, axis=1)[:, None] * -bounds[:, :, None]).reshape(shape)
-    return ADMMColumns(np.tile(np.stack(target, axis=1), bounds.shape[1]), lower, upper, max(epsilon))
-
-
-def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """t, factors on the bounds of coefficients above 0 and below it, and epsilon, which all rows have in common."""
-    linear = np.broadcast_to(dual.linear, dual.y.shape)
-    if dual.copies == 1:
-        weight = np.ones(len(dual.y)) if dual.weight is None else dual.weight
-        return -dual.y * linear, weight * (dual.y > 0), weight * (dual.y < 0), 0.0
-    above, below = linear.reshape(2, -1)  # epsilon - t and epsilon + t
-    both = np.ones(len(above))
-    return (below - above) / 2, both, both, float((above + below).mean() / 2)
-
-
-STEPS = 50  # of ADMM
-
-
-def keep(made: Factorisation, path: Place, engine: Engine) -> None:
-    """Writes it; workers write the subtrees that they hold. Raises StorageError, and ConfigError if workers do not
-    see the folder."""
-    tree = made.matrix.tree
-    if tree.cut:
-        folder = _folder(path)
-        with storage_errors(str(folder)):
-            folder.mkdir(exist_ok=True)
-        engine.require_folder(folder)
-        for _ in engine.map(_write, made.parts(engine), _paths(path, len(tree.roots))):
-            pass
-    save_model(made, path)
-
-
-def kept(path: Place, key: str, engine: Engine) -> Factorisation | None:
-    """What `keep` wrote for the same key, if it exists; its subtrees are on the workers. Raises CorruptDataError."""
-    with suppress(NotFoundError):
-        found = load_factorisation(path)
-        if not isinstance(found, Factorisation) or found.key != key:
-            return None
-        if not found.matrix.tree.cut:
-            return found
-        paths = _paths(path, len(found.matrix.tree.roots))
-        if engine.is_local:
-            return found.joined([_read(path, key) for path in paths])
-        engine.require_folder(_folder(path))
-        return found.spread(engine.hold(_read, paths, [key] * len(paths)), engine)
-    return None
-
-
-def _folder(path: Place) -> Place:
-    return path.with_name(f"{path.stem}-subtrees")
-
-
-def _paths(path: Place, count: int) -> list[Place]:
-    return [_folder(path) / f"{number:05d}.zarr" for number in range(count)]
-
-
-def _write(part: SubtreeFactorisation, path: Place) -> None:
-    save_model(part, path)
-
-
-def _read(path: Place, key: str) -> SubtreeFactorisation:
-    """Raises NotFoundError if it belongs to another run."""
-    found = load_factorisation(path)
-    if not isinstance(found, SubtreeFactorisation) or found.key != key:
-        raise NotFoundError(f"{path}: belongs to another run")
-    return found
-
-
-@dataclass(frozen=True)
-class Solved:
-    """Coefficients coef (n, columns), bias (columns,), and their dual objective and gap, summed over columns.
-
-    converged, violation: what the exact solver reports, if it continued from ADMM; is_rounded: no step of it improved a
-    column any more. late: time ended one of them.
-    """
-
-    coef: np.ndarray
-    bias: np.ndarray
-    objective: float
-    gap: float
-    converged: bool | None = None
-    late: bool = False
-    violation: float | None = None
-    is_rounded: bool = False
-
-
-def polished(
-    fit: Fit, rows: Rows, duals: Iterable[Subproblem], bounds: np.ndarray, start: np.ndarray, most_rounds: int
-) -> tuple[Solved, dict[str, Any]]:
-    """Each dual of all rows, with bounds (n,), from its coefficients start (n, columns); and facts for the report."""
-    coef, bias = np.empty_like(start), np.empty(start.shape[1])
-    before = after = objective = 0.0
-    rounds, converged, late, worst, is_rounded = 0, True, False, 0.0, False
-    solver = blockws.BlockSolver(fit.config.tol, bias=True)
-
-    def stop(state: blockws.BlockState) -> bool:
-        return solver.has_ended(state, most_rounds)
-
-    tell = Rounds(fit.events, Phase.POLISH, start.shape[1], fit.config.tol)
-
-    with fit.phase("polish"), fit.engine.serial_blas():
-        for c, part in enumerate(duals):
-            make = partial(
-                KernelDual, fit.kernel, rows, upper=part.bounds(bounds), threads=fit.engine.threads
-            )
-            dual = dual_of(part, make)
-            first = solver.init(dual, np.maximum(part.y * np.tile(start[:, c], part.copies), 0.0))
-
-            def on_step(state: blockws.BlockState, c: int = c, dual: DualQP = dual) -> None:
-                tell(c, blockws.facts(dual, state))
-
-            state = run(solver, dual, first, stop=stop, on_step=on_step, until=fit.until)
-            late, is_rounded = late or not stop(state), is_rounded or state.is_rounded
-            state = solver.unshrunk(dual, state)
-            worst = max(worst, state.violation)
-            before += blockws.duality_gap(dual, first)
-            part_objective, part_gap = blockws.certificate(dual, state)
-            objective, after = objective + part_objective, after + part_gap
-            rounds += state.rounds
-            converged = converged and solver.is_solved(state)
-            coef[:, c], bias[c] = part.coefficients(state.alpha), state.bias
-    tell.end()
-    return (
-        Solved(coef, bias, objective, after, converged, late, worst, is_rounded),
-        {"gap_before_polish": before, "polish_rounds": rounds},
-    )

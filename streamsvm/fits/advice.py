@@ -1,5 +1,5 @@
-"""Warnings: what to do about a tolerance that was not reached; from the first rows of a store, if a fit is likely to
-learn little."""
+"""Warnings: about a tolerance that was not reached; and, from the first rows of a store, if a fit is likely to learn
+little."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.parallel.strips import evenly
 
-UNEVEN = (
-    100  # times that the widest column's range is beyond that of a quarter of the columns: images reach 20
-)
-VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly nothing but the rows is learned
-SAMPLE, FEWEST = 256, 20
-COARSE = (
-    0.01  # of a column's deviation: steps of float32 from which on rows that differ may be stored as equal
-)
-WHOLE = 2.0**24  # float32 has all whole numbers up to here
-FAR = 1e4  # typical squared norm of rows, over that about their mean, from which on float32 values say little
+UNEVEN = 100  # range of the widest column, over that of a quarter of the columns: images reach 20
+VANISHED = 1e-3  # largest K of a row with the others of a sample: below it, a fit learns the rows by heart
+SAMPLE, FEWEST = 256, 20  # rows
+COARSE = 0.01  # of a column's deviation: from such steps of float32 on, different rows may be stored as equal
+WHOLE = 2.0**24  # float32 has all whole numbers up to this one
+FAR = 1e4  # typical squared norm of rows, over that about their mean: from here on float32 loses accuracy
 
 
 def unreached(violation: float, tol: float) -> str:
-    """What to do about a fit that rounding ended above its tolerance."""
+    """The advice for a fit that rounding ended above its tolerance, with products in float32 or float64."""
     return (
-        f"kernel values are float32, and rounding ended the fit at a violation of {violation:.2g}, tol is {tol:g}; "
-        "give a larger tol or a smaller C, or scale the features"
+        f"rounding ended the fit at a violation of {violation:.2g}, tol is {tol:g}; give a larger tol or a smaller C, "
+        "or scale the features"
     )
 
 
 def advice(kernel: Kernel, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
-    """What is wrong with unscaled features, or with a kernel that is too narrow, or with rows too far from the origin;
-    None if nothing is."""
+    """A warning about unscaled features, a kernel that is too narrow, or rows too far from the origin; None if all is
+    well."""
     if not isinstance(kernel, Stationary):
         return far_from_origin(kernel, scaling, first)
     unscaled = scaling.kind in ("none", "centre") and uneven_columns(
@@ -44,7 +40,7 @@ def advice(kernel: Kernel, scaling: Scaling, first: Rows, names: Names | None) -
 
 
 def uneven_columns(rows: Rows, names: Names | None = None, kernel: str = "rbf") -> str | None:
-    """What is wrong if a few columns dominate all distances."""
+    """A warning if a few columns dominate all distances."""
     moments = moments_of(rows)
     ranges = moments.high - moments.low
     varied = np.flatnonzero(ranges)
@@ -63,23 +59,23 @@ def uneven_columns(rows: Rows, names: Names | None = None, kernel: str = "rbf") 
 
 
 def vanishing_values(kernel: Stationary, rows: Rows) -> str | None:
-    """What is wrong if hardly any row is near another one. rows: scaled."""
+    """A warning if hardly any row is near another one. rows: scaled."""
     if len(rows) < FEWEST:
         return None
-    some = rows.take(evenly(len(rows), SAMPLE))
-    K = kernel.block(some, some)
+    sample = rows.take(evenly(len(rows), SAMPLE))
+    K = kernel.block(sample, sample)
     np.fill_diagonal(K, 0.0)
     nearest = float(np.quantile(K.max(axis=1), 0.9))
     if nearest >= VANISHED:
         return None
     return (
         f"nearly all values of the {kernel.name} kernel vanish at gamma {kernel.gamma:.3g} (nine in ten of "
-        f"{len(some)} rows have no other one with K above {nearest:.1g}): scale the features or take a smaller gamma"
+        f"{len(sample)} rows have no other one with K above {nearest:.1g}): scale the features or take a smaller gamma"
     )
 
 
 def rounded_columns(rows: Rows, names: Names | None = None) -> str | None:
-    """What is wrong if the numbers of a column, as stored, are float32 and too far from zero for its spread."""
+    """A warning if the numbers of a column, as stored, are float32 and too far from zero for its spread."""
     if rows.is_sparse or rows.X.dtype != np.float32 or len(rows) < FEWEST:
         return None
     largest = np.fmax.reduce(np.abs(rows.X), axis=0)  # gaps are NaN
@@ -101,7 +97,7 @@ def rounded_columns(rows: Rows, names: Names | None = None) -> str | None:
 
 
 def far_from_origin(kernel: Kernel, scaling: Scaling, first: Rows) -> str | None:
-    """What is wrong if rows are so far from the origin that inner products hardly differ."""
+    """A warning if rows are so far from the origin that inner products hardly differ."""
     if len(first) < FEWEST or kernel.row.whole:
         return None
     rows = scaling.apply(first).astype(np.float64)

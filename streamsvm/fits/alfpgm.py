@@ -1,6 +1,6 @@
 """ALFPGM over a store: LIBSVM's problem of each pair of classes, or epsilon regression.
 
-Rows are in memory if they fit; else the tasks that keep or read them compute the products.
+Rows are in memory if they fit; else the products are computed by tasks, which keep or read the rows.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from streamsvm.solvers.loop import is_late, run
 from streamsvm.tasks.base import Subproblem
 
 ROW_BYTES = 300  # solver vectors of one row
-PART_BYTES = 8 * MiB  # of rows that are read, held and multiplied together where not all are in memory
-TASK_COPIES = 3  # of a partition's rows that a task makes
+PART_BYTES = 8 * MiB  # of rows that a task reads, keeps and multiplies, if not all are in memory
+TASK_COPIES = 3  # of a partition's rows in a task
 BLOCK_COPIES = 6  # of the rows of a working set and its candidates
 VALUE_BYTES = 12  # of a working set's matrix: float32, and float64 of `fpg`
-HASTY_ROWS = 500  # of a problem that is begun when time is up
+HASTY_ROWS = 500  # of a problem that starts when time is up
 OnStep = Callable[[Any, DualQP], None]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one problem ended. late: before it was solved, as time was up."""
+    """The certificate of one problem. late: time was up before it was solved."""
 
     intercept: float
     objective: float
@@ -70,7 +70,8 @@ class _Growth(CostGrowth):
 
 
 class ALFPGMFit(Fit):
-    """The subproblems of its task, in parallel or one after the other."""
+    """min over a of 1/2 a'Qa + linear'a, 0 <= a <= C, y'a = 0, of each subproblem of the task, in parallel or one after
+    the other (Aregbesola and Griva 2022)."""
 
     growth = _Growth(spread=("solve",))
 
@@ -100,17 +101,23 @@ class ALFPGMFit(Fit):
             "vector_bytes": store.n * ROW_BYTES,
             "cache_bytes": config.cache_size,
         }
-        given = isinstance(self.kernel, Precomputed)
+        is_precomputed = isinstance(self.kernel, Precomputed)
         streamed = self.bytes | {"rows_bytes": self._task_bytes(), "cache_bytes": 0}
         smaller = sum(self.bytes.values()) <= sum(streamed.values())
-        self.in_memory = given or smaller or fits_memory(config.memory_limit, sum(self.bytes.values()))
+        self.in_memory = (
+            is_precomputed or smaller or fits_memory(config.memory_limit, sum(self.bytes.values()))
+        )
         if not self.in_memory:
             self.bytes = streamed
-        what = "the kernel matrix in memory" if given else "solver alfpgm, which holds vectors of all rows"
+        what = (
+            "the kernel matrix in memory"
+            if is_precomputed
+            else "solver alfpgm, which holds vectors of all rows"
+        )
         require_memory(config.memory_limit, sum(self.bytes.values()), what)
 
     def _task_bytes(self) -> int:
-        """Of the partitions that tasks of this process read, and of a working set with its candidates."""
+        """Bytes of the partitions that tasks of this process read, and of a working set with its candidates."""
         options, row = self.config.alfpgm, self.samples.nbytes / self.store.n
         block, candidates = 4 * options.pairs, options.min_alpha_check or self.store.n
         part = max(PART_BYTES, row * max(stop - start for start, stop in self.samples.blocks()))
@@ -127,7 +134,7 @@ class ALFPGMFit(Fit):
         return self.config.alfpgm.max_iter or math.inf
 
     def plan(self) -> dict[str, Any]:
-        """Memory, and how many problems."""
+        """The memory, and the number of problems."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         problems = self.task.n_subproblems(len(self.classes))
         return self.bytes | facts | {"in_memory": self.in_memory, "problems": problems}
@@ -152,8 +159,8 @@ class ALFPGMFit(Fit):
         parts = list(self.task.subproblems(self.targets, single=True))
         solved, facts = self._solved(source, parts)
         alpha = np.zeros((self.store.n, self.task.coefficients(len(self.classes))))
-        for part, found in zip(parts, solved, strict=True):
-            alpha[part.places] = found
+        for part, variables in zip(parts, solved, strict=True):
+            alpha[part.places] = variables
         intercept = np.array([f.intercept for f in facts])
         model = model_of_duals(self, alpha, intercept, take, break_ties=self.breaks_ties)
         worst, late = max(f.violation for f in facts), any(f.late for f in facts)
@@ -175,19 +182,21 @@ class ALFPGMFit(Fit):
         )
 
     def _solved(self, source: _Source, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Outcome]]:
-        """Variables and facts of all subproblems, those of a checkpoint first."""
+        """The variables and outcomes of all subproblems, those of a checkpoint first."""
         alphas, facts = [], []
         duals = [_Dual(self.kernel, part, part.bounds(self.upper)) for part in parts]
         sizes = [len(part.y) for part in parts]
         saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, FACTS))}
         done = len(saved["facts"])
-        begun = np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
+        started = np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
         if self.checkpoints.has_other_tol and (unsolved := saved["facts"][:, 4] > self.config.tol).any():
             done = int(np.argmax(unsolved))
-            later = duals[done : len(begun)]
-            duals[done : len(begun)] = (replace(d, begin=a) for d, a in zip(later, begun[done:], strict=True))
+            unsolved_duals = duals[done : len(started)]
+            duals[done : len(started)] = (
+                replace(d, begin=a) for d, a in zip(unsolved_duals, started[done:], strict=True)
+            )
             saved = {"facts": saved["facts"][:done]}
-        alphas += begun[:done]
+        alphas += started[:done]
         facts += [
             Outcome(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()
         ]
@@ -202,9 +211,9 @@ class ALFPGMFit(Fit):
             self.checkpoints.offer(partial(so_far, state), last=len(facts) == len(duals))
 
         with self.phase("solve"), self.engine.serial_blas():
-            for alpha, found in self._solutions(source, duals[done:], running, keep):
+            for alpha, outcome in self._solutions(source, duals[done:], running, keep):
                 alphas.append(alpha)
-                facts.append(found)
+                facts.append(outcome)
                 keep()
         return alphas, facts
 
@@ -215,7 +224,7 @@ class ALFPGMFit(Fit):
         running: dict[str, np.ndarray],
         keep: Callable[..., None],
     ) -> Iterator[tuple[np.ndarray, Outcome]]:
-        """Few problems one after the other, each on all threads; many in parallel, if rows are in memory."""
+        """Few problems are solved one after the other, each on all threads; many in parallel, if rows are in memory."""
         slots = self.engine.slots
         solve = _SubproblemSolver(self.solver, self._most_rounds, self.until)
         if isinstance(source, _InMemory) and len(duals) >= 4 * slots and not running:
@@ -242,7 +251,7 @@ class ALFPGMFit(Fit):
 
 @dataclass(frozen=True)
 class _Dual(SizedInBytes):
-    """A subproblem and the bounds (m,) of its rows, which may be some of all. begin: the variables to begin with."""
+    """A subproblem and the bounds (m,) of its rows, which may be some of all. begin: variables to start from."""
 
     kernel: Kernel
     part: Subproblem
@@ -254,16 +263,16 @@ class _Dual(SizedInBytes):
         is_first = self.part.y[: len(self.part.ids)] > 0
         sides = [side for side in map(np.flatnonzero, (is_first, ~is_first)) if len(side)]
         places = [evenly(len(side), most // 2) for side in sides]
-        return np.sort(np.concatenate([side[at] for side, at in zip(sides, places, strict=True)]))
+        return np.sort(np.concatenate([side[chosen] for side, chosen in zip(sides, places, strict=True)]))
 
     def take(self, rows: np.ndarray) -> _Dual:
-        """That of some of its rows alone."""
+        """The dual of some of its rows."""
         return _Dual(self.kernel, self.part.take(rows), self.upper[rows])
 
 
 @dataclass(frozen=True)
 class _InMemory:
-    """Duals of subproblems, of rows in memory."""
+    """Makes the duals of subproblems whose rows are in memory."""
 
     rows: Rows
     threads: int
@@ -271,19 +280,19 @@ class _InMemory:
 
     def __call__(self, dual: _Dual) -> DualQP:
         ids, upper, threads = dual.part.ids, dual.upper, self.threads
-        own = self.rows if len(ids) == len(self.rows) else self.rows.take(ids)
+        rows = self.rows if len(ids) == len(self.rows) else self.rows.take(ids)
 
         def of_rows(y: np.ndarray) -> KernelDual | MatrixDual:
             if isinstance(dual.kernel, Precomputed):
-                return MatrixDual(own.dense()[:, ids], y, upper, threads)
-            return KernelDual(dual.kernel, own, y, upper, threads, cache_bytes=self.cache_bytes)
+                return MatrixDual(rows.dense()[:, ids], y, upper, threads)
+            return KernelDual(dual.kernel, rows, y, upper, threads, cache_bytes=self.cache_bytes)
 
         return dual_of(dual.part, of_rows)
 
 
 @dataclass(frozen=True)
 class _Streamed:
-    """Duals of subproblems whose rows are read partition by partition."""
+    """Makes the duals of subproblems whose rows are read partition by partition."""
 
     groups: RowPartitions
     engine: Engine
@@ -300,7 +309,7 @@ _Source = _InMemory | _Streamed
 
 @dataclass(frozen=True)
 class _SubproblemSolver:
-    """How each problem is solved: from few of its rows if time is up before it begins."""
+    """Solves a problem; if time is up before it starts, from few of its rows."""
 
     solver: ALFPGM
     most_rounds: float
@@ -313,26 +322,26 @@ class _SubproblemSolver:
         start: ALFPGMState | None = None,
         on_step: OnStep = lambda state, problem: None,
     ) -> tuple[np.ndarray, Outcome]:
-        """Its variables and facts; start: the state that another run has reached."""
+        """The variables and outcome of a problem; start: the state that another run has reached."""
         if start is not None or not is_late(self.until):
             problem = source(dual)
             if start is None and dual.begin is not None:
                 start = self.solver.init(problem, dual.begin)
             return self._solved(problem, start, on_step)
         few = dual.few(HASTY_ROWS)
-        found, facts = self._solved(source(dual.take(few)), None, on_step)
+        variables, facts = self._solved(source(dual.take(few)), None, on_step)
         alpha = np.zeros(len(dual.part.y))
-        alpha[dual.part.variables(few)] = found
+        alpha[dual.part.variables(few)] = variables
         return alpha, replace(facts, late=len(few) < len(dual.part.ids) or facts.late)
 
     def _solved(self, dual: DualQP, start: ALFPGMState | None, on_step: OnStep) -> tuple[np.ndarray, Outcome]:
         def stop(state: Any) -> bool:
             return self.solver.has_ended(state, self.most_rounds)
 
-        def told(state: Any) -> None:
+        def on_state(state: Any) -> None:
             on_step(state, dual)
 
-        state: Any = run(self.solver, dual, start, stop=stop, on_step=told, until=self.until)
+        state: Any = run(self.solver, dual, start, stop=stop, on_step=on_state, until=self.until)
         late, state = not stop(state), self.solver.unshrunk(dual, state)
         return state.alpha, Outcome(
             state.bias, *blockws.certificate(dual, state), state.rounds, state.violation, late

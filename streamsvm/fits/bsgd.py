@@ -1,14 +1,11 @@
-"""Budgeted SGD over a store: epochs of shuffled windows of rows, the next one is read while this one is learned.
+"""Budgeted SGD over a store: epochs of shuffled windows of rows; the next window is read while this one is learned.
 
-Windows do not follow the store's chunks, so the model does not depend on them: they are several chunks long, and
-rows are shuffled inside. Rows sorted by class over more than a window need `ingest --shuffle`.
+Windows do not follow the store's chunks, so the model does not depend on them: they are several chunks long, and rows
+are shuffled inside. Rows sorted by class over more than a window need `ingest --shuffle`.
 
-With several regions, each has its own learner, which sees no other rows: a turn is a window of each, in parallel.
-
-The rows of a store regrouped by regions of input space, for parallel learners on a budget.
-
-Regions come from a sample; then one pass sends every row to its region, and writes it to scratch files sorted by region
-with its label and weight. From there each learner streams its own rows.
+With several regions of input space (`regions`), each has its own learner, which sees no other rows: a turn is a window
+of each region, in parallel. Regions come from a sample; then one pass sends every row to its region, and writes it to
+scratch files sorted by region with its label and weight. From there each learner streams its own rows.
 """
 
 from __future__ import annotations
@@ -50,11 +47,92 @@ from streamsvm.storage.paths import remove_tree
 from streamsvm.tasks.base import LabelScale, Targets, Task
 from streamsvm.tasks.weights import class_factors
 
-SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
+SHUFFLE = 2  # random stream of the order of windows, and of rows inside them
 WINDOW_BYTES = 32 * MiB
-VECTOR_BYTES = 100  # of labels, codes, weights and their order, of a row of the windows in flight
+VECTOR_BYTES = 100  # of labels, codes, weights and their order, for a row of the windows in use
 CODED_BYTES = 12  # of the code and the weight of a row in scratch files
-BLOCKS = 8  # of a learner, between looks at the clock
+BLOCKS = 8  # of a learner, between checks of the time
+DIVIDE = 3  # random stream of the rows that regions are computed from
+SAMPLE_ROWS = 8192  # of these rows, or REGION_ROWS for each region
+REGION_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Regions(SizedInBytes):
+    """Regions of input space, and their rows in files.
+
+    C: of the bounds in the files, which are C times weights. targets: of none of the rows, for what all have in common.
+    """
+
+    partition: Partition
+    spool: Spool
+    C: float
+    task: Task
+    targets: Targets
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(regions,) rows of each region."""
+        return self.spool.sizes
+
+    def turns(self, rows: int) -> list[np.ndarray]:
+        """For each turn (regions, 2), the first and last row of each region that its learner learns: at most so many.
+        All regions have the same number of turns."""
+        count = -(-int(self.sizes.max()) // rows)
+        cuts = np.arange(count + 1)[:, None] * self.sizes // count
+        return [np.stack(pair, axis=1) for pair in zip(cuts[:-1], cuts[1:], strict=True)]
+
+    def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
+        """Rows start..stop of a region in the order of the store, the target of each, and their weights."""
+        columns = self.spool.columns(region, start, stop)
+        Y = self.task.learnable(self.targets.of(columns))
+        return self.spool.rows(region, start, stop), Y, columns["upper"] / self.C
+
+
+@dataclass(frozen=True)
+class RegionLabels(SizedInBytes):
+    """The region of each row, as `Labels`."""
+
+    partition: Partition
+
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        return self.partition.assign(rows)
+
+
+def shares_of_time(until: float | None, count: int, slots: int) -> list[float | None]:
+    """The times at which so many turns end, so that those that wait for a slot have their share of the time left."""
+    if until is None:
+        return [None] * count
+    now, waves = time.time(), -(-count // slots)
+    return [now + max(until - now, 0.0) * (1 + number // slots) / waves for number in range(count)]
+
+
+def sample_rows(n: int, n_regions: int, most: int) -> int:
+    """The number of rows to compute the regions from: at most `most`, unless separating the regions needs more."""
+    return min(n, max(min(max(SAMPLE_ROWS, REGION_ROWS * n_regions), most), 2 * n_regions))
+
+
+def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
+    """At most n_regions regions of a fit's rows, computed from about `most` of them.
+
+    C: of the bounds of the rows, which are C times weights.
+    """
+    samples, engine, folder = fit.prepared.samples, fit.engine, fit.scratch / "regions"
+    rng = np.random.default_rng([fit.config.seed, DIVIDE])
+    ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
+    partition = balanced(gather(samples, ids, engine), n_regions, rng)
+
+    engine.require_folder(fit.scratch)
+    remove_tree(folder)  # of an earlier fit
+    own = (
+        RegionLabels(partition),
+        len(partition.nodes) + 1,
+        folder,
+        engine,
+        PartitionColumns(fit.prepared.target_source),
+        fit.events,
+    )
+    return Regions(partition, PartitionsOnDisk(samples, *own).reader, C, fit.task, fit.prepared.no_targets)
 
 
 class _Growth(CostGrowth):
@@ -75,7 +153,11 @@ class _Growth(CostGrowth):
 
 
 class BSGDFit(Fit):
-    """One learner over all epochs, or one for each region."""
+    """min over w of lambda/2 |w|^2 + mean loss, with at most `budget` support vectors, by stochastic gradient descent
+    (Wang, Crammer and Vucetic 2012).
+
+    One learner over all epochs, or one for each region.
+    """
 
     growth = _Growth(1.2, ("cluster", "learn"))
     has_budget = True
@@ -114,7 +196,7 @@ class BSGDFit(Fit):
         self.loss = 0.0  # mean loss of the last epoch's rows, each before its step
 
     def _units(self) -> tuple[LabelScale, bool]:
-        """Of what is learned, numbers scaled in any case; and whether the targets are so already."""
+        """The scale of the learned numbers, and whether the targets are scaled already."""
         units = self.prepared.no_targets.units
         if units != LabelScale() or self.task.has_classes or not self.task.reads_labels:
             return units, True
@@ -140,7 +222,7 @@ class BSGDFit(Fit):
         return Solution(model, *numbers, exact=False, converged=None, facts=facts, late=self.late)
 
     def _divide(self) -> None:
-        """Makes the regions and a learner for each, whose lambda counts its own rows."""
+        """Computes the regions and a learner for each, whose lambda counts its own rows."""
         partitions, n = self.config.bsgd.partitions, self.store.n
         self.regions = regions(self, self.windows[0][1], partitions, self.source.C)
         self.spans = self.regions.turns(self.windows[0][1])
@@ -158,16 +240,20 @@ class BSGDFit(Fit):
         return together([learner.stats() for learner in self.learners])
 
     def _facts(self) -> dict[str, Any]:
-        """Of regions: how many, rows of the largest, and the supports that decide about a row, on average."""
+        """For regions: their number, rows of the largest, and the mean number of supports that decide about a row."""
         if self.regions is None:
             return {}
         sizes = self.regions.sizes
         supports = np.array([learner.n_support for learner in self.learners])
-        asked = float(sizes @ supports / sizes.sum())
-        return {"regions": len(sizes), "max_region_rows": int(sizes.max()), "supports_a_decision": asked}
+        mean_supports = float(sizes @ supports / sizes.sum())
+        return {
+            "regions": len(sizes),
+            "max_region_rows": int(sizes.max()),
+            "supports_a_decision": mean_supports,
+        }
 
     def _learn(self) -> float:
-        """All epochs, or those that remain after a checkpoint; accuracy in the last one, of each row before its
+        """Learns all epochs, or those after a checkpoint. Returns the accuracy of the last one, of each row before its
         step."""
         first_epoch, first_block, counted = self._resumed()
         for epoch in range(first_epoch, self.config.bsgd.epochs):
@@ -182,7 +268,8 @@ class BSGDFit(Fit):
         return right / max(rows, 1)
 
     def _learn_epoch(self, epoch: int, order: np.ndarray, start: int, counted: np.ndarray) -> None:
-        """counted: rows predicted right, their losses, and rows of this epoch so far; counting continues."""
+        """counted (3,): rows predicted right, the sum of their losses, and rows of this epoch so far; counting
+        continues."""
         began = time.perf_counter()
         before = int(counted[2])
         number = start
@@ -201,21 +288,21 @@ class BSGDFit(Fit):
                 supports=stats["supports"],
                 rows_s=(counted[2] - before) / seconds,
             )
-            place = {"epoch": epoch, "block": number, "counted": counted}
-            self.checkpoints.offer(partial(self._state, place), last=number == len(order))
+            position = {"epoch": epoch, "block": number, "counted": counted}
+            self.checkpoints.offer(partial(self._state, position), last=number == len(order))
             if number < len(order) and self._is_over():
                 break
         self.epochs = epoch + float(counted[2]) / self.store.n
-        own = {"accuracy": self._accuracy(counted), "loss": counted[1] / counted[2]}
-        self.events(Epoch(epoch=epoch + 1, **own, **asdict(self._stats())))
+        means = {"accuracy": self._accuracy(counted), "loss": counted[1] / counted[2]}
+        self.events(Epoch(epoch=epoch + 1, **means, **asdict(self._stats())))
 
     def _shown(self, counted: np.ndarray) -> dict[str, float]:
-        """What a progress bar shows next to the rows."""
+        """The fact that a progress bar shows next to the rows."""
         n_right, loss, rows = counted.tolist()
         return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
 
     def _accuracy(self, counted: np.ndarray) -> float | None:
-        """Of the rows counted; None if there are no classes."""
+        """The accuracy on the counted rows; None if there are no classes."""
         return float(counted[0] / counted[2]) if self.task.has_classes else None
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
@@ -230,13 +317,15 @@ class BSGDFit(Fit):
         for start in range(0, len(rows), step):
             if start and self._is_over():
                 break
-            here = slice(start, start + step)
-            found = learner.learn(rows.take(here), Y[here], weight[here], self.engine.threads)
-            score += _score(self.task, learner, found, Y[here], weight[here])
+            step_rows = slice(start, start + step)
+            decisions = learner.learn(
+                rows.take(step_rows), Y[step_rows], weight[step_rows], self.engine.threads
+            )
+            score += _score(self.task, learner, decisions, Y[step_rows], weight[step_rows])
         return score
 
     def _is_over(self) -> bool:
-        """Whether time is up; asked while rows remain."""
+        """Whether time is up; called while rows remain."""
         self.late = self.late or is_late(self.until)
         return self.late
 
@@ -251,8 +340,10 @@ class BSGDFit(Fit):
             ends = shares_of_time(self.until, len(spans), self.engine.slots)
             turns = [_LearningTask(*turn, seed) for turn in zip(range(len(spans)), spans, ends, strict=True)]
             makers = (partial(self._learner, learner.options) for learner in self.learners)
-            before = (learner.to_state() for learner in self.learners)
-            states, scores = zip(*self.engine.map(learn, turns, makers, before, shared=shared), strict=True)
+            states_before = (learner.to_state() for learner in self.learners)
+            states, scores = zip(
+                *self.engine.map(learn, turns, makers, states_before, shared=shared), strict=True
+            )
             for learner, state in zip(self.learners, states, strict=True):
                 learner.restore(state)
             score = sum(scores)
@@ -260,19 +351,21 @@ class BSGDFit(Fit):
             yield score
 
     def _threads(self) -> int:
-        """Of a turn, where there are more than learners."""
+        """Threads of a turn, if there are more slots than learners."""
         return max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
 
     def _place(self, epoch: int, number: int) -> tuple[tuple[int, int], list[int]]:
         """A window's rows, and the seed of their order."""
         return self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)]
 
-    def _state(self, place: dict[str, Any]) -> dict[str, Any]:
-        states = (prefixed(_prefix(number), own.to_state()) for number, own in enumerate(self.learners))
-        return place | {name: array for state in states for name, array in state.items()}
+    def _state(self, position: dict[str, Any]) -> dict[str, Any]:
+        states = (
+            prefixed(_prefix(number), learner.to_state()) for number, learner in enumerate(self.learners)
+        )
+        return position | {name: array for state in states for name, array in state.items()}
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
-        """Epoch and block to resume at, and what was counted in that epoch."""
+        """Epoch and block to resume at, and the counts of that epoch so far."""
         saved = self.checkpoints.load()
         if saved is None:
             return 0, 0, np.zeros(3)
@@ -284,7 +377,7 @@ class BSGDFit(Fit):
         return epoch, block, saved["counted"]
 
     def _objective(self) -> float:
-        """lambda/2 |w|^2 + mean loss, summed over columns and regions. w includes the bias, losses are those of rows
+        """lambda/2 |w|^2 + mean loss, summed over columns and regions. w includes the bias; losses are those of rows
         before their steps. For one class, nu rho is subtracted."""
         sizes = np.array([self.store.n]) if self.regions is None else self.regions.sizes
         rho = -np.array([float(learner.coefficients()[1].sum()) for learner in self.learners])
@@ -298,7 +391,7 @@ class BSGDFit(Fit):
         return squared + float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else squared
 
     def _planned(self, rows: int, row_bytes: float) -> dict[str, int]:
-        """What the fit holds; of regions with as many threads as there is memory for. Raises MemoryLimitError."""
+        """The memory of the fit; with regions for as many threads as it allows. Raises MemoryLimitError."""
         o, limit = self.config.bsgd, self.config.memory_limit
         what = f"a budget of {o.budget}" + (f" in each of {o.partitions} regions" if o.partitions > 1 else "")
         tasks = self.engine.threads if o.partitions > 1 and self.engine.is_local else 1
@@ -306,9 +399,9 @@ class BSGDFit(Fit):
         while tasks > 1 and sum(self._bytes(rows, row_bytes, tasks).values()) > room:
             tasks -= 1
             self.engine = self.engine.on(tasks)
-        held = self._bytes(rows, row_bytes, tasks)
-        require_memory(limit, sum(held.values()), what)
-        return held
+        planned = self._bytes(rows, row_bytes, tasks)
+        require_memory(limit, sum(planned.values()), what)
+        return planned
 
     def _bytes(self, rows: int, row_bytes: float, tasks: int) -> dict[str, int]:
         """Supports and their values, labels and weights, windows of rows. With regions: every learner and the state of
@@ -319,19 +412,19 @@ class BSGDFit(Fit):
             max(1, len(self.classes)),
         )
         supports = 4 * slots * (self.scaling.width + slots + 5 * columns)
-        held = {
+        planned = {
             "supports_bytes": supports,
             "vector_bytes": self.prepared.target_source.nbytes,
             "window_bytes": int(tasks * rows * (4 * row_bytes + VECTOR_BYTES)) + 32 * MiB,
         }
         if partitions == 1:
-            return held
+            return planned
         sample = sample_rows(self.store.n, partitions, rows)
-        own = {
+        of_regions = {
             "supports_bytes": (3 * partitions + tasks) * supports,
             "sample_bytes": int(3 * sample * row_bytes),
         }
-        return held | own
+        return planned | of_regions
 
 
 def typical_weight(prepared: TrainingData) -> float:
@@ -350,7 +443,7 @@ class _WindowReader(SizedInBytes):
 
     store: Store
     scaling: Scaling
-    answers: TargetSource
+    target_source: TargetSource
     C: float
 
     def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
@@ -360,14 +453,14 @@ class _WindowReader(SizedInBytes):
         shuffled = np.random.default_rng(seed).permutation(len(rows))
         rows = rows.take(shuffled)  # as stored, which often is narrower
         rows = rows if self.scaling.is_none else self.scaling.apply(rows)
-        asked = self.answers.read(*window)
-        Y = asked.task.learnable(asked.targets)
-        return rows, Y[shuffled], (asked.upper / self.C)[shuffled]
+        dual_data = self.target_source.read(*window)
+        Y = dual_data.task.learnable(dual_data.targets)
+        return rows, Y[shuffled], (dual_data.upper / self.C)[shuffled]
 
 
 @dataclass(frozen=True)
 class _LearningTask:
-    """Rows start..stop of a region, for its learner to learn until then, in an order of this seed and the region."""
+    """Rows start..stop of a region, for its learner to learn until a time, in an order by this seed and the region."""
 
     region: int
     span: tuple[int, int]
@@ -382,23 +475,23 @@ def _take_turn(
     learner: Callable[[], BudgetLearner],
     state: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """A learner's state after a turn, and its score there; of the rows that there is time for."""
-    own = learner()
-    own.restore(state)
+    """A learner's state after a turn, and its score there, of the rows that there was time for."""
+    region_learner = learner()
+    region_learner.restore(state)
     rows, Y, weight = regions.read(turn.region, *turn.span)
     order = np.random.default_rng([*turn.seed, turn.region]).permutation(len(rows))
-    score, step = np.zeros(3), BLOCKS * own.block_rows
+    score, step = np.zeros(3), BLOCKS * region_learner.block_rows
     for start in range(0, len(rows), step):
         if start and is_late(turn.until):
             break
-        here = order[start : start + step]
-        found = own.learn(rows.take(here), Y[here], weight[here], threads)
-        score += _score(regions.task, own, found, Y[here], weight[here])
-    return own.to_state(), score
+        step_rows = order[start : start + step]
+        decisions = region_learner.learn(rows.take(step_rows), Y[step_rows], weight[step_rows], threads)
+        score += _score(regions.task, region_learner, decisions, Y[step_rows], weight[step_rows])
+    return region_learner.to_state(), score
 
 
 def _prefix(number: int) -> str:
-    """Of the names of a learner's arrays in a state."""
+    """The prefix of a learner's arrays in a state."""
     return f"learner{number or ''}_"
 
 
@@ -406,92 +499,9 @@ def _score(
     task: Task, learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
     """(3,): rows predicted right, sum of their losses over all columns, rows."""
-    o, (origin, unit) = learner.options, learner.units
+    options, (origin, unit) = learner.options, learner.units
     Y, f = (Y - origin) / unit, (decisions - origin) / unit
-    losses = values(o.loss, Y, f, o.epsilon)
+    losses = values(options.loss, Y, f, options.epsilon)
     loss = float(unit * (weight @ losses.sum(axis=1)))
-    is_right = right(o.loss, Y, f, losses, in_sets=task.in_sets)
+    is_right = right(options.loss, Y, f, losses, in_sets=task.in_sets)
     return np.array([np.count_nonzero(is_right), loss, len(Y)], np.float64)
-
-
-DIVIDE = 3  # of the seed's streams: rows that regions are made of
-SAMPLE_ROWS = 8192  # of them, or so many a region
-REGION_ROWS = 256
-
-
-@dataclass(frozen=True)
-class Regions(SizedInBytes):
-    """Regions of input space, and their rows in files.
-
-    C: that their bounds are of, times their weights. targets: of none of their rows.
-    """
-
-    partition: Partition
-    spool: Spool
-    C: float
-    task: Task
-    targets: Targets
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """(regions,) their rows."""
-        return self.spool.sizes
-
-    def turns(self, rows: int) -> list[np.ndarray]:
-        """(regions, 2) a turn: the first and last of its own rows that each learner learns, at most so many; all have
-        the same number of turns."""
-        count = -(-int(self.sizes.max()) // rows)
-        cuts = np.arange(count + 1)[:, None] * self.sizes // count
-        return [np.stack(pair, axis=1) for pair in zip(cuts[:-1], cuts[1:], strict=True)]
-
-    def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
-        """Rows start..stop of a region in the order of the store, the target of each, and their weights."""
-        beside = self.spool.columns(region, start, stop)
-        Y = self.task.learnable(self.targets.of(beside))
-        return self.spool.rows(region, start, stop), Y, beside["upper"] / self.C
-
-
-@dataclass(frozen=True)
-class RegionLabels(SizedInBytes):
-    """The regions of rows, as `Labels`."""
-
-    partition: Partition
-
-    def of(self, rows: Rows, start: int) -> np.ndarray:
-        return self.partition.assign(rows)
-
-
-def shares_of_time(until: float | None, count: int, slots: int) -> list[float | None]:
-    """When each of so many turns has to end, so that those that wait for a slot have their share of the time left."""
-    if until is None:
-        return [None] * count
-    now, waves = time.time(), -(-count // slots)
-    return [now + max(until - now, 0.0) * (1 + number // slots) / waves for number in range(count)]
-
-
-def sample_rows(n: int, n_regions: int, most: int) -> int:
-    """How many rows to compute the regions from: at most `most`, unless separating the regions needs more."""
-    return min(n, max(min(max(SAMPLE_ROWS, REGION_ROWS * n_regions), most), 2 * n_regions))
-
-
-def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
-    """At most n_regions regions of a fit's rows, made of at most so many of them.
-
-    C: that their bounds are of, times their weights.
-    """
-    samples, engine, folder = fit.prepared.samples, fit.engine, fit.scratch / "regions"
-    rng = np.random.default_rng([fit.config.seed, DIVIDE])
-    ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
-    partition = balanced(gather(samples, ids, engine), n_regions, rng)
-
-    engine.require_folder(fit.scratch)
-    remove_tree(folder)  # of an earlier fit
-    own = (
-        RegionLabels(partition),
-        len(partition.nodes) + 1,
-        folder,
-        engine,
-        PartitionColumns(fit.prepared.target_source),
-        fit.events,
-    )
-    return Regions(partition, PartitionsOnDisk(samples, *own).reader, C, fit.task, fit.prepared.no_targets)

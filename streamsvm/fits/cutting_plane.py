@@ -1,4 +1,4 @@
-"""Cutting planes over a store: classes against the rest, numbers, ranks, or pairs within queries; each pass reads a row
+"""Cutting planes over a store: classes against the rest, numbers, ranks, or pairs within queries. Each pass reads a row
 once."""
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from streamsvm.progress.approach import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run
 
-LANDMARKS = 3  # of the seed's streams: which rows are landmarks
+LANDMARKS = 3  # random stream of the landmarks
 TYPICAL_PASSES = 60
 TINY = float(np.finfo(np.float64).tiny)
-LEAST_STEPS = 2  # the first one takes the plane at 0, where it stays
+LEAST_STEPS = 2  # the first step takes the plane at 0, and stays there
 AROUND_0 = (
     "the rows lie all around 0: no linear function describes them, and every row counts as inside; use a kernel with "
     "cutting_plane.landmarks, or a scale that does not centre"
 )
-LEAST_IDLE = 10  # see CuttingPlane: where memory is short
-MOST_MORE = 300  # planes of a column besides those that were idle for a while, if there is memory
+LEAST_IDLE = 10  # see `CuttingPlane`; if memory is short
+MOST_MORE = 300  # more planes of a column than those that were idle for a while, if there is memory
 
 
 @dataclass(frozen=True)
 class _RowColumns(SizedInBytes):
-    """What losses need with each row: their pieces, and its upper bound."""
+    """The columns that losses need with each row: those of its targets, and its upper bound."""
 
-    answers: TargetSource
+    target_source: TargetSource
     pieces: LossTerms
 
     @property
@@ -68,12 +68,13 @@ class _RowColumns(SizedInBytes):
         return self.pieces.row_bytes + 8
 
     def read(self, start: int, stop: int) -> Columns:
-        asked = self.answers.read(start, stop)
-        return *self.pieces.row_columns(asked.targets), asked.upper
+        dual_data = self.target_source.read(start, stop)
+        return *self.pieces.row_columns(dual_data.targets), dual_data.upper
 
 
 class _Growth(CostGrowth):
-    """Workers send nothing per row, except for pairs: scores back from each pass, and slopes there every other time."""
+    """Workers send nothing per row, except for pairs: scores of each pass, and every second time they receive
+    slopes."""
 
     def network_bytes(self, n: int, seen: Measurements) -> float:
         return seen.grown(n, "rows_read") * 8 if seen.compares_rows else 0.0
@@ -84,7 +85,8 @@ class _Growth(CostGrowth):
 
 
 class CuttingPlaneFit(Fit):
-    """One bundle of planes for each column, all fed by the same passes."""
+    """min over w of 1/2 |w|^2 + C times the loss, by a bundle of planes for each column (Joachims 2006; Franc and
+    Sonnenburg 2009). The same passes feed all bundles."""
 
     growth = _Growth(1.5, ("planes",))
     has_budget = True
@@ -101,16 +103,18 @@ class CuttingPlaneFit(Fit):
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
-        left = self.limit_bytes - process_bytes() - sum(self.bytes.values())
-        more = int(np.clip(left // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
-        self.most_planes = self.most_idle + 3 + more
-        self.bytes["plane_bytes"] += 2 * more * plane_bytes
+        left_bytes = self.limit_bytes - process_bytes() - sum(self.bytes.values())
+        more_planes = int(
+            np.clip(left_bytes // 4 // plane_bytes, 0, MOST_MORE)
+        )  # half of it, as planes are copied
+        self.most_planes = self.most_idle + 3 + more_planes
+        self.bytes["plane_bytes"] += 2 * more_planes * plane_bytes
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
     def plan(self) -> dict[str, Any]:
-        """Memory, and what a pass reads."""
+        """The memory, and the bytes that a pass reads."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
-        rows = {"held_bytes": self._held_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
+        rows = {"held_bytes": self._cache_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
         return self.bytes | rows | facts
 
     def solve(self, draft: ModelDraft) -> Solution:
@@ -122,8 +126,8 @@ class CuttingPlaneFit(Fit):
             n_passes, late = passes.count, not self._stop(state, passes)
             if isinstance(risk, SupportRisk):
                 return self._of_one_class(state, risk, features, passes, late=late)
-            W, known = state.points
-            n_support = risk.support(W, known)
+            W, products = state.points
+            n_support = risk.support(W, products)
         return Solution(
             self._linear_model(
                 state, features, passes.bias, self.prepared.header(calibration=self.calibration)
@@ -141,8 +145,8 @@ class CuttingPlaneFit(Fit):
     def _of_one_class(
         self, state: BundleState, risk: SupportRisk, features: Nystroem | None, passes: Passes, *, late: bool
     ) -> Solution:
-        """With the best threshold for its w. The objective is that of the dual, as LIBSVM reports it: the common part
-        of the planes is a feasible point of the dual."""
+        """The solution with the best threshold for its w. The objective is that of the dual, as LIBSVM reports it: the
+        common part of the planes is a feasible point of the dual."""
         [bundle], n_passes = state.columns, passes.count
         is_flat = abs(bundle.objective) <= bundle.least
         w = np.zeros(risk.d)
@@ -165,14 +169,14 @@ class CuttingPlaneFit(Fit):
     def _linear_model(
         self, state: BundleState, features: Nystroem | None, bias: float, header: Header
     ) -> LinearModel:
-        W, known = state.points
+        W, products = state.points
         coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
         units = self.prepared.no_targets.units
         coef, intercept = units.scale * coef, units.labels(intercept)
         task = self.task.name
         thresholds = np.empty(0)
         if self.task.compares_rows:
-            thresholds = self.task.thresholds(known[0], self.targets, self.upper)
+            thresholds = self.task.thresholds(products[0], self.targets, self.upper)
         if features is None:
             return LinearModel(header, coef, intercept, task, thresholds)
         coef = features.coefficients(coef)
@@ -245,7 +249,7 @@ class CuttingPlaneFit(Fit):
 
     @property
     def _pieces(self) -> LossTerms:
-        """Of the losses of single rows."""
+        """The terms of the losses of single rows."""
         return PIECES[self.task.loss](self)
 
     @property
@@ -270,23 +274,25 @@ class CuttingPlaneFit(Fit):
         if features is not None:
             blocks = self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
             samples = NystroemSamples(samples, features, blocks)
-        held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
+        held_bytes = self._cache_bytes() if self.engine.is_local else sys.maxsize
         if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
-            return Passes(CachedSamples(samples, held_bytes, self._here), self.engine, events=self.events)
-        held = CachedSamples(
-            samples, held_bytes, self._here, _RowColumns(self.prepared.target_source, self._pieces)
+            return Passes(
+                CachedSamples(samples, held_bytes, self._cache_folder), self.engine, events=self.events
+            )
+        cached = CachedSamples(
+            samples, held_bytes, self._cache_folder, _RowColumns(self.prepared.target_source, self._pieces)
         )
         is_one_class = self.prepared.no_targets.nu is not None
-        return Passes(held, self.engine, RHO if is_one_class else self.options.bias, self.events)
+        return Passes(cached, self.engine, RHO if is_one_class else self.options.bias, self.events)
 
-    def _here(self) -> Path:
-        """For rows that this process reads repeatedly."""
+    def _cache_folder(self) -> Path:
+        """The folder for rows that this process reads repeatedly."""
         assert isinstance(self.scratch, Path)  # as it computes by itself
         return self.scratch
 
     @property
     def _length(self) -> int:
-        """Features of a row as passes read it."""
+        """The number of features of a row as passes read it."""
         landmarks = self.options.landmarks
         return self.scaling.width if landmarks is None else min(landmarks, self.store.n)
 
@@ -295,8 +301,7 @@ class CuttingPlaneFit(Fit):
         return self.samples.nbytes / self.store.n if self.options.landmarks is None else 4.0 * self._length
 
     def _bytes(self, plane_bytes: int) -> dict[str, int]:
-        """What the fit holds besides rows: planes, what a pass adds up, what tasks are reading; of pairs, vectors of
-        all rows."""
+        """The memory besides rows: planes, the sums of a pass, and blocks of tasks; for pairs, vectors of all rows."""
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         sums_bytes = 8 * self.columns * (self._length + math.prod(self._row_risk.line_shape))
         return {
@@ -308,8 +313,8 @@ class CuttingPlaneFit(Fit):
             "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
         }
 
-    def _held_bytes(self) -> int:
-        """Of rows that stay in memory."""
+    def _cache_bytes(self) -> int:
+        """Bytes of rows that stay in memory."""
         used = process_bytes() + sum(self.bytes.values())
         return max(0, int(0.9 * self.limit_bytes) - used)
 

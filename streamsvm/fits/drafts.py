@@ -1,6 +1,6 @@
-"""A model under construction: partitions that come while it is trained, then the whole; in memory or in a file.
+"""A model under construction: its partitions come while it is trained, then the rest; in memory or in a file.
 
-The arrays of a model whose partitions are in files: tasks join them chunk by chunk.
+If the partitions of a model are in files, tasks join each of its arrays chunk by chunk (`JoinedArray`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,103 @@ from streamsvm.runs.phases import Phases
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place
 
+INDPTR = "support_indptr"
+MOST_TOGETHER = 32  # chunks that one task writes
+
+
+@dataclass(frozen=True)
+class JoinedArray(SizedInBytes):
+    """One array of the model: those of all partitions, concatenated.
+
+    bounds (partitions + 1,): the first row of each. like: the array without rows. before (partitions,): entries of the
+    sparse rows before each partition, which are added to the ends of its rows.
+    """
+
+    files: PartFiles
+    name: str
+    bounds: np.ndarray
+    like: np.ndarray  # none of its rows
+    before: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return int(self.bounds[-1])
+
+    @property
+    def chunk_rows(self) -> int:
+        """As of an array that grew block by block: the bytes of its files are the same."""
+        return max(1, min(default_rows(self.like.dtype, self.like.shape[1:]), len(self)))
+
+    @property
+    def blocks(self) -> list[Block]:
+        step = self.chunk_rows
+        return [(start, min(start + step, len(self))) for start in range(0, len(self), step)]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows start..stop, at least one. Raises CorruptDataError."""
+        first, last = np.searchsorted(self.bounds, (start, stop - 1), side="right") - 1
+        pieces = [self._of(part, start, stop) for part in range(first, last + 1)]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _of(self, part: int, start: int, stop: int) -> np.ndarray:
+        array, first = self.files.array(part, self.name), int(self.bounds[part])
+        if self.before is not None:
+            array = indptr_after(array, part, int(self.before[part]))
+        return array[max(0, start - first) : stop - first]
+
+
+def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[JoinedArray]:
+    """The support rows, coefficients and codes of partitions in files. rows, entries (partitions,): support rows of
+    each, and their nonzeros."""
+    first = files.read(0)
+    assert first is not None  # a model has partitions
+    bounds, of_entries = (np.cumsum([0, *counts], dtype=np.int64) for counts in (rows, entries))
+    arrays = []
+    for name in (name for name in first if name in ("alpha", "codes") or name.startswith("support")):
+        like = first[name][:0]
+        if name == INDPTR:
+            arrays.append(JoinedArray(files, name, bounds + (np.arange(len(bounds)) > 0), like, of_entries))
+        else:
+            is_entry = name in ("support_indices", "support_data")
+            arrays.append(JoinedArray(files, name, of_entries if is_entry else bounds, like))
+    return arrays
+
+
+def indptr_after(indptr: np.ndarray, part: int, entries: int) -> np.ndarray:
+    """The ends of a partition's sparse rows, after `entries` of the partitions before; only the first one starts with
+    0."""
+    return indptr[part > 0 :] + entries
+
+
+def write(arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> Iterator[tuple[str, Place]]:
+    """Names and places of these arrays, after tasks have written them to a folder that they see."""
+    with storage_errors(str(folder)):
+        group = zarr.open_group(str(folder), mode="a", zarr_format=3)
+        for array in arrays:
+            shape, chunks = (len(array), *array.like.shape[1:]), (array.chunk_rows, *array.like.shape[1:])
+            create_array(group, array.name, shape=shape, chunks=chunks, dtype=array.like.dtype)
+    for array in arrays:
+        place = folder / array.name
+        together = max(1, min(MOST_TOGETHER, len(array.blocks) // (4 * engine.slots)))
+        for _ in engine.map(_write, several(array.blocks, together), shared=(engine.share(array), place)):
+            pass
+        yield array.name, place
+
+
+def blocks_of(array: JoinedArray, engine: Engine) -> Iterator[np.ndarray]:
+    """The blocks of an array, read by tasks."""
+    yield from engine.map(_read, array.blocks, shared=(engine.share(array),))
+
+
+def _write(joined_array: JoinedArray, place: Place, blocks: Sequence[Block]) -> None:
+    array: Any = open_for_writing(str(place))
+    for block in blocks:
+        with storage_errors(str(place)):
+            array[slice(*block)] = joined_array.read(*block)
+
+
+def _read(array: JoinedArray, block: Block) -> np.ndarray:
+    return array.read(*block)
+
 
 class _Discarded(Exception):  # noqa: N818  ends a draft, and is no error
     pass
@@ -36,16 +133,16 @@ class ModelDraft(Protocol):
     def append(self, name: str, block: np.ndarray) -> None: ...
 
     def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
-        """Arrays of partitions in files; folder: for what tasks write."""
+        """Takes arrays of partitions in files; folder: where tasks write."""
         ...
 
     def discard(self) -> None:
-        """Forgets what came, for another fit."""
+        """Drops all blocks, before another fit."""
         ...
 
     @property
     def has_begun(self) -> bool:
-        """Whether the arrays of a model are in a file, and nowhere else."""
+        """Whether the arrays of a model are in a file only."""
         ...
 
     @property
@@ -54,13 +151,13 @@ class ModelDraft(Protocol):
         ...
 
     def save(self, model: Model) -> None:
-        """Stores the rest of a model, now that it is certified."""
+        """Stores the rest of a model, after it is certified."""
         ...
 
 
 @contextmanager
 def opened_draft(path: Place | None, phase: Phases) -> Iterator[ModelDraft]:
-    """A draft of the file at `path`, which appears, whole, at the end; None: of a model that stays in memory."""
+    """A draft of the file at `path`, which appears, complete, at the end; None: of a model that stays in memory."""
     if path is None:
         yield DraftInMemory()
         return
@@ -78,8 +175,8 @@ class DraftInMemory:
         self._blocks.setdefault(name, []).append(block)
 
     def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
-        for own in arrays:
-            self._blocks[own.name] = [own.like, *blocks_of(own, engine)]
+        for array in arrays:
+            self._blocks[array.name] = [array.like, *blocks_of(array, engine)]
 
     def discard(self) -> None:
         self._blocks = {}
@@ -104,14 +201,14 @@ class DraftInFile:
         self._writer: ModelWriter | None = None
 
     def append(self, name: str, block: np.ndarray) -> None:
-        self._begun().append(name, block)
+        self._open_writer().append(name, block)
 
     def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
-        writer = self._begun()
+        writer = self._open_writer()
         for name, place in write(arrays, writer.place_for(folder), engine):
             writer.adopt(name, place)
 
-    def _begun(self) -> ModelWriter:
+    def _open_writer(self) -> ModelWriter:
         if self._writer is None:
             self._writer = self._stack.enter_context(ModelWriter(self._path, LocalModel.kind))
         return self._writer
@@ -138,101 +235,3 @@ class DraftInFile:
             arrays, self._writer.attrs = model.small_state()
             for name, array in arrays.items():
                 self._writer.append(name, array)
-
-
-INDPTR = "support_indptr"
-MOST_TOGETHER = 32  # chunks that one task writes
-
-
-@dataclass(frozen=True)
-class JoinedArray(SizedInBytes):
-    """One array of the model, made of those of all partitions, one after another.
-
-    bounds (partitions + 1,): where each begins. before (partitions,): what is added to the ends of a partition's
-    sparse rows.
-    """
-
-    files: PartFiles
-    name: str
-    bounds: np.ndarray
-    like: np.ndarray  # none of its rows
-    before: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return int(self.bounds[-1])
-
-    @property
-    def chunk_rows(self) -> int:
-        """As of an array that grew: the bytes of its files are the same."""
-        return max(1, min(default_rows(self.like.dtype, self.like.shape[1:]), len(self)))
-
-    @property
-    def blocks(self) -> list[Block]:
-        step = self.chunk_rows
-        return [(start, min(start + step, len(self))) for start in range(0, len(self), step)]
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows start..stop, at least one. Raises CorruptDataError."""
-        first, last = np.searchsorted(self.bounds, (start, stop - 1), side="right") - 1
-        own = [self._of(part, start, stop) for part in range(first, last + 1)]
-        return own[0] if len(own) == 1 else np.concatenate(own)
-
-    def _of(self, part: int, start: int, stop: int) -> np.ndarray:
-        found, begins = self.files.array(part, self.name), int(self.bounds[part])
-        if self.before is not None:
-            found = indptr_after(found, part, int(self.before[part]))
-        return found[max(0, start - begins) : stop - begins]
-
-
-def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[JoinedArray]:
-    """The support rows, coefficients and codes of partitions in files; rows, entries (partitions,): support rows of
-    each, and nonzeros of these."""
-    first = files.read(0)
-    assert first is not None  # a model has partitions
-    bounds, of_entries = (np.cumsum([0, *own], dtype=np.int64) for own in (rows, entries))
-    found = []
-    for name in (name for name in first if name in ("alpha", "codes") or name.startswith("support")):
-        like = first[name][:0]
-        if name == INDPTR:
-            found.append(JoinedArray(files, name, bounds + (np.arange(len(bounds)) > 0), like, of_entries))
-        else:
-            is_entry = name in ("support_indices", "support_data")
-            found.append(JoinedArray(files, name, of_entries if is_entry else bounds, like))
-    return found
-
-
-def indptr_after(indptr: np.ndarray, part: int, entries: int) -> np.ndarray:
-    """The ends of a partition's sparse rows, after so many entries of the partitions before: all start with a single
-    0."""
-    return indptr[part > 0 :] + entries
-
-
-def write(arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> Iterator[tuple[str, Place]]:
-    """Names and places of these arrays, as tasks have written them to a folder that they see."""
-    with storage_errors(str(folder)):
-        group = zarr.open_group(str(folder), mode="a", zarr_format=3)
-        for own in arrays:
-            shape, chunks = (len(own), *own.like.shape[1:]), (own.chunk_rows, *own.like.shape[1:])
-            create_array(group, own.name, shape=shape, chunks=chunks, dtype=own.like.dtype)
-    for own in arrays:
-        place = folder / own.name
-        together = max(1, min(MOST_TOGETHER, len(own.blocks) // (4 * engine.slots)))
-        for _ in engine.map(_write, several(own.blocks, together), shared=(engine.share(own), place)):
-            pass
-        yield own.name, place
-
-
-def blocks_of(own: JoinedArray, engine: Engine) -> Iterator[np.ndarray]:
-    """An array, read by tasks."""
-    yield from engine.map(_read, own.blocks, shared=(engine.share(own),))
-
-
-def _write(own: JoinedArray, place: Place, blocks: Sequence[Block]) -> None:
-    array: Any = open_for_writing(str(place))
-    for block in blocks:
-        with storage_errors(str(place)):
-            array[slice(*block)] = own.read(*block)
-
-
-def _read(own: JoinedArray, block: Block) -> np.ndarray:
-    return own.read(*block)

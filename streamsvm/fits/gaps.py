@@ -1,4 +1,4 @@
-"""Missing values: what replaces them, learned from all rows or a sample of them, and reported."""
+"""Missing values: the values that replace them, learned from all rows or a sample of them, and reported."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ REFUSE = "refuse"
 
 
 def are_filled(store: Store, config: FitConfig) -> bool:
-    """Whether missing values are filled: if requested, and if the store is known to have some."""
+    """Whether missing values are filled: if requested, and if the store is known to have missing values."""
     return store.has_gaps or config.mark_gaps if config.gaps is None else config.gaps != REFUSE
 
 
 def filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
-    """Moments of rows whose gaps are filled and marked as the configuration asks; unchanged if it does not."""
+    """The moments of rows with missing values filled and marked as configured; unchanged if they are not."""
     if not are_filled(store, config):
         return moments
     how = config.gaps or "mean"
@@ -35,9 +35,13 @@ def filled(moments: Moments, store: Store, config: FitConfig, events: Events) ->
         ids = np.sort(rng.choice(store.n, min(store.n, SAMPLE_ROWS), replace=False))
         fill = _of_sample(store.take(ids), how, fill)
     if config.gaps is None and moments.gaps is not None:
-        events.advise(_told(moments.gaps / moments.n, store))
-    found = moments.filled(fill)
-    return found if moments.gaps is None or not config.mark_gaps else found.marked(moments.gaps)
+        events.advise(_description(moments.gaps / moments.n, store))
+    filled_moments = moments.filled(fill)
+    return (
+        filled_moments
+        if moments.gaps is None or not config.mark_gaps
+        else filled_moments.marked(moments.gaps)
+    )
 
 
 def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
@@ -61,7 +65,7 @@ def _most_frequent(values: np.ndarray) -> float:
     return float(different[np.argmax(counts)])
 
 
-def _told(shares: np.ndarray, store: Store) -> str:
+def _description(shares: np.ndarray, store: Store) -> str:
     worst, names = int(np.argmax(shares)), store.shown_names
     name = f"column {worst}" if names is None else repr(names[worst])
     count = np.count_nonzero(shares)

@@ -27,7 +27,7 @@ from streamsvm.events import Events, ignore
 from streamsvm.fits.advice import advice, rounded_columns
 from streamsvm.fits.gaps import are_filled, filled
 from streamsvm.fits.target_encoding import encoded
-from streamsvm.fits.targets import TargetsInMemory, TargetSource, answers_of
+from streamsvm.fits.targets import TargetsInMemory, TargetSource, target_source_of
 from streamsvm.judging.expected import ExpectedScore
 from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_rows, interval_rows
 from streamsvm.judging.search_expectation import SearchExpectation
@@ -200,7 +200,7 @@ def prepare(
     store = encoded(store, config, task, engine, events)
     if config.interval is not None:
         whole, (store, held_out) = store, _without_interval_rows(store, config, task)
-    source, class_rows = answers_of(store, config, task, targets)
+    source, class_rows = target_source_of(store, config, task, targets)
     is_of_classes = task.has_classes and task.reads_labels and not task.compares_rows  # ranks may be many
     if is_of_classes and not (config.positive or task.in_sets):
         if ids := id_like_labels(Classes(source.classes, class_rows)):

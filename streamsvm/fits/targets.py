@@ -26,67 +26,70 @@ class TargetSource(Protocol):
     def nbytes(self) -> int: ...
 
     def read(self, start: int, stop: int) -> DualData:
-        """Of rows start..stop."""
+        """The targets and bounds of rows start..stop."""
 
     def take(self, ids: np.ndarray) -> DualData:
-        """Of the rows with these ids, in their order."""
+        """The targets and bounds of the rows with these ids, in their order."""
 
     def all(self) -> DualData:
-        """Of all rows, in memory."""
+        """The targets and bounds of all rows, in memory."""
 
     def times(self, factors: np.ndarray) -> TargetSource:
         """With bounds times these factors, see `DualData.times`."""
 
     def without(self, ids: np.ndarray) -> TargetSource:
-        """With bounds of 0 of the rows with these ids, which rise."""
+        """With bounds of 0 for the rows with these rising ids."""
 
 
 @dataclass(frozen=True)
 class TargetsInMemory(SizedInBytes):
-    """Of rows in memory."""
+    """The targets and bounds of rows, all in memory."""
 
-    asked: DualData
+    dual_data: DualData
 
     @property
     def classes(self) -> np.ndarray:
-        return self.asked.targets.classes
+        return self.dual_data.targets.classes
 
     @property
     def nbytes(self) -> int:
-        return size_of(vars(self.asked.targets)) + self.asked.upper.nbytes + self.asked.parts.nbytes
+        return (
+            size_of(vars(self.dual_data.targets)) + self.dual_data.upper.nbytes + self.dual_data.parts.nbytes
+        )
 
     def read(self, start: int, stop: int) -> DualData:
-        return self.asked.take(slice(start, stop))
+        return self.dual_data.take(slice(start, stop))
 
     def take(self, ids: np.ndarray) -> DualData:
-        return self.asked.take(ids)
+        return self.dual_data.take(ids)
 
     def all(self) -> DualData:
-        return self.asked
+        return self.dual_data
 
     def times(self, factors: np.ndarray) -> TargetsInMemory:
-        return TargetsInMemory(self.asked.times(factors))
+        return TargetsInMemory(self.dual_data.times(factors))
 
     def without(self, ids: np.ndarray) -> TargetsInMemory:
-        upper = self.asked.upper.copy()
+        upper = self.dual_data.upper.copy()
         upper[ids] = 0.0
-        return TargetsInMemory(replace(self.asked, upper=upper))
+        return TargetsInMemory(replace(self.dual_data, upper=upper))
 
 
 @dataclass(frozen=True)
 class TargetsInStore(SizedInBytes):
-    """Of rows in a store, whose labels and weights are read when they are needed: it holds nothing per row.
+    """The targets and bounds of rows in a store: labels and weights are read when they are needed, and nothing is kept
+    per row.
 
-    factors: by class, (k,) each. The bound of a row is the product of its class's, in their order, with its weight
-    behind the first one: the same to the last bit in whatever block it is read. kept_out (h,): rising ids of rows with
-    bounds of 0. by_label (2, k): those of labels, instead of the coder's.
+    factors: by class, (k,) each. The bound of a row is the product of its class's factors, in their order, with its
+    weight after the first one: the same to the last bit in every block. held_out_ids (h,): rising ids of rows with
+    bounds of 0. by_label (2, k): factors of labels, instead of the coder's.
     """
 
     store: Store
     task: Task
     coder: Coder
     factors: tuple[np.ndarray, ...]
-    kept_out: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    held_out_ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     by_label: np.ndarray | None = None
 
     @property
@@ -95,18 +98,18 @@ class TargetsInStore(SizedInBytes):
 
     @property
     def nbytes(self) -> int:
-        return self.kept_out.nbytes
+        return self.held_out_ids.nbytes
 
     def read(self, start: int, stop: int) -> DualData:
-        first, last = np.searchsorted(self.kept_out, (start, stop))
-        out = self.kept_out[first:last] - start
+        first, last = np.searchsorted(self.held_out_ids, (start, stop))
+        held_out = self.held_out_ids[first:last] - start
         labels = self.store.labels(start, stop) if self.task.reads_labels else np.zeros(stop - start)
-        return self._asked(labels, self.store.weights(start, stop), out)
+        return self._dual_data(labels, self.store.weights(start, stop), held_out)
 
     def take(self, ids: np.ndarray) -> DualData:
-        out = np.flatnonzero(np.isin(ids, self.kept_out))
+        held_out = np.flatnonzero(np.isin(ids, self.held_out_ids))
         labels = self.store.labels_at(ids) if self.task.reads_labels else np.zeros(len(ids))
-        return self._asked(labels, self.store.weights_at(ids), out)
+        return self._dual_data(labels, self.store.weights_at(ids), held_out)
 
     def all(self) -> DualData:
         n = self.store.n
@@ -114,11 +117,11 @@ class TargetsInStore(SizedInBytes):
         common = self.take(np.empty(0, np.int64)).targets
         linear = None if common.linear is None else np.empty((n, common.linear.shape[1]))
         for start, stop in self.store.label_blocks() if self.task.reads_labels else self.store.blocks():
-            found = self.read(start, stop)
-            codes[start:stop], upper[start:stop] = found.targets.codes, found.upper
+            block = self.read(start, stop)
+            codes[start:stop], upper[start:stop] = block.targets.codes, block.upper
             if linear is not None:
-                linear[start:stop] = found.targets.linear
-        return asked_of(self.task, replace(common, codes=codes, linear=linear), upper)
+                linear[start:stop] = block.targets.linear
+        return dual_data_of(self.task, replace(common, codes=codes, linear=linear), upper)
 
     def times(self, factors: np.ndarray) -> TargetsInStore:
         if factors.ndim == 2:
@@ -126,38 +129,38 @@ class TargetsInStore(SizedInBytes):
         return replace(self, factors=(*self.factors, factors))
 
     def without(self, ids: np.ndarray) -> TargetsInStore:
-        return replace(self, kept_out=np.union1d(self.kept_out, ids))
+        return replace(self, held_out_ids=np.union1d(self.held_out_ids, ids))
 
-    def _asked(self, labels: np.ndarray, weight: np.ndarray | None, out: np.ndarray) -> DualData:
-        """out: places of the held-out rows."""
+    def _dual_data(self, labels: np.ndarray, weight: np.ndarray | None, held_out: np.ndarray) -> DualData:
+        """held_out: positions of the held-out rows."""
         targets = self.coder.targets(labels)
         if self.by_label is not None:
             targets = replace(targets, factors=self.by_label)
-        codes, (first, *more) = targets.codes, self.factors
+        codes, (first, *others) = targets.codes, self.factors
         upper = first[codes]
         if weight is not None:
             upper *= weight
-        for factor in more:
+        for factor in others:
             upper *= factor[codes]
-        upper[out] = 0.0
-        return asked_of(self.task, targets, upper)
+        upper[held_out] = 0.0
+        return dual_data_of(self.task, targets, upper)
 
 
-def asked_of(task: Task, targets: Targets, upper: np.ndarray) -> DualData:
-    """The targets and bounds of rows none of which is known to be close to another."""
+def dual_data_of(task: Task, targets: Targets, upper: np.ndarray) -> DualData:
+    """The targets and bounds of rows that are in no partition yet."""
     return DualData(task, targets, upper, np.zeros(len(upper), np.int8))
 
 
-def answers_of(
+def target_source_of(
     store: Store, config: FitConfig, task: Task, targets: Targets | None = None
 ) -> tuple[TargetSource, np.ndarray]:
-    """The targets of all rows of a store, and how many rows each class has, (k,) or (1,) without classes.
+    """The targets of all rows of a store, and the rows of each class, (k,), or (1,) without classes.
 
-    If balanced weights follow from the latter, a row counts as many as its weight says. targets: as `prepare` has
-    them. Raises ConfigError, DataError.
+    For balanced weights, a row counts as often as its weight says. targets: of all rows, if they are known. Raises
+    ConfigError, DataError.
     """
-    in_parts = store.reads_labels or not task.reads_labels
-    coder = task.coder(store, config) if targets is None and in_parts else None
+    by_blocks = store.reads_labels or not task.reads_labels
+    coder = task.coder(store, config) if targets is None and by_blocks else None
     if coder is None:
         targets = targets or task.targets(store, config)
         counts: np.ndarray = np.bincount(targets.codes, minlength=len(targets.classes))
@@ -168,7 +171,7 @@ def answers_of(
         weights = _by_code(task, counts, targets.classes, config)[targets.codes]
         if store.sample_weight is not None:
             weights *= store.sample_weight
-        return TargetsInMemory(asked_of(task, targets, config.C * weights)), counts
+        return TargetsInMemory(dual_data_of(task, targets, config.C * weights)), counts
     store.require_weights()  # now, rather than in the middle of a fit
     counts = coder.counts
     if is_weighed := _weighs_classes(store, config):
@@ -178,10 +181,10 @@ def answers_of(
             counts += np.bincount(codes, store.weights(start, stop), minlength=len(counts))
     factors = _by_code(task, counts, coder.classes, config)
     factor = np.full(len(factors), config.C if task.reads_labels else 1.0)
-    found = TargetsInStore(store, task, coder, (factors, factor))
-    if is_weighed and (common := found.take(np.empty(0, np.int64)).targets).factors is not None:
-        found = replace(found, by_label=_of_sets(common, counts, config))
-    return found, counts
+    source = TargetsInStore(store, task, coder, (factors, factor))
+    if is_weighed and (common := source.take(np.empty(0, np.int64)).targets).factors is not None:
+        source = replace(source, by_label=_of_sets(common, counts, config))
+    return source, counts
 
 
 def _weighs_classes(store: Store, config: FitConfig) -> bool:
@@ -193,11 +196,11 @@ def _weighs_classes(store: Store, config: FitConfig) -> bool:
 
 
 def _of_sets(targets: Targets, counts: np.ndarray, config: FitConfig) -> np.ndarray | None:
-    """Factors of labels, of sets whose rows have so much weight (l,)."""
+    """Factors of labels; counts (l,): the weight of the rows of each set."""
     assert targets.sets is not None
     return label_factors(counts, targets.sets, targets.classes, config.class_weight)
 
 
 def _by_code(task: Task, counts: np.ndarray, classes: np.ndarray, config: FitConfig) -> np.ndarray:
-    """Factors on the bounds of rows by their codes: 1 of sets, whose targets have factors of each label."""
+    """Factors on the bounds of rows by their codes: 1 for sets, whose targets have factors of each label."""
     return class_factors(counts, classes, None if task.in_sets else config.class_weight)

@@ -79,7 +79,7 @@ def test_labels_that_tell_nothing_leave_the_metric_alone():
     np.testing.assert_allclose(model.decision_function(new), plain.decision_function(new), atol=0.1)
 
 
-def asked_of(y: np.ndarray, upper: float = 10.0) -> DualData:
+def dual_data_of(y: np.ndarray, upper: float = 10.0) -> DualData:
     classes, codes = np.unique(y, return_inverse=True)
     targets = Classify().targets(Store.from_arrays(np.zeros((len(y), 1)), y), config())
     assert list(targets.codes) == list(codes)
@@ -95,10 +95,10 @@ def learned(X: np.ndarray, asked: DualData, refits: int = 1) -> tuple[np.ndarray
 def test_small_parts_and_those_of_one_class_have_nothing_to_learn(n):
     X, y = regions(n)
     X, y = X[:, 1:].copy(), (np.sin(3 * X[:, 1]) > 0).astype(int)
-    weights, _ = learned(X, asked_of(y))
+    weights, _ = learned(X, dual_data_of(y))
     assert np.any(weights != 1) == (n >= part_metric.LEAST_ROWS)
     y[0] = 1 - y[0]
-    one = asked_of(y).take(np.flatnonzero(y == 1))
+    one = dual_data_of(y).take(np.flatnonzero(y == 1))
     weights, alpha = learned(X[y == 1], one)
     assert np.all(weights == 1)
     assert not alpha.any()
@@ -108,7 +108,7 @@ def test_gradients_are_those_of_several_pairs_of_classes():
     X, _ = regions(1500)
     X = X[:, 1:6].copy()
     y = np.digitize(X[:, 2], [-0.5, 0.5])
-    weights, alpha = learned(X, asked_of(y))
+    weights, alpha = learned(X, dual_data_of(y))
     assert alpha.shape == (1500, 2)
     assert np.argmax(weights) == 2
 
