@@ -27,7 +27,7 @@ SAMPLE, GRADIENT_BYTES = 2000, 32 << 20  # rows that gradients are taken at; byt
 
 class Solve(Protocol):
     def __call__(
-        self, number: int, rows: Rows, dual_data: DualData, alpha: np.ndarray, tol: float
+        self, number: int, rows: Rows, dual_data: DualData, alpha: np.ndarray, tol: float, /
     ) -> np.ndarray:
         """The coefficients of the task over rows in memory, from alpha; number: of fits solved before."""
 
