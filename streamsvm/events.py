@@ -1,4 +1,5 @@
-"""What happened, as typed records: solvers and readers emit them; progress bars, logs and reports only read them."""
+"""The events of a run, as typed records: solvers and readers emit them; progress bars, logs and reports only read
+them."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from threading import RLock
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 Scope = Literal["whole", "some rows", "part"]
-Facts = Mapping[str, Any]  # what else a record holds, by name: numbers and texts, or what JSON holds
+Facts = Mapping[str, Any]  # further fields of a record by name: numbers, texts, or other JSON
 PACKAGE = __name__.partition(".")[0]
 
 
 class Phase(str):
-    """A section of a run that consists of rounds: its name, and which problem its objective belongs to.
+    """A section of a run that consists of rounds: its name, and the problem that its objective belongs to.
 
-    scope: "whole", the whole problem. "some rows", the whole problem too, at a point at which the other rows are 0.
-    "part", of something else. A solver from elsewhere brings its own phases.
+    scope: "whole", the whole problem. "some rows", the whole problem at a point at which the variables of other rows
+    are 0. "part", another problem. A custom solver brings its own phases.
     """
 
     scope: Scope
@@ -54,8 +55,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Started(Event):
-    """A run began, or was resumed (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC.
-    command: the line that began it, if it was one of the command line."""
+    """A run was started, or resumed (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC. command:
+    the command line, if it was started from one."""
 
     kind: ClassVar[str] = "start"
     resume: bool | None = None
@@ -74,7 +75,7 @@ class Started(Event):
 
 @dataclass(frozen=True)
 class Planned(Event):
-    """A fit is about to begin. kernel: with its gamma as a number; facts: what `fit --dry-run` prints of it."""
+    """A fit is about to start. kernel: with its gamma as a number; facts: what `fit --dry-run` prints about it."""
 
     kind: ClassVar[str] = "plan"
     kernel: Facts | None = None
@@ -84,9 +85,9 @@ class Planned(Event):
 
 @dataclass(frozen=True)
 class Progress(Event):
-    """How far a phase is; total is None if it is not known, and `done == total` ends the phase.
+    """The progress of a phase; total is None if it is not known, and `done == total` ends the phase.
 
-    If one thing converges, done is the share of the way behind it: see `progress.approach`. rows_s: rows per second.
+    If one iteration converges, done is a share, see `progress.approach`. rows_s: rows per second.
     """
 
     kind: ClassVar[str] = "progress"
@@ -104,9 +105,10 @@ class Progress(Event):
 @dataclass(frozen=True)
 class Round(Event):
     """A working set was optimised. problem: the number of the problem, if several are solved one after the other.
-    violation: the largest of the KKT conditions.
+    violation: the largest violation of the KKT conditions.
 
-    objective, gap: only if no row is left out. working_set, active: rows optimised together, and not left out.
+    objective, gap: only if no row is left out. working_set, active: numbers of rows optimised together, and not left
+    out.
     """
 
     kind: ClassVar[str] = "round"
@@ -139,7 +141,7 @@ class Step(Event):
 
 @dataclass(frozen=True)
 class LevelSolved(Event):
-    """All partitions of a level of the division are solved. objective: the sum of theirs; max_rows: of the largest."""
+    """All partitions of a level of the division are solved. objective: summed over them; max_rows: of the largest."""
 
     kind: ClassVar[str] = "level"
     level: int
@@ -165,8 +167,8 @@ class PartsSolved(Event):
 
 @dataclass(frozen=True)
 class TasksRun(Event):
-    """Tasks of a phase that a picture of the run can show: spans [lane, start, end], in seconds since it began.
-    A lane is a thread, of this process, or on a cluster of the worker whose name workers has in its place."""
+    """Tasks of a phase, for a plot: spans [lane, start, end], in seconds since the run started. A lane is a thread: of
+    this process, or on a cluster of the worker whose name is in its place in workers."""
 
     kind: ClassVar[str] = "tasks"
     phase: str
@@ -176,7 +178,8 @@ class TasksRun(Event):
 
 @dataclass(frozen=True)
 class SupportCompared(Event):
-    """precision: share of a level's support vectors that are the solution's. recall: share of these that it had."""
+    """precision: share of a level's support vectors that are in the solution. recall: share of the solution's support
+    vectors that the level had."""
 
     kind: ClassVar[str] = "support"
     level: int
@@ -199,7 +202,7 @@ class Learnt(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Window(Learnt):
-    """Some neighbouring rows were learned. loss: their mean."""
+    """Some neighbouring rows were learned. loss: their mean loss."""
 
     kind: ClassVar[str] = "window"
     loss: float | None
@@ -207,7 +210,7 @@ class Window(Learnt):
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch(Learnt):
-    """All rows were learned once more; epoch counts from 1. loss: their mean."""
+    """All rows were learned once more; epoch counts from 1. loss: their mean loss."""
 
     kind: ClassVar[str] = "epoch"
     epoch: int
@@ -216,8 +219,8 @@ class Epoch(Learnt):
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch(Learnt):
-    """Some events of a stream were learned. events, bad: all so far, and those that could not be read. labels: counts
-    by text. answer_s, slowest_s: to answer and learn an event, in the mean and at most."""
+    """Some events of a stream were learned. events, bad: all so far, and unreadable ones. labels: counts by text.
+    answer_s, slowest_s: mean and largest time to answer and learn an event."""
 
     kind: ClassVar[str] = "stretch"
     events: int | None
@@ -263,7 +266,7 @@ class Memory(Event):
 
 @dataclass(frozen=True)
 class Joined(Event):
-    """From here on, a cluster computes. scheduler, dashboard: addresses."""
+    """From now on, a cluster computes. scheduler, dashboard: addresses."""
 
     kind: ClassVar[str] = "cluster"
     scheduler: str
@@ -273,7 +276,7 @@ class Joined(Event):
 
 @dataclass(frozen=True)
 class Warned(Event):
-    """Something that users should know. about: "data", "convergence" or nothing of these."""
+    """A warning for users. about: "data", "convergence", or None."""
 
     kind: ClassVar[str] = "warning"
     message: str
@@ -282,7 +285,7 @@ class Warned(Event):
 
 @dataclass(frozen=True)
 class Failed(Event):
-    """An error ended the run; "KeyboardInterrupt" means the user did."""
+    """An error ended the run; "KeyboardInterrupt" means that the user did."""
 
     kind: ClassVar[str] = "failed"
     message: str | None
@@ -290,17 +293,17 @@ class Failed(Event):
 
 @dataclass(frozen=True)
 class Done(Event):
-    """The run has ended as it should."""
+    """The run has ended without an error."""
 
     kind: ClassVar[str] = "done"
 
 
-STEPS = (Round, Step, LevelSolved, Window, Epoch)  # what a solver has done
+STEPS = (Round, Step, LevelSolved, Window, Epoch)  # the steps of a solver
 E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 
 class Record(NamedTuple, Generic[E_co]):
-    """An event, and the seconds since the run began."""
+    """An event, and the seconds since the run started."""
 
     t: float
     event: E_co
@@ -323,7 +326,7 @@ class Events:
 
     @property
     def now(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the run started."""
         return time.perf_counter() - self._start
 
     def __call__(self, event: Event) -> None:
@@ -334,18 +337,18 @@ class Events:
 
     def also(self, sink: Sink) -> Events:
         """These events, passed on to one more sink; the clock keeps running."""
-        more = self.heard_by(*self._sinks, sink)
-        more._turn, more._advised = self._turn, self._advised
-        return more
+        events = self.heard_by(*self._sinks, sink)
+        events._turn, events._advised = self._turn, self._advised
+        return events
 
     def heard_by(self, *sinks: Sink) -> Events:
-        """Events for these sinks alone, by the same clock."""
-        alone = Events(*sinks)
-        alone._start = self._start
-        return alone
+        """Events for these sinks only, with the same clock."""
+        events = Events(*sinks)
+        events._start = self._start
+        return events
 
     def advise(self, message: str) -> None:
-        """A warning about the data, once, however many fits use them."""
+        """Emits a warning about the data, once, however many fits use them."""
         if message not in self._advised:
             self._advised.add(message)
             self(Warned(message, "data"))
@@ -376,15 +379,16 @@ def _category(event: Warned) -> type[Warning]:
 
 
 def _depth() -> int:
-    """Depth of the frame that called the outermost of this package, as `warnings.warn` counts from our caller."""
+    """The depth of the frame that called the outermost frame of this package, as `warnings.warn` counts from our
+    caller."""
     frame = inspect.currentframe()
     frame = frame and frame.f_back
-    depth = found = 1
+    depth = outermost = 1
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE:
-            found = depth + 1
+            outermost = depth + 1
         frame, depth = frame.f_back, depth + 1
-    return found
+    return outermost
 
 
 class _Heard(Events):
