@@ -320,8 +320,15 @@ class _ClassPairs:
         bound = self._upper[self._by_class]
         bound, ridge = squared_terms(bound) if self._squared else (bound, np.zeros(len(bound)))
         a = alpha[self._by_class]
-        float_terms = bound.astype(np.float32), ridge.astype(np.float32), np.float32(TOL)
-        pairs_descent(self._K, class_starts, a, *float_terms, (blockws.SUBBLOCK, MOST_SUBBLOCKS))
+        pairs_descent(
+            self._K,
+            class_starts,
+            a,
+            bound.astype(np.float32),
+            ridge.astype(np.float32),
+            np.float32(TOL),
+            (blockws.SUBBLOCK, MOST_SUBBLOCKS),
+        )
         solved = np.empty_like(alpha)
         solved[self._by_class] = np.clip(a, 0.0, bound[:, None])
         return solved

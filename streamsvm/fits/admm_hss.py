@@ -308,10 +308,10 @@ class ADMMHSSFit(PathFit):
         solutions = []
         for number, C in enumerate(Cs):
             columns_of_C = slice(number * self.columns, (number + 1) * self.columns)
-            objective_and_gap = certificate(
+            objective, gap = certificate(
                 columns.take(columns_of_C), z[:, columns_of_C], f[:, columns_of_C], bias[columns_of_C]
             )
-            solved = Solved(coef[:, columns_of_C], bias[columns_of_C], *objective_and_gap, late=late)
+            solved = Solved(coef[:, columns_of_C], bias[columns_of_C], objective, gap, late=late)
             facts_of_C: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[columns_of_C].max())}
             if (most_rounds := self.config.admm_hss.polish) and not late:
                 parts = duals(self.task, targets)

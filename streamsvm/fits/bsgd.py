@@ -124,7 +124,8 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
 
     engine.require_folder(fit.scratch)
     remove_tree(folder)  # of an earlier fit
-    own = (
+    rows = PartitionsOnDisk(
+        samples,
         RegionLabels(partition),
         len(partition.nodes) + 1,
         folder,
@@ -132,7 +133,7 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
         PartitionColumns(fit.prepared.target_source),
         fit.events,
     )
-    return Regions(partition, PartitionsOnDisk(samples, *own).reader, C, fit.task, fit.prepared.no_targets)
+    return Regions(partition, rows.reader, C, fit.task, fit.prepared.no_targets)
 
 
 class _Growth(CostGrowth):
@@ -218,8 +219,16 @@ class BSGDFit(Fit):
         epochs = self.epochs if self.late else self.config.bsgd.epochs
         facts = asdict(self._stats()) | self._facts() | {"epochs": epochs}
         facts |= {"online_accuracy": accuracy} if self.task.has_classes else {}
-        numbers = self._objective(), None, model.n_support
-        return Solution(model, *numbers, exact=False, converged=None, facts=facts, late=self.late)
+        return Solution(
+            model,
+            objective=self._objective(),
+            gap=None,
+            n_support=model.n_support,
+            exact=False,
+            converged=None,
+            facts=facts,
+            late=self.late,
+        )
 
     def _divide(self) -> None:
         """Computes the regions and a learner for each, whose lambda counts its own rows."""
@@ -346,7 +355,7 @@ class BSGDFit(Fit):
             )
             for learner, state in zip(self.learners, states, strict=True):
                 learner.restore(state)
-            score = sum(scores)
+            score: np.ndarray = sum(scores, start=np.zeros(3))
             self.late = self.late or score[2] < sum(stop - start for start, stop in spans)
             yield score
 

@@ -227,8 +227,13 @@ def _predicted(
             codes = codes_of_labels(models[0], store)
             state |= {"codes": codes, "pairwise": models[0].is_pairwise}
         rows, codes = store.subset(inside), state["codes"][inside]
-        engine_options = config.threads, config.workers, config.scheduler, config.memory_limit
-        engine = open_engine(*engine_options, wait_s=config.wait_for_scheduler)
+        engine = open_engine(
+            config.threads,
+            config.workers,
+            config.scheduler,
+            config.memory_limit,
+            wait_s=config.wait_for_scheduler,
+        )
         with closing(engine):
             engine.require_folder(fold_folder)
             has_costs = config.probability.costs is not None

@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from dask.sizeof import sizeof
-from distributed import Client, KilledWorker
+from distributed import Client, Future, KilledWorker
 
 from streamsvm.errors import ClusterError, ConfigError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
@@ -189,9 +189,9 @@ class ClusterEngine(Engine):
     def hold(
         self,
         read: Function,
-        items: Sequence[Any],
-        *more: Iterable[Any],
-        shared: Sequence[Any] = (),
+        items: Sequence[object],
+        *more: Iterable[object],
+        shared: Sequence[object] = (),
         nbytes: float = 0.0,
     ) -> Sequence[Any]:
         jobs = [(*shared, *job) for job in zip(items, *more, strict=True)]
@@ -199,7 +199,7 @@ class ClusterEngine(Engine):
             return [Deferred(read, *job) for job in jobs]
         return self._tasks(read, jobs)
 
-    def release(self, values: Iterable[Any]) -> None:
+    def release(self, values: Iterable[object]) -> None:
         for value in values:
             if isinstance(value, RemoteValue):
                 value.forget()
@@ -208,9 +208,9 @@ class ClusterEngine(Engine):
         self,
         fn: Function,
         merge: Merge,
-        items: Sequence[Any],
-        *more: Any,
-        shared: Sequence[Any] = (),
+        items: Sequence[object],
+        *more: Iterable[object],
+        shared: Sequence[object] = (),
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[Any], Any]:
@@ -265,7 +265,7 @@ class ClusterEngine(Engine):
                 "give a --run-dir that this process and all workers share"
             )
 
-    def serial_blas(self) -> Any:
+    def serial_blas(self) -> AbstractContextManager[object]:
         return self._local.serial_blas()
 
     def close(self) -> None:
@@ -301,7 +301,7 @@ class ClusterEngine(Engine):
         fn, jobs = with_reads(fn, jobs)
         sent = iter(self._scatter([arg for job in jobs for arg in job if self._is_large(arg)]))
 
-        def remote(arg: Any) -> Any:
+        def remote(arg: object) -> object:
             return next(sent) if self._is_large(arg) else arg
 
         ready = [tuple(map(remote, job)) for job in jobs]
@@ -318,7 +318,7 @@ class ClusterEngine(Engine):
             arg.forget()
         return tasks
 
-    def _submitted(self, fn: Function, jobs: Sequence[Job]) -> list[Any]:
+    def _submitted(self, fn: Function, jobs: Sequence[Job]) -> list[Future]:
         """Futures of fn(*job), sent to the scheduler in one message."""
         columns = [
             [arg.future if isinstance(arg, RemoteValue) else arg for arg in column]
@@ -328,18 +328,18 @@ class ClusterEngine(Engine):
         with in_one_span():
             return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
 
-    def _submitted_one(self, fn: Function, job: Job) -> Any:
+    def _submitted_one(self, fn: Function, job: Job) -> Future:
         return self._submitted(fn, [job])[0]
 
-    def _scatter(self, values: list[Any]) -> list[RemoteValue]:
+    def _scatter(self, values: list[object]) -> list[RemoteValue]:
         futures = self._persist(lambda: self._contact.send(values)) if values else []
         return [RemoteValue(partial(self._sent_one, v), f) for v, f in zip(values, futures, strict=True)]
 
-    def _sent_one(self, value: Any) -> Any:
+    def _sent_one(self, value: object) -> Future:
         return self._contact.send([value])[0]
 
     @staticmethod
-    def _is_large(value: Any) -> bool:
+    def _is_large(value: object) -> bool:
         return not isinstance(value, RemoteValue | Deferred) and sizeof(value) > INLINE_BYTES
 
     def _first_result(self, started: Sequence[RemoteValue]) -> Any:
@@ -420,20 +420,20 @@ class TaskWithReads:
     def __init__(self, fn: Function, forms: Sequence[ArgumentForm]) -> None:
         self._fn, self._forms, self.__name__ = fn, forms, name_of(fn)
 
-    def __call__(self, *values: Any) -> Any:
+    def __call__(self, *values: object) -> Any:
         remaining = iter(values)
         return self._fn(*(_argument(form, remaining) for form in self._forms))
 
 
-def _argument(form: ArgumentForm, values: Iterator[Any]) -> Any:
+def _argument(form: ArgumentForm, values: Iterator[object]) -> object:
     return next(values) if form is None else form[0](*(_argument(argument, values) for argument in form[1]))
 
 
-def _form(arg: Any) -> ArgumentForm:
+def _form(arg: object) -> ArgumentForm:
     return (arg.read, tuple(map(_form, arg.args))) if isinstance(arg, Deferred) else None
 
 
-def _plain_arguments(args: Iterable[Any]) -> Iterator[Any]:
+def _plain_arguments(args: Iterable[object]) -> Iterator[object]:
     """These arguments, with those of a `Deferred` in its place."""
     for arg in args:
         if isinstance(arg, Deferred):
@@ -457,17 +457,17 @@ FIRST = 4  # results in one call before the size of one is known
 class RemoteValue:
     """A value on the workers, and how to make it, again if it was lost."""
 
-    def __init__(self, make: Callable[[], Any], future: Any = None) -> None:
+    def __init__(self, make: Callable[[], Future], future: Future | None = None) -> None:
         self._make, self._future = make, future
 
     @property
-    def future(self) -> Any:
+    def future(self) -> Future:
         if self._future is None or self._future.status in ("cancelled", "lost"):
             self._future = self._make()
         return self._future
 
     @property
-    def pending(self) -> Any:
+    def pending(self) -> Future | None:
         """The future of a value that is not ready; None if there is nothing to wait for."""
         return self._future if self._future is not None and self._future.status == "pending" else None
 

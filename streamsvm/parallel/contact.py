@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from dask.sizeof import sizeof
-from distributed import Client
+from distributed import Client, Future
 
 from streamsvm.errors import ClusterError
 from streamsvm.events import Events, Joined, Warned
@@ -124,7 +124,7 @@ class Contact:
                 self.ask(_wait_for_one_worker)
         del demand  # which held its place until now
 
-    def send(self, values: list[Any]) -> list[Any]:
+    def send(self, values: list[object]) -> list[Future]:
         """Futures of values, each held by one worker.
 
         The other workers fetch it from each other when they need it. To send it to all at once would save nothing, and
@@ -144,16 +144,16 @@ class Contact:
             who = next(iter(self._frozen), "a worker")
             raise ConnectionError(f"{who} took no data for {seconds:.0f} s") from None
 
-    def wait(self, future: Any, seconds: float) -> None:
+    def wait(self, future: Future, seconds: float) -> None:
         """Waits until it is done or cancelled, at most that long. Raises ClusterError if the scheduler is gone."""
         wait(self.client, future, seconds)
         self.current()
 
-    def results(self, futures: list[Any]) -> list[Any]:
+    def results(self, futures: list[Future]) -> list[Any]:
         """The results of tasks that have ended without an error, fetched in one call."""
         return aligned(gather(self.client, futures, MOVE_S))
 
-    def result(self, future: Any) -> Any:
+    def result(self, future: Future) -> Any:
         """The result of a task. Raises the task's error."""
         while not future.done():
             self.wait(future, WAIT_S)
@@ -167,7 +167,7 @@ class Contact:
                 self._require_awake(future)
                 patience *= 2
 
-    def _require_awake(self, future: Any) -> None:
+    def _require_awake(self, future: Future) -> None:
         """Raises ConnectionError if no worker with the result answers."""
         holders = self.ask(lambda client: client.who_has([future])).get(future.key, ())
         if len(self._silent(holders)) == len(holders):

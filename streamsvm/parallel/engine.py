@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from functools import lru_cache, partial
 from itertools import islice
@@ -24,6 +25,7 @@ from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
 
 T = TypeVar("T")
+P = TypeVar("P")
 Function = Callable[..., Any]  # a plain function, of whatever a task takes and returns
 Merge = Callable[[Any, Any], Any]  # of two parts of a result
 Job = tuple[Any, ...]  # the arguments of one task
@@ -32,7 +34,7 @@ Job = tuple[Any, ...]  # the arguments of one task
 class Deferred:
     """A value that a task makes for itself, by calling this: see `Engine.hold`."""
 
-    def __init__(self, read: Function, *args: Any) -> None:
+    def __init__(self, read: Function, *args: object) -> None:
         self.read, self.args = read, args
 
     def __call__(self) -> Any:
@@ -68,14 +70,14 @@ class Engine:
 
     def map(
         self,
-        fn: Function,
-        items: Sequence[Any],
-        *more: Iterable[Any],
-        shared: Sequence[Any] = (),
+        fn: Callable[..., P],
+        items: Sequence[object],
+        *more: Iterable[object],
+        shared: Sequence[object] = (),
         phase: str = "map",
         events: Events = ignore,
         window: int | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterator[P]:
         """fn(*shared, item, ...) for each item and the values that `more` has with it, in order.
 
         At most `window` results (default: two a slot, on a cluster more if they are small) wait to be taken while as
@@ -86,14 +88,14 @@ class Engine:
 
     def map_reduce(
         self,
-        fn: Callable[..., tuple[T, Any]],
-        merge: Merge,
-        items: Sequence[Any],
-        *more: Iterable[Any],
-        shared: Sequence[Any] = (),
+        fn: Callable[..., tuple[T, P]],
+        merge: Callable[[P, P], P],
+        items: Sequence[object],
+        *more: Iterable[object],
+        shared: Sequence[object] = (),
         phase: str = "map",
         events: Events = ignore,
-    ) -> tuple[list[T], Any]:
+    ) -> tuple[list[T], P]:
         """For fn that returns (result, part), called as by `map`: every result in order, and every `part` merged in a
         fixed tree.
 
@@ -101,7 +103,7 @@ class Engine:
         """
         results: list[T] = []
 
-        def parts() -> Iterator[Any]:
+        def parts() -> Iterator[P]:
             for result, part in self.map(fn, items, *more, shared=shared, phase=phase, events=events):
                 results.append(result)
                 yield part
@@ -109,16 +111,16 @@ class Engine:
         merged = merged_in_tree(merge, parts())
         return results, merged
 
-    def share(self, value: Any) -> Any:
+    def share(self, value: object) -> Any:
         """`value` for the `shared` of many calls; a cluster sends it to the workers once."""
         return value
 
     def hold(
         self,
         read: Function,
-        items: Sequence[Any],
-        *more: Iterable[Any],
-        shared: Sequence[Any] = (),
+        items: Sequence[object],
+        *more: Iterable[object],
+        shared: Sequence[object] = (),
         nbytes: float = 0.0,
     ) -> Sequence[Any]:
         """The results of `read` as `map` would yield them, as items for many calls of `map`: workers of a cluster keep
@@ -128,7 +130,7 @@ class Engine:
         """
         return [Deferred(read, *shared, *job) for job in zip(items, *more, strict=True)]
 
-    def release(self, values: Iterable[Any]) -> None:
+    def release(self, values: Iterable[object]) -> None:
         """Workers may drop these values of `share` or `hold`; they are made again if they are needed again."""
 
     def wide(self, count: int) -> tuple[int, int]:
@@ -154,14 +156,14 @@ class Engine:
         """A description of the engine, for reports."""
         return {"threads": self.threads}
 
-    def serial_blas(self) -> Any:
+    def serial_blas(self) -> AbstractContextManager[object]:
         """A context in which BLAS uses one thread, in every library that is loaded now."""
         return _pools(len(sys.modules)).limit(limits=1)
 
     def _results(self, fn: Function, jobs: Iterator[Job], window: int | None, meter: Meter) -> Iterator[Any]:
         size = window or 2 * self.slots
 
-        def counted(number: int, *args: Any) -> Any:
+        def counted(number: int, *args: object) -> Any:
             if meter.is_closed:
                 return None
             with meter.task(number):
@@ -207,11 +209,11 @@ def _get(graph: dict[str, Any], keys: list[str], num_workers: int) -> Any:
     return get(graph, keys, num_workers=num_workers)
 
 
-def call(fn: Function, *args: Any) -> Any:
+def call(fn: Function, *args: object) -> Any:
     return fn(*(arg() if isinstance(arg, Deferred) else arg for arg in args))
 
 
-def name_of(fn: Any) -> str:
+def name_of(fn: object) -> str:
     """The name of a task in dashboards."""
     if isinstance(fn, partial):
         return name_of(fn.func)

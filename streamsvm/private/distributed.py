@@ -20,7 +20,7 @@ REPORTED_S = 60.0  # by when workers have reported what ran or failed
 class BoundedClient(Client):
     """Waits for a server that listens but never answers no longer than for one that does not listen."""
 
-    def start(self, **options: Any) -> None:
+    def start(self, **options: object) -> None:
         try:
             super().start(**options)
         except BaseException:
@@ -39,14 +39,14 @@ class BoundedClient(Client):
 
 
 def scatter(
-    client: Client, values: list[Any], seconds: float, *, direct: bool, workers: Sequence[str] | None
-) -> list[Any]:
+    client: Client, values: list[object], seconds: float, *, direct: bool, workers: Sequence[str] | None
+) -> list[Future]:
     """Futures of the values, each on one of the workers (None: any). Raises TimeoutError, which is an OSError."""
     options = {"direct": direct, "workers": workers, "hash": False}
     return client.sync(client._scatter, values, callback_timeout=seconds, **options)
 
 
-def wait(client: Client, future: Any, seconds: float) -> None:
+def wait(client: Client, future: Future, seconds: float) -> None:
     """Waits until a future is done, at most that long.
 
     `Future.exception(timeout)` raises at the end, and that error keeps its callers' frames and their values alive.
@@ -59,7 +59,7 @@ def wait(client: Client, future: Any, seconds: float) -> None:
     client.sync(ended)
 
 
-def gather(client: Client, futures: list[Any], seconds: float) -> list[Any]:
+def gather(client: Client, futures: list[Future], seconds: float) -> list[Any]:
     """`client.gather`, which waits for ever for a worker that is frozen. Raises TimeoutError."""
     return client.sync(client._gather, futures, callback_timeout=seconds)
 
@@ -72,17 +72,19 @@ def worker_values(keys: list[Any]) -> dict[Any, Any]:
     return dict(client.gather(futures))
 
 
-def run(client: Client, seconds: float, fn: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+def run(
+    client: Client, seconds: float, fn: Callable[..., Any], *args: object, **options: object
+) -> dict[str, Any]:
     """`client.run`, which waits for ever for a worker that is frozen. Raises TimeoutError."""
     return client.sync(client._run, fn, *args, callback_timeout=seconds, **options)
 
 
-def run_on_scheduler(client: Client, seconds: float, fn: Callable[..., Any], *args: Any) -> Any:
+def run_on_scheduler(client: Client, seconds: float, fn: Callable[..., Any], *args: object) -> Any:
     """`client.run_on_scheduler`, which waits for ever for a scheduler that is frozen. Raises TimeoutError."""
     return client.sync(client._run_on_scheduler, fn, *args, callback_timeout=seconds)
 
 
-def in_one_span() -> AbstractContextManager[Any]:
+def in_one_span() -> AbstractContextManager[object]:
     """A context in which all tasks belong to one span, that of the caller if there is one.
 
     Otherwise dask starts a span whenever it was idle, and neither the scheduler nor the workers ever forget one.

@@ -137,14 +137,14 @@ class URLPath:
     def files(self) -> list[str]:
         """URLs of all files below this folder; if its name has stars, of the files that match it."""
 
-        def found(fs: Any, path: str) -> dict[str, Any]:
+        def listed(fs: Any, path: str) -> dict[str, Any]:
             try:
                 return (fs.glob if "*" in path else fs.find)(path, detail=True)
             except FileNotFoundError:
                 return {}
 
         head, _, tail = self.url.rpartition(filesystem(self.url)[1])
-        entries = self._request(found).items()
+        entries = self._request(listed).items()
         return [f"{head}{path}{tail}" for path, entry in entries if entry["type"] == "file"]
 
     def read_bytes(self) -> bytes:
@@ -186,12 +186,13 @@ class URLPath:
                 raise
 
     def _request(self, act: Callable[[Any, str], T]) -> T:
-        def asked(fs: Any, path: str) -> T:
-            fs.invalidate_cache()  # others write there, too
+        fs, path = filesystem(self.url)
+
+        def uncached() -> T:
+            fs.invalidate_cache()  # others write to this place, too
             return act(fs, path)
 
-        target = filesystem(self.url)
-        return again(self.url, lambda: asked(*target))
+        return again(self.url, uncached)
 
     def _written(self, act: Callable[[Any, str], Any]) -> None:
         """A missing bucket raises StorageError, not FileNotFoundError."""

@@ -280,7 +280,7 @@ class TestStores:
         monkeypatch.setattr(pass_cache, "PASS_BYTES", 4000)
         monkeypatch.setattr(Store, "blocks", _small_blocks)
         inside = train_in_memory(there, config())[0]
-        monkeypatch.setattr(recipe.CuttingPlaneFit, "_held_bytes", lambda self: 5000)
+        monkeypatch.setattr(recipe.CuttingPlaneFit, "_cache_bytes", lambda self: 5000)
         report = train(there, config(), model_path=tmp_path / "m", run_dir=tmp_path / "run")
         np.testing.assert_array_equal(load_model(tmp_path / "m").coef, inside.coef)
         assert not list((tmp_path / "run").glob("*scratch*"))

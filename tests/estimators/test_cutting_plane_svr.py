@@ -81,7 +81,7 @@ def test_nothing_of_each_row_is_held_and_resumed_it_is_the_same(landmarks, tmp_p
     expected = train_in_memory(Store.from_arrays(X, y), options)[0].predict(X)
     store = write(tmp_path / "s", Rows(X), y, step=100, chunk_rows=100)
     monkeypatch.setattr(recipe, "PASS_BYTES", 1000)
-    monkeypatch.setattr(recipe.CuttingPlaneFit, "_held_bytes", lambda self: 0)
+    monkeypatch.setattr(recipe.CuttingPlaneFit, "_cache_bytes", lambda self: 0)
     monkeypatch.setattr(TrainingData, "dual_data", property(lambda self: pytest.fail("targets of all rows")))
     refuse_whole_columns(monkeypatch)
     assert plan(store, options)["vector_bytes"] == 0

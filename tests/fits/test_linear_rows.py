@@ -44,7 +44,7 @@ def coefficients(path: Path) -> np.ndarray:
 def test_nothing_of_each_row_is_held_or_kept(name, store, tmp_path, monkeypatch):
     """Rows, codes and bounds that memory has no room for come from scratch files."""
     train(store, config(name), model_path=tmp_path / "held", events=ignore)
-    monkeypatch.setattr(CuttingPlaneFit, "_held_bytes", lambda self: 0)
+    monkeypatch.setattr(CuttingPlaneFit, "_cache_bytes", lambda self: 0)
     monkeypatch.setattr(TrainingData, "dual_data", property(lambda self: pytest.fail("targets of all rows")))
     refuse_whole_columns(monkeypatch)
     options, run_dir = config(name, checkpoint_every="1 steps"), tmp_path / "run"

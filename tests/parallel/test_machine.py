@@ -139,7 +139,7 @@ class TestLocks:
     def test_of_another_users_what_its_holder_wrote_counts(self, tmp_path, monkeypatch, owner, held):
         (tmp_path / "lock").touch()
         (tmp_path / "lock.owner").write_text(owner, encoding="utf-8")
-        monkeypatch.setattr(locks, "_held", _forbidden)
+        monkeypatch.setattr(locks, "_locked", _forbidden)
         assert is_locked(tmp_path / "lock") == held
 
 

@@ -223,14 +223,14 @@ class TestLocks:
 
     def test_of_two_that_take_over_at_once_neither_or_one_has_it(self, there, monkeypatch):
         """Another makes its object between our look and ours."""
-        made = leases._made
+        made = leases._created
 
         def late(own, body, tell):
             found = made(own, body, tell)
             (there / "000009").write_bytes(json.dumps({"process": 7, "host": "elsewhere"}).encode())
             return found
 
-        monkeypatch.setattr(leases, "_made", late)
+        monkeypatch.setattr(leases, "_created", late)
         with pytest.raises(InUse, match="process 7 on elsewhere"), locked(there):
             pytest.fail("held by two")
         assert [p.name for p in there.iterdir()] == ["000009"]
