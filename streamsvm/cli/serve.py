@@ -133,7 +133,7 @@ def serve(
 
         with compile_notices(Events(CompileNotice(partial(typer.echo, err=True)))):
             number = answer(served, Limits(max_body, max_waiting, max_rate or 0.0), at, ready)
-        typer.echo(f"stopped{served.last_words}", err=True)
+        typer.echo(f"stopped{served.closing_message}", err=True)
     if number == signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
 

@@ -37,15 +37,17 @@ class FeatureKinds:
     ) -> None:
         """columns: names so far. state: what `to_state` gave; None: of an earlier version, that had no kinds."""
         if state is None:
-            heads = [_head(name) for name in columns]
+            heads = [_text_feature(name) for name in columns]
             state = [(head, "text") for head in heads if head is not None and head not in columns]
         self._kinds: dict[Hashable, str] = dict(state)
         self._kinds |= {
-            name: "number" for name in columns if name not in self._kinds and not self._is_made(name)
+            name: "number" for name in columns if name not in self._kinds and not self._is_derived(name)
         }
 
     def to_state(self) -> list[tuple[Hashable, str]]:
-        return [(name, kind) for name, kind in self._kinds.items() if kind != "number" or self._is_made(name)]
+        return [
+            (name, kind) for name, kind in self._kinds.items() if kind != "number" or self._is_derived(name)
+        ]
 
     def copy(self) -> FeatureKinds:
         new = FeatureKinds()
@@ -65,7 +67,7 @@ class FeatureKinds:
         return all((self._kinds.get(name) or self._new_kind(name, kind)) == kind for name in names)
 
     def _new_kind(self, name: Hashable, kind: str) -> str | None:
-        return None if self._is_made(name) or not is_unicode(name) else kind
+        return None if self._is_derived(name) or not is_unicode(name) else kind
 
     def plain(self, x: Features) -> Features:
         """The features as numbers, without missing ones. Raises DataError for a value of another kind than the
@@ -78,15 +80,15 @@ class FeatureKinds:
             if kind == "number":
                 plain[name] = value
             elif kind is not None:
-                plain |= _columns(name, value, kind)
+                plain |= _derived_columns(name, value, kind)
         return plain
 
     def learn(self, x: Features, columns: Collection[Hashable]) -> None:
         """Adds the kinds of an event's features that have some of these columns. `plain` has accepted the event."""
         for name, value in x.items():
             if name not in self._kinds and (kind := self._kind(name, value)) is not None:
-                made = (name,) if kind == "number" else _columns(name, value, kind)
-                if any(column in columns for column in made) and not self._is_made(name):
+                made = (name,) if kind == "number" else _derived_columns(name, value, kind)
+                if any(column in columns for column in made) and not self._is_derived(name):
                     self._kinds[name] = kind
 
     def _kind(self, name: Hashable, value: object) -> str | None:
@@ -101,7 +103,7 @@ class FeatureKinds:
         if known_kind is None:
             require_unicode(name, f"feature {shown(name)}")
             is_flag = kind == "number" and as_float(value) in (0, 1)
-            if kind is not None and self._is_made(name) and not is_flag:
+            if kind is not None and self._is_derived(name) and not is_flag:
                 raise DataError(
                     f"feature {shown(name)}: found {shown(value)}, expected no feature of this name, which is that of "
                     "a column of another feature's texts or times; rename it"
@@ -110,7 +112,7 @@ class FeatureKinds:
             require_unicode(value, f"feature {shown(name)}")
         return kind
 
-    def _is_made(self, name: Hashable) -> bool:
+    def _is_derived(self, name: Hashable) -> bool:
         """Whether it is the name of a column that a feature's texts or times are made into."""
         if not isinstance(name, str):
             return False
@@ -152,7 +154,7 @@ def as_float(value: Any) -> float:
         return math.nan
 
 
-def _columns(name: Any, value: Any, kind: str) -> dict[Hashable, float]:
+def _derived_columns(name: Any, value: Any, kind: str) -> dict[Hashable, float]:
     """The columns of a feature that is not a number, and their values."""
     if kind == "text":
         return {f"{name}={value}": 1.0}
@@ -167,7 +169,7 @@ def _columns(name: Any, value: Any, kind: str) -> dict[Hashable, float]:
     return {str(name): seconds / 86_400, hour: seconds % 86_400 / 3_600, weekday: float(value.weekday())}
 
 
-def _head(name: Hashable) -> str | None:
+def _text_feature(name: Hashable) -> str | None:
     """The feature of a column `colour=red`."""
     head, is_text, _ = name.partition("=") if isinstance(name, str) else ("", "", "")
     return head if is_text else None

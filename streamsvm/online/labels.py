@@ -71,7 +71,7 @@ class Labels(list[Any]):
                 f"found label {y!r} in addition to {self.most} others, expected at most max_classes; check that this "
                 "is the label"
             )
-        if not _survives([*self, *new, y]):
+        if not _is_storable([*self, *new, y]):
             raise DataError(f"found label {shown(y)}, which a model cannot hold; {EXPECTED}")
         new.append(y)
 
@@ -99,7 +99,7 @@ def _kind_of(y: object) -> type | None:
     return str if isinstance(y, str) else None
 
 
-def _survives(labels: list[object]) -> bool:
+def _is_storable(labels: list[object]) -> bool:
     """Whether labels of one kind are the same after they were written to a model and read again."""
     array = np.array(labels)
     return array.dtype.kind in "bifU" and array.tolist() == labels and all(map(_is_written, labels))

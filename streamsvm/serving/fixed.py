@@ -37,13 +37,13 @@ class FixedModel:
         return str(self.model.kind)
 
     @property
-    def last_words(self) -> str:
+    def closing_message(self) -> str:
         """The end of the message that the server prints when it has stopped."""
         return ""
 
-    async def predict(self, body: bytes, also: PredictionOptions) -> bytes:
+    async def predict(self, body: bytes, options: PredictionOptions) -> bytes:
         """Raises RequestError."""
-        answer, n = await asyncio.get_running_loop().run_in_executor(self._pool, self._predict, body, also)
+        answer, n = await asyncio.get_running_loop().run_in_executor(self._pool, self._predict, body, options)
         self.predicted += n
         return answer
 
@@ -72,7 +72,7 @@ class FixedModel:
     def gauges(self) -> dict[str, float]:
         return {}
 
-    def _predict(self, body: bytes, also: PredictionOptions) -> tuple[bytes, int]:
+    def _predict(self, body: bytes, options: PredictionOptions) -> tuple[bytes, int]:
         events = events_in(body, self._most)
         try:
             rows = self._columns.rows(events)
@@ -81,7 +81,7 @@ class FixedModel:
             raise RequestError(400, str(error)) from None
         labels, classes = self.model.labels(decisions, proba).tolist(), self.model.classes.tolist()
         answers = Predictions(labels, decisions, proba, classes, self.model.intervals)
-        return as_json(answers.as_answers(also)), len(events)
+        return as_json(answers.as_answers(options)), len(events)
 
 
 class InputColumns:

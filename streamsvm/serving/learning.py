@@ -41,7 +41,7 @@ class LearnerRequest:
     answered: asyncio.Future[Any]
     do: Callable[[], object] | None = None
     body: bytes = b""
-    also: PredictionOptions = PredictionOptions()
+    options: PredictionOptions = PredictionOptions()
     events: list[Event] = field(default_factory=list)
 
 
@@ -57,9 +57,9 @@ class LearningModel:
         self._log, self._report = log, report
         self.predicted = self.snapshots = self.failures = 0
         self.snapshot_s = 0.0
-        self._taken = stream.events  # of the last snapshot that was begun
-        self._predictions, self._lessons = deque[LearnerRequest](), deque[LearnerRequest]()
-        self._bell, self._ends = threading.Event(), False
+        self._snapshot_event = stream.events  # of the last snapshot that was begun
+        self._predict_queue, self._learn_queue = deque[LearnerRequest](), deque[LearnerRequest]()
+        self._wake, self._ends = threading.Event(), False
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="snapshots")
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log")
         self._written = threading.Event()  # no snapshot is under way
@@ -75,7 +75,7 @@ class LearningModel:
         return f"stream, after event {self.stream.events:,}"
 
     @property
-    def last_words(self) -> str:
+    def closing_message(self) -> str:
         """The end of the message that the server prints when it has stopped."""
         waiting = self.stream.waiting
         gone = waiting.gone if waiting is not None else ""
@@ -88,16 +88,16 @@ class LearningModel:
         self._loop = asyncio.get_running_loop()
         self._worker.start()
 
-    async def predict(self, body: bytes, also: PredictionOptions) -> bytes:
+    async def predict(self, body: bytes, options: PredictionOptions) -> bytes:
         """Raises RequestError."""
-        return await self._ask(
-            self._predictions, LearnerRequest(self._loop.create_future(), body=body, also=also)
+        return await self._submit(
+            self._predict_queue, LearnerRequest(self._loop.create_future(), body=body, options=options)
         )
 
     async def learn(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         """Learns the events of a request. first: the number of the first event; events with known numbers are not
         learned again. name: of the request; a request with a known name is not learned again. Raises RequestError."""
-        answer = await self._in_turn(partial(self._lesson, body, first, name))
+        answer = await self._in_learner_thread(partial(self._learn_request, body, first, name))
         if self._log is not None:
             await self._synced()
         return answer
@@ -105,7 +105,7 @@ class LearningModel:
     async def close(self) -> None:
         """Answers all waiting requests, writes a snapshot, and ends. Raises StorageError."""
         self._ends = True
-        self._bell.set()
+        self._wake.set()
         await asyncio.to_thread(self._worker.join)
         self._writer.shutdown()
         self._syncer.shutdown()
@@ -118,7 +118,7 @@ class LearningModel:
 
     async def facts(self) -> dict[str, object]:
         """The answer to `GET /model`."""
-        return await self._in_turn(self._facts)
+        return await self._in_learner_thread(self._facts)
 
     def _facts(self) -> dict[str, object]:
         learner, stream = self.stream.learner, self.stream
@@ -152,14 +152,14 @@ class LearningModel:
         """Why the server should be restarted, or None."""
         return None if self._log is None else self._log.broken
 
-    async def _in_turn(self, do: Callable[[], Result]) -> Result:
-        return await self._ask(self._lessons, LearnerRequest(self._loop.create_future(), do))
+    async def _in_learner_thread(self, do: Callable[[], Result]) -> Result:
+        return await self._submit(self._learn_queue, LearnerRequest(self._loop.create_future(), do))
 
-    async def _ask(self, waiting: deque[LearnerRequest], job: LearnerRequest) -> Any:
+    async def _submit(self, waiting: deque[LearnerRequest], job: LearnerRequest) -> Any:
         if self._ends:
             raise RequestError(503, "the server is stopping", retry_after="1")
         waiting.append(job)
-        self._bell.set()
+        self._wake.set()
         return await job.answered
 
     async def _synced(self) -> None:
@@ -181,27 +181,27 @@ class LearningModel:
 
     def _work(self) -> None:
         while True:
-            self._bell.wait()
-            self._bell.clear()
-            while self._predictions or self._lessons:
+            self._wake.wait()
+            self._wake.clear()
+            while self._predict_queue or self._learn_queue:
                 self._predict_waiting()
-                if self._lessons:
-                    job = self._lessons.popleft()
+                if self._learn_queue:
+                    job = self._learn_queue.popleft()
                     assert job.do is not None
-                    self._settle([(job, self._tried(job.do))])
+                    self._reply([(job, self._result_of(job.do))])
             if self._ends:
                 return
 
     def _predict_waiting(self) -> None:
-        jobs = [self._predictions.popleft() for _ in range(min(len(self._predictions), MOST_JOINED))]
+        jobs = [self._predict_queue.popleft() for _ in range(min(len(self._predict_queue), MOST_JOINED))]
         if len(jobs) > 1:
             try:
-                self._settle(list(zip(jobs, self._predict(jobs), strict=True)))
+                self._reply(list(zip(jobs, self._predict(jobs), strict=True)))
                 return
             except (RequestError, DataError):
                 pass  # one of them is bad: each is answered on its own
         for job in jobs:
-            self._settle([(job, self._tried(partial(self._predict_one, job)))])
+            self._reply([(job, self._result_of(partial(self._predict_one, job)))])
 
     def _predict_one(self, job: LearnerRequest) -> bytes:
         return self._predict([job])[0]
@@ -216,13 +216,13 @@ class LearningModel:
         answers = Predictions(labels, shown, probabilities, classes, learns=True)
         stops = np.cumsum([len(job.events) for job in jobs]).tolist()
         replies = [
-            as_json(answers.part(stop - len(job.events), stop).as_answers(job.also))
+            as_json(answers.part(stop - len(job.events), stop).as_answers(job.options))
             for job, stop in zip(jobs, stops, strict=True)
         ]
         self.predicted += len(events)
         return replies
 
-    def _lesson(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
+    def _learn_request(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         """Learns the events of a request, which are in the log before."""
         events = events_in(body, self._most)
         if (
@@ -241,7 +241,7 @@ class LearningModel:
         answers = self._learn(events, first)
         if name is not None and is_new:
             self.stream.requests.add(name, body, first)
-        if self.stream.events - self._taken >= self._every and self._written.is_set():
+        if self.stream.events - self._snapshot_event >= self._every and self._written.is_set():
             self._take_snapshot()
         return as_json(answers)
 
@@ -256,7 +256,7 @@ class LearningModel:
             except Exception as error:  # a bug, which the sender hears of, and whoever runs the server
                 self._report(f"warning: event {self.stream.events:,}: {type(error).__name__}: {error}")
                 answers.append({"event": self.stream.events, "error": f"{type(error).__name__}: {error}"})
-            if i % STRETCH == 0 and self._predictions:
+            if i % STRETCH == 0 and self._predict_queue:
                 self._predict_waiting()
         return answers
 
@@ -280,7 +280,7 @@ class LearningModel:
         log.begin(self.stream.events + 1)
 
     def _take_snapshot(self) -> None:
-        events = self._taken = self.stream.events
+        events = self._snapshot_event = self.stream.events
         try:
             model = self.stream.snapshot()
         except Exception as error:  # a bug: what was learned is, and its sender has to hear that
@@ -318,7 +318,7 @@ class LearningModel:
         sync_tree(self._log.folder.with_name(self.stream.path.name))
         self._log.drop(events + 1)
 
-    def _tried(self, do: Callable[[], Reply]) -> Reply:
+    def _result_of(self, do: Callable[[], Reply]) -> Reply:
         """The result of `do`, or an error as the answer: the thread continues after any failure."""
         try:
             return do()
@@ -332,7 +332,7 @@ class LearningModel:
             self._report(f"warning: {type(error).__name__}: {error}")
             return RequestError(500, f"{type(error).__name__}: {error}")
 
-    def _settle(self, answers: list[tuple[LearnerRequest, Reply]]) -> None:
+    def _reply(self, answers: list[tuple[LearnerRequest, Reply]]) -> None:
         self._loop.call_soon_threadsafe(_deliver, answers)
 
 

@@ -49,17 +49,17 @@ class Predictions:
         p = None if p is None else p[rows]
         return replace(self, labels=self.labels[rows], decisions=self.decisions[rows], probabilities=p)
 
-    def as_answers(self, also: PredictionOptions) -> list[Any]:
+    def as_answers(self, options: PredictionOptions) -> list[Any]:
         """A label for each row, or with options an object that has the label as `prediction`. Raises RequestError."""
-        if not also.flags:
+        if not options.flags:
             return self.labels
         columns = {"prediction": self.labels}
-        if also.decision:
+        if options.decision:
             columns["decision"] = self.decisions.tolist()
-        if also.proba:
+        if options.proba:
             columns["probabilities"] = self._by_label()
-        if also.interval is not None:
-            columns |= dict(zip(ENDS, self._around(also.interval).T.tolist(), strict=True))
+        if options.interval is not None:
+            columns |= dict(zip(ENDS, self._around(options.interval).T.tolist(), strict=True))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def _by_label(self) -> list[dict[str, float]]:

@@ -155,12 +155,12 @@ def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path)
 
     killed = waiting()
     body = json.dumps([{"id": "late", "a": 0.5, "b": 1.0, "c": 0.0}, {"a": 1.0}]).encode()
-    first, unlabelled = json.loads(killed._lesson(body, None))
+    first, unlabelled = json.loads(killed._learn_request(body, None))
     assert (first["id"], "label" in first) == ("late", False)
     assert "label 'y': found none" in unlabelled["error"]
     again = waiting()
     assert messages == [f"learned events 51 to 52 again, from {tmp_path / 'm.log'}"]
-    (late,) = json.loads(again._lesson(b'{"id": "late", "y": true}', None))
+    (late,) = json.loads(again._learn_request(b'{"id": "late", "y": true}', None))
     assert (late["prediction"], late["label"]) == (first["prediction"], True)
     with pytest.raises(ConfigError, match="expected --label y --id id --wait-for-labels 5"):
         RequestLog(tmp_path / "m.log", "y")
@@ -172,17 +172,17 @@ def test_a_request_that_is_sent_again_is_learned_once(tmp_path):
     learnt(path, "one", 50)
     bodies = [json.dumps(events(60)[start : start + 5]).encode() for start in (50, 55)]
     killed = opened(path, "one", messages)
-    (first, *_) = json.loads(killed._lesson(bodies[0], None, "a"))
+    (first, *_) = json.loads(killed._learn_request(bodies[0], None, "a"))
     assert (first["event"], "known" in first) == (51, False)
-    assert json.loads(killed._lesson(bodies[0], None, "a")) == [
+    assert json.loads(killed._learn_request(bodies[0], None, "a")) == [
         {"event": 51 + i, "known": True} for i in range(5)
     ]
     again = opened(path, "one", messages)
     assert again.stream.events == 55
-    assert json.loads(again._lesson(bodies[0], None, "a"))[0] == {"event": 51, "known": True}
-    assert "known" not in json.loads(again._lesson(bodies[1], None, "b"))[0]
+    assert json.loads(again._learn_request(bodies[0], None, "a"))[0] == {"event": 51, "known": True}
+    assert "known" not in json.loads(again._learn_request(bodies[1], None, "b"))[0]
     with pytest.raises(DataError, match="id: found 'a' with 5 events, expected those of the first request"):
-        again._lesson(bodies[1], None, "a")
+        again._learn_request(bodies[1], None, "a")
     again.stream.save()
     saved = stream_at(path, "one")
     assert saved.requests.find("b", bodies[1], 5) == 56
@@ -204,7 +204,7 @@ def test_what_goes_wrong_after_an_event_was_learned_is_no_failure_of_the_request
     monkeypatch.setattr(learning.stream, "take", odd)
     monkeypatch.setattr(learning.stream, "snapshot", lambda: 1 / 0)
     sent = json.dumps([*events(51)[50:], {"odd": True}, *events(52)[51:]]).encode()
-    good, bad, last = json.loads(learning._lesson(sent, None))
+    good, bad, last = json.loads(learning._learn_request(sent, None))
     assert (good["event"], good["note"], bad["error"], last["event"]) == (
         51,
         "half \ud800",
