@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -59,7 +60,7 @@ def ingest(
     *,
     like: Layout | None = None,
     attrs: Mapping[str, object] | None = None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Reads data files, one after the other, into a new store (with `split`, two). Returns a summary.
 
     If the first block determines the layout, rows are written as they are read. If it does not, or a later block has
@@ -308,12 +309,11 @@ def _fill(
     layout: Layout,
 ) -> None:
     for block in blocks:
-        for writer, rows_of_store in zip(
-            writers, [block] if split is None else split.parts(block), strict=True
-        ):
-            step = _step(rows_of_store, layout)
-            for start in range(0, len(rows_of_store.rows), step):
-                piece = rows_of_store.take(slice(start, start + step))
+        blocks_by_store = [block] if split is None else split.parts(block)
+        for writer, rest in zip(writers, blocks_by_store, strict=True):
+            step = _step(rest, layout)
+            for start in range(0, len(rest.rows), step):
+                piece = rest.take(slice(start, start + step))
                 rows = as_layout(reader.encode(piece.rows), layout.is_sparse)
                 writer.append(rows, **piece.stored_columns())
                 with np.errstate(over="ignore"):  # squares of huge numbers

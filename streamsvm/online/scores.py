@@ -65,7 +65,7 @@ class StreamScores(ABC):
     def scores(self) -> dict[str, float | None]:
         """Scores of answers made before their events were learned; a progress bar shows the first one."""
 
-    def to_state(self) -> Answer:
+    def to_state(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name not in NOT_SAVED}
 
     def right(self) -> int | None:

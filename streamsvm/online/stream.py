@@ -61,7 +61,7 @@ class RecentCounts:
         if label is not None:
             self.labels[str(label)] += 1
 
-    def facts(self) -> Answer:
+    def facts(self) -> dict[str, Any]:
         mean = self.seconds / max(self.events, 1)
         return {
             "labels": dict(self.labels),
@@ -85,7 +85,7 @@ class RunningScaler:
         return cls({name: (int(count), mean, variance) for name, (count, mean, variance) in state.items()})
 
     def to_state(self) -> dict[str, list[float]]:
-        return {name: [*moments_of_name] for name, moments_of_name in self.moments.items()}
+        return {name: [*moments] for name, moments in self.moments.items()}
 
     def of(self, name: str) -> tuple[int, float, float]:
         return self.moments.get(name, (0, 0.0, 0.0))
@@ -392,7 +392,7 @@ class Stream:
             save_model(model, self.path)
             self.saved = events
 
-    def summary(self) -> Answer:
+    def summary(self) -> dict[str, Any]:
         return {
             "events": self.events,
             "learnt": self.learnt,
