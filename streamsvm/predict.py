@@ -156,7 +156,7 @@ def answers_as_read(
 
 
 class RowColumns(Protocol):
-    """Columns that are written next to the answers to rows, in the same order."""
+    """Columns that are written before the answers, row by row."""
 
     def take(self, rows: int) -> Mapping[str, np.ndarray]: ...
 
@@ -169,11 +169,13 @@ def write_predictions(
     *,
     engine: Engine,
     events: Events = heard,
-    beside: RowColumns | None = None,
+    row_columns: RowColumns | None = None,
 ) -> int:
     """Writes the label of every row of a store, see `write_answers`."""
     blocks = predict_blocks(model, store, engine=engine, decide=answers_of, events=events)
-    return write_answers(model, (answers for _, _, answers in blocks), out, also, n=store.n, beside=beside)
+    return write_answers(
+        model, (answers for _, _, answers in blocks), out, also, n=store.n, row_columns=row_columns
+    )
 
 
 def write_answers(
@@ -183,27 +185,29 @@ def write_answers(
     also: PredictionOptions = PredictionOptions(),
     *,
     n: int = 0,
-    beside: RowColumns | None = None,
+    row_columns: RowColumns | None = None,
 ) -> int:
     """Writes the label of every row to `out`, whole or not at all, and returns how many; None: to stdout, as CSV.
 
-    answers: what `Model.answers` gives of each piece of rows. n: of all, which .npy has to know. `beside`: columns that
-    come first, of CSV. .csv: a header, then label and, with `decision`, the decision values, with `proba` a column
-    `probability_LABEL` for each class. .zarr: arrays `label`, `decision`, `probability`. .npy: one array, the labels,
-    or else the decision values or probabilities. Rows of several labels have bool (n, k), which of them each has. A
-    ranking has a `score` instead of the label, a regression a `value`. A model with intervals also has `lower` and
-    `upper`, of level `interval` or else of the fit's. In a .npy with `interval` these are the only array, (n, 2).
+    answers: what `Model.answers` gives of each piece of rows. n: the number of all rows, which .npy needs. row_columns:
+    columns that come first, in CSV only.
+
+    .csv: a header, then label and, with `decision`, the decision values, with `proba` a column `probability_LABEL` for
+    each class. .zarr: arrays `label`, `decision`, `probability`. .npy: one array, the labels, or else the decision
+    values or probabilities. Rows of several labels have bool (n, k), which of them each has. A ranking has a `score`
+    instead of the label, a regression a `value`. A model with intervals also has `lower` and `upper`, of level
+    `interval` or else of the fit's. In a .npy with `interval` these are the only array, (n, 2).
     Raises ConfigError, StorageError, and ModelError if there are no probabilities or intervals.
     """
     writers: dict[str, Callable[..., None]] = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
     suffix = ".csv" if out is None else out.suffix
     if suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
-    if beside is not None and suffix != ".csv":
+    if row_columns is not None and suffix != ".csv":
         raise ConfigError(f"--out {out}: only a .csv can hold the kept columns")
     if suffix == ".npy" and len(also.flags) > 1:
-        found = " and ".join(also.flags)
-        raise ConfigError(f"--out {out}: holds one array; found {found}, expected one of them")
+        flags = " and ".join(also.flags)
+        raise ConfigError(f"--out {out}: holds one array; found {flags}, expected one of them")
     if also.proba:
         model.require_probabilities()
     task = task_of(model.task)
@@ -225,11 +229,11 @@ def write_answers(
         if intervals is not None:
             ends = intervals.around(values, also.interval)
             wanted |= {"interval": ends} if suffix == ".npy" else dict(zip(ENDS, ends.T, strict=True))
-        kept = {} if beside is None else beside.take(len(values))
-        return {**kept, task.answer: says(values, p), **wanted}
+        before = {} if row_columns is None else row_columns.take(len(values))
+        return {**before, task.answer: says(values, p), **wanted}
 
     names = {"probability": model.classes} | ({"decision": model.classes} if task.in_sets else {})
-    writers[suffix](out, n, (block(*own) for own in _some(answers)), names)
+    writers[suffix](out, n, (block(*answer) for answer in _some(answers)), names)
     return written
 
 
@@ -237,11 +241,11 @@ def _some(
     answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     """The same, of at least one piece, which may have no rows. Raises DataError."""
-    found = False
-    for own in answers:
-        found = True
-        yield own
-    if not found:
+    is_any = False
+    for answer in answers:
+        is_any = True
+        yield answer
+    if not is_any:
         raise DataError("found no row to predict, expected at least one")
 
 
@@ -277,20 +281,20 @@ def evaluate(
     ones, `cost_of_likeliest`. Rows whose label the model never saw count as wrong. `n_unknown_labels` is their number;
     scores that depend on order, probabilities and costs leave them out.
     """
-    _tell_without_positive(model, store, events)
+    _warn_without_positive(model, store, events)
     blocks = predict_blocks(model, store, engine=engine, decide=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)
 
 
-def _tell_without_positive(model: Any, store: Store, events: Events) -> None:
+def _warn_without_positive(model: Any, store: Store, events: Events) -> None:
     """Warns if a model that separates some labels from the rest is scored on rows that have none of them."""
     positive = getattr(getattr(model, "header", None), "positive", ())
     if positive and store.has_y and not model.encode_labels(store.classes.values).any():
-        there = ", ".join(label_texts(store.classes.values)[:30].tolist())
+        labels = ", ".join(label_texts(store.classes.values)[:30].tolist())
         events(
             Warned(
-                f"no row has a label of the positive class, which is {', '.join(positive)}; the rows have {there}, and "
-                "all of them count as the rest"
+                f"no row has a label of the positive class, which is {', '.join(positive)}; the rows have {labels}, "
+                "and all of them count as the rest"
             )
         )
 

@@ -63,8 +63,8 @@ def calibrate(
     streamsvm calibrate --model model.zarr more.csv --method isotonic
     """
     flags = {"method": method, "threshold": threshold, "costs": costs}
-    given = section_layers(ProbabilityConfig, flags)
-    asked = validated(ProbabilityConfig, *(given or [("--method", {"method": "sigmoid"})]))
+    layers = section_layers(ProbabilityConfig, flags)
+    options = validated(ProbabilityConfig, *(layers or [("--method", {"method": "sigmoid"})]))
     with importing():
         from streamsvm.judging.probabilities import held_out
         from streamsvm.models.files import load_model, save_model
@@ -77,9 +77,11 @@ def calibrate(
         given_rows(files, store, read, loaded.layout, events, x, y, category=loaded.categories) as rows,
         cluster.engine(events) as tasks,
     ):
-        calibrated, n = held_out(loaded, rows.store, asked, engine=tasks, events=events)
+        calibrated, n = held_out(loaded, rows.store, options, engine=tasks, events=events)
         save_model(calibrated, target)
-    told = (calibrated.header.certificate or {}).get("threshold") if asked.threshold else None
-    facts = {"model": str(target), "method": asked.method, "n": n} | ({"threshold": told} if told else {})
+    chosen = (calibrated.header.certificate or {}).get("threshold") if options.threshold else None
+    facts = {"model": str(target), "method": options.method, "n": n} | (
+        {"threshold": chosen} if chosen else {}
+    )
     facts |= usage_so_far()
-    emit(facts, as_json=as_json, title="Calibrated", rows=facts | (shown(told) if told else {}))
+    emit(facts, as_json=as_json, title="Calibrated", rows=facts | (shown(chosen) if chosen else {}))

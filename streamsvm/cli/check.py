@@ -58,28 +58,28 @@ def check(
         rows_against(against, given.store, read, events, x, y) as other,
         cluster.engine(events) as tasks,
     ):
-        found = check_store(given.store, tasks, events) | {"store": given.name}
+        result = check_store(given.store, tasks, events) | {"store": given.name}
         if other is not None:
             from streamsvm.explain.drift import drift, remarks
 
-            found["against"] = drift(given.store, other.store, tasks) | {"store": other.name}
-            found["warnings"] += remarks(found["against"])
-    warnings = found["warnings"]
+            result["against"] = drift(given.store, other.store, tasks) | {"store": other.name}
+            result["warnings"] += remarks(result["against"])
+    warnings = result["warnings"]
     title = f"{given.name}: all in order" if not warnings else f"{given.name}: whole, with warnings"
-    emit(found, as_json=as_json, title=title, rows={**found, "warnings": len(warnings)})
+    emit(result, as_json=as_json, title=title, rows={**result, "warnings": len(warnings)})
     if warnings and not as_json:
         typer.echo("\n".join([*warnings, ""]))
     if other is not None and not as_json:
-        emit(found["against"], as_json=False, title=f"Against {against}")
+        emit(result["against"], as_json=False, title=f"Against {against}")
 
 
 def _check_model(model: Place, as_json: bool) -> None:
     with importing():
         from streamsvm.models.audit import audit
 
-    found = audit(model)
-    emit(found, as_json=as_json, title=f"{model}: all in order; JSON and numbers, nothing that is run")
+    contents = audit(model)
+    emit(contents, as_json=as_json, title=f"{model}: all in order; JSON and numbers, nothing that is run")
     if not as_json:
         emit_table(
-            "Arrays", [{**one, "shape": " x ".join(map(str, one["shape"]))} for one in found["arrays"]]
+            "Arrays", [{**one, "shape": " x ".join(map(str, one["shape"]))} for one in contents["arrays"]]
         )

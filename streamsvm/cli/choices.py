@@ -49,43 +49,45 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
 
 def _exactness(report: Report, tol: float) -> dict[str, str]:
     """What the gap and the end of a fit mean: next to the objective, and by the tolerance."""
-    found, gap, objective = {}, report.get("gap"), report.get("objective")
+    texts, gap, objective = {}, report.get("gap"), report.get("objective")
     if gap and objective:
-        found["gap"] = f"{gap:.4g}, {abs(gap / objective):.2g} of the objective"
+        texts["gap"] = f"{gap:.4g}, {abs(gap / objective):.2g} of the objective"
     if report.get("converged") is not None:
-        found["converged"] = f"{_plain(report['converged'])}, to tol {tol:g}"
+        texts["converged"] = f"{_plain(report['converged'])}, to tol {tol:g}"
         if not report["converged"] and "violation" in report:
-            found["converged"] += f": the violation is {report['violation']:.2g}"
-    return found
+            texts["converged"] += f": the violation is {report['violation']:.2g}"
+    return texts
 
 
-def threshold(told: Report) -> dict[str, str]:
+def threshold(chosen: Report) -> dict[str, str]:
     """The chosen threshold and its scores: estimates for new rows, or with too few rows those on the rows it was
     chosen by."""
-    by = f"for {told['wish']}, by {told['rows']:,} held-out rows"
-    if "labels" in told:
-        rows = {f"threshold of {own['label']}": _of_label(own) for own in told["labels"][:SHOWN_LABELS]}
-        more = len(told["labels"]) - SHOWN_LABELS
-        of_all = {heading(MICRO): percent(_score(told, MICRO))} if MICRO in told else {}
+    by = f"for {chosen['wish']}, by {chosen['rows']:,} held-out rows"
+    if "labels" in chosen:
+        rows = {f"threshold of {row['label']}": _of_label(row) for row in chosen["labels"][:SHOWN_LABELS]}
+        more = len(chosen["labels"]) - SHOWN_LABELS
+        of_all = {heading(MICRO): percent(_score(chosen, MICRO))} if MICRO in chosen else {}
         return {"thresholds": by} | of_all | rows | ({"more labels": str(more)} if more > 0 else {})
-    where = "new rows" if told["expected"] else "the rows it was chosen by"
-    return {"threshold": f"{told['value']:.6g} {by}", f"scores there, on {where}": _there(told)}
+    where = "new rows" if chosen["expected"] else "the rows it was chosen by"
+    return {"threshold": f"{chosen['value']:.6g} {by}", f"scores there, on {where}": _scores_text(chosen)}
 
 
-def _of_label(told: Report) -> str:
-    scores = f": {_there(told)}" if "expected" in told else ", of rows that all have it, or all lack it"
-    return f"{told['value']:.6g}{scores}"
+def _of_label(chosen: Report) -> str:
+    scores = (
+        f": {_scores_text(chosen)}" if "expected" in chosen else ", of rows that all have it, or all lack it"
+    )
+    return f"{chosen['value']:.6g}{scores}"
 
 
-def _there(told: Report) -> str:
+def _scores_text(chosen: Report) -> str:
     """The scores at a threshold."""
     names = ("precision", "recall", "f1", "balanced_accuracy")
-    return ", ".join(f"{heading(name)} {percent(_score(told, name))}" for name in names)
+    return ", ".join(f"{heading(name)} {percent(_score(chosen, name))}" for name in names)
 
 
-def _score(told: Report, name: str) -> float:
+def _score(chosen: Report, name: str) -> float:
     """A score on new rows, if it is known, else on those that the threshold was chosen by."""
-    return float(told["expected"].get(name, {"score": told[name]})["score"])
+    return float(chosen["expected"].get(name, {"score": chosen[name]})["score"])
 
 
 def _plain(value: Any) -> Any:
@@ -95,9 +97,10 @@ def _plain(value: Any) -> Any:
 def _title(report: Report) -> str:
     rows = max(step["rows"] for step in report["metric"]["rungs"])
     expected = report.get("expected") or {}
-    held = 0 if expected.get("model", True) else expected["rows"]
-    n = max(report["n"], held)  # the time left may have been enough for some of them only
-    return f"Chosen by fits on up to {rows:,} of {n:,} rows, compared on {f'{held:,} ' if held else ''}held-out rows"
+    held_out = 0 if expected.get("model", True) else expected["rows"]
+    n = max(report["n"], held_out)  # the time left may have been enough for some of them only
+    number = f"{held_out:,} " if held_out else ""
+    return f"Chosen by fits on up to {rows:,} of {n:,} rows, compared on {number}held-out rows"
 
 
 def choices(report: Report, config: FitConfig) -> dict[str, str]:
@@ -111,12 +114,12 @@ def choices(report: Report, config: FitConfig) -> dict[str, str]:
         "metric": _weighed(metric, report["d"]),
         "class_weight": _class_weight(metric),
     }
-    given = {
+    shown = {
         heading(name): text if name in searched else f"{text} (not searched)"
         for name, text in texts.items()
         if text
     }
-    return given | ({"prediction": _way(report)} if "early" in searched else {})
+    return shown | ({"prediction": _prediction(report)} if "early" in searched else {})
 
 
 def _class_weight(metric: Report) -> str:
@@ -134,7 +137,7 @@ def _weighed(metric: Report, d: int) -> str:
     return f"{metric['kind']}: {metric['columns']:,} of {d:,} {unit}, most: {', '.join(most)}"
 
 
-def _way(report: Report) -> str:
+def _prediction(report: Report) -> str:
     if report["solver"] != DEFAULT_SOLVER:
         return f"{report['solver']}: a weight for each column"
     if report.get("exact", True):
@@ -145,16 +148,16 @@ def _way(report: Report) -> str:
 def scores(report: Report) -> dict[str, str]:
     """Scores of the search, of the fits it is compared with, and the estimate for new rows."""
     metric, expected = report["metric"], report.get("expected")
-    found = {"search, as chosen": metric["score"]}
+    values = {"search, as chosen": metric["score"]}
     compared = {"search, without the metric": "plain_score", "search, with the defaults": "given_score"}
-    found |= {
+    values |= {
         label: metric[name]
         for label, name in compared.items()
         if name in metric and metric[name] != metric["score"]
     }
     if metric.get("regions"):
-        found["search, in dense regions"] = max(step["score"] for step in metric["regions"])
-    texts = {label: score_text(metric["scoring"], score) for label, score in found.items()}
+        values["search, in dense regions"] = max(step["score"] for step in metric["regions"])
+    texts = {label: score_text(metric["scoring"], score) for label, score in values.items()}
     if failed := metric.get("failed"):
         texts["fits dropped by the search"] = f"{failed:,}: {FAILED}"
     return texts if expected is None else texts | _expected(expected)
@@ -176,5 +179,5 @@ def times(report: Report) -> str:
     stages = {name: phases.get(name, 0.0) for name in BEFORE} | {"search": searched_s(phases)}
     stages["fit"] = sum(phases.values()) - sum(stages.values())
     text = human("seconds", float(report["seconds"]))
-    told = [f"{name} {seconds:.1f} s" for name, seconds in stages.items() if seconds >= LEAST_S]
-    return f"{text}: {', '.join(told)}" if stages["search"] else text
+    named = [f"{name} {seconds:.1f} s" for name, seconds in stages.items() if seconds >= LEAST_S]
+    return f"{text}: {', '.join(named)}" if stages["search"] else text

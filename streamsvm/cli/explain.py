@@ -73,17 +73,19 @@ def explain(
             progress() as events,
             given_rows(
                 files, store, read, loaded.layout, events, x, label="none", category=loaded.categories
-            ) as given,
+            ) as input_rows,
         ):
-            ids = row_numbers(rows or FIRST, given.store.n, given.name, clipped=rows is None)
-            _warn(loaded, given.store, events)
+            ids = row_numbers(rows or FIRST, input_rows.store.n, input_rows.name, clipped=rows is None)
+            _warn(loaded, input_rows.store, events)
             result = {
                 "model": str(model),
-                "store": given.name,
-                **importances_table(loaded, given.store, of_label),
+                "store": input_rows.name,
+                **importances_table(loaded, input_rows.store, of_label),
             }
-            told = rows_tables(loaded, given.store, ids, shapley=shapley, support=support, label=of_label)
-            result |= {"rows": told}
+            explained = rows_tables(
+                loaded, input_rows.store, ids, shapley=shapley, support=support, label=of_label
+            )
+            result |= {"rows": explained}
     if out is not None:
         from streamsvm.explain.tables import write
 
@@ -116,7 +118,7 @@ def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list
 
     Raises ConfigError.
     """
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for part in text.split(","):
         first, dots, last = part.strip().partition("..")
         ends = (first, last if dots else first)
@@ -124,10 +126,10 @@ def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list
             raise ConfigError(f"--rows: found {part[:40]!r}, expected row numbers such as 0,5,10..20")
         if int(ends[1]) >= n and not clipped:
             raise ConfigError(f"--rows: found {part[:40]}, {store} has rows 0 to {n - 1}")
-        if int(ends[1]) - int(ends[0]) + len(found) >= MOST_ROWS:
+        if int(ends[1]) - int(ends[0]) + len(numbers) >= MOST_ROWS:
             raise ConfigError(f"--rows: found more than {MOST_ROWS:,} rows, expected fewer")
-        found |= dict.fromkeys(range(int(ends[0]), min(n, int(ends[1]) + 1)))
-    return list(found)
+        numbers |= dict.fromkeys(range(int(ends[0]), min(n, int(ends[1]) + 1)))
+    return list(numbers)
 
 
 def _show(result: dict[str, Any], top: int) -> None:
@@ -150,11 +152,13 @@ def _title(row: dict[str, Any]) -> str:
 
 def _show_support(row: dict[str, Any]) -> None:
     """A line for each support vector, with its values in the columns that matter most to the row."""
-    told = [(by, vector) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]]
-    if not told:
+    vectors = [(by, vector) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]]
+    if not vectors:
         return
-    facts = [name for name in told[0][1] if name != "values" and any(v[name] is not None for _, v in told)]
-    values = told[0][1]["values"] or {}  # None in columns that a metric leaves out
+    facts = [
+        name for name in vectors[0][1] if name != "values" and any(v[name] is not None for _, v in vectors)
+    ]
+    values = vectors[0][1]["values"] or {}  # None in columns that a metric leaves out
     names = (feature["feature"] for feature in row["features"])
     first = [name for name in names if values.get(name) is not None][:VALUES]
     cells = [
@@ -163,16 +167,18 @@ def _show_support(row: dict[str, Any]) -> None:
             *(_text(vector[name]) for name in facts),
             *(_text(vector["values"][name], RAW) for name in first),
         ]
-        for by, vector in told
+        for by, vector in vectors
     ]
     print_table(f"Support vectors of row {row['row']}", ["by", *map(heading, facts), *first], cells)
 
 
 def _table(title: str, records: list[dict[str, Any]]) -> None:
     """Records as people read them, without fields that are None in all of them."""
-    known = [name for name in records[0] if any(record[name] is not None for record in records)]
-    cells = [[_text(record[name], RAW if name == "value" else SHORT) for name in known] for record in records]
-    print_table(title, list(map(heading, known)), cells)
+    filled = [name for name in records[0] if any(record[name] is not None for record in records)]
+    cells = [
+        [_text(record[name], RAW if name == "value" else SHORT) for name in filled] for record in records
+    ]
+    print_table(title, list(map(heading, filled)), cells)
 
 
 def _text(value: Any, digits: int = SHORT) -> str:

@@ -290,14 +290,14 @@ def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -
     from streamsvm.train import plan
 
     start_s, rows = usage_so_far()["seconds"], sketched(rows)
-    found = plan(rows, config)
+    memory_plan = plan(rows, config)
     if pilot_s > 0:
         from streamsvm.dry_run import does_not_fit, estimate
 
         try:
-            found |= estimate(rows, config, pilot_s, start_s)
+            memory_plan |= estimate(rows, config, pilot_s, start_s)
         except CorruptDataError as error:  # a store that so far has metadata only
             typer.echo(f"warning: small fits could not estimate the time: {error}", err=True)
-        if not found.get("fits", True):
-            typer.echo(f"warning: {does_not_fit(found)}", err=True)
-    emit(found, as_json=as_json, title="Plan (the model was not trained)")
+        if not memory_plan.get("fits", True):
+            typer.echo(f"warning: {does_not_fit(memory_plan)}", err=True)
+    emit(memory_plan, as_json=as_json, title="Plan (the model was not trained)")

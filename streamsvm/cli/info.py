@@ -46,22 +46,22 @@ def info(
         rows_to_look_at(rows, store, read, events, x, y) as given,
         rows_against(against, given.store, read, events, x, y) as other,
     ):
-        found = describe(given.store) | {"store": given.name}
+        facts = describe(given.store) | {"store": given.name}
         if duplicates or other is not None:
             from streamsvm.tables.duplicates import duplicates as count
 
-            found |= count(given.store, other and other.store, events)
+            facts |= count(given.store, other and other.store, events)
             if other is not None:
-                found["against"] |= {"store": other.name}
-    names = found["feature_names"]
-    told = found if names is None else found | {"feature_names": listed(names, most=5, of=found["features"])}
-    emit(found, as_json=as_json, title=given.name, rows=told)
+                facts["against"] |= {"store": other.name}
+    names = facts["feature_names"]
+    shown = facts if names is None else facts | {"feature_names": listed(names, most=5, of=facts["features"])}
+    emit(facts, as_json=as_json, title=given.name, rows=shown)
     if not as_json:
-        _print_more(found)
+        _print_more(facts)
 
 
-def _print_more(found: dict[str, Any]) -> None:
-    labels = found["labels"]
+def _print_more(facts: dict[str, Any]) -> None:
+    labels = facts["labels"]
     if labels and len(labels.get("classes", [])) > MOST_CLASSES_IN_A_TABLE:
         emit_table("Labels", [{"dtype": labels["dtype"], "classes": len(labels["classes"])}])
     elif labels and "classes" in labels:
@@ -69,16 +69,16 @@ def _print_more(found: dict[str, Any]) -> None:
         emit_table("Labels", [{"label": str(label), "rows": count} for label, count in pairs])
     elif labels:
         emit_table("Labels", [labels])
-    if "duplicates" in found:
-        _print_duplicates(found["store"], found["duplicates"], found.get("against"))
-    if "statistics" in found:
-        emit_table("Features", [{k: v for k, v in found["statistics"].items() if not isinstance(v, list)}])
+    if "duplicates" in facts:
+        _print_duplicates(facts["store"], facts["duplicates"], facts.get("against"))
+    if "statistics" in facts:
+        emit_table("Features", [{k: v for k, v in facts["statistics"].items() if not isinstance(v, list)}])
 
 
-def _print_duplicates(store: str, own: dict[str, int], against: dict[str, Any] | None) -> None:
-    told = [{"duplicates": f"rows of {store} equal to earlier ones", **own}]
+def _print_duplicates(store: str, counts: dict[str, int], against: dict[str, Any] | None) -> None:
+    rows = [{"duplicates": f"rows of {store} equal to earlier ones", **counts}]
     if against:
-        told.append(
+        rows.append(
             {"duplicates": f"rows of {against['store']} that are in {store}", **against["duplicates"]}
         )
-    emit_table("Duplicates", told)
+    emit_table("Duplicates", rows)

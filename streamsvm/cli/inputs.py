@@ -180,13 +180,13 @@ def rows_to_look_at(
     rows = rows or []
     if rows and store is not None:
         raise ConfigError(f"found {rows[0]} and --store {store}, expected one of them")
-    stores = [one for one in rows if not _are_files(one)]
+    stores = [source for source in rows if not _are_files(source)]
     if stores and len(rows) > 1:
         raise ConfigError(f"found {stores[0]} among {len(rows)} sources, expected one store, or files alone")
     with given_rows(
         [] if stores else rows, store or next(iter(stores), None), read, None, events, x, y
-    ) as found:
-        yield found
+    ) as opened:
+        yield opened
 
 
 @contextmanager
@@ -200,9 +200,9 @@ def rows_against(
     elif not _are_files(against):
         yield InputRows(open_store(against, x, y), against)
     else:
-        own = {name: read[name] for name in LABELLED}
-        with given_rows([against], None, own, first.layout, events) as found:
-            yield found
+        options = {name: read[name] for name in LABELLED}
+        with given_rows([against], None, options, first.layout, events) as opened:
+            yield opened
 
 
 def _are_files(rows: str) -> bool:
@@ -216,8 +216,8 @@ def _are_files(rows: str) -> bool:
 
     if rows == STDIN or is_server(rows) or is_data_name(rows) or is_pattern(rows):
         return True
-    found = kind_at(rows)
-    return found == "a file" or (found == "a folder of other things" and has_files(rows))
+    content = kind_at(rows)
+    return content == "a file" or (content == "a folder of other things" and has_files(rows))
 
 
 def require_other_than_store(files: list[str] | None, store: str | None, **others: Place | None) -> None:
@@ -248,10 +248,10 @@ def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) 
         from streamsvm.ingest.inputs import store_of
 
     with progress() as events:
-        found, was_there = store_of(files, store, file_options(read), events)
+        place, was_there = store_of(files, store, file_options(read), events)
     how = "using the store of an earlier read," if was_there else "read into the store"
-    typer.echo(f"{files[0]}: {how} {found}", err=True)
-    return found
+    typer.echo(f"{files[0]}: {how} {place}", err=True)
+    return place
 
 
 def require_other(out: Place | None, files: Sequence[str] | None) -> None:
@@ -285,11 +285,11 @@ def kept_columns(
     from streamsvm.ingest.columns import OtherColumns
 
     paths, options = files
-    with closing(OtherColumns(paths, names_in(keep), options)) as found:
-        yield found
+    with closing(OtherColumns(paths, names_in(keep), options)) as columns:
+        yield columns
 
 
 def file_options(read: Read, layout: Layout | None = None) -> IngestOptions:
     """How to read a file: as flags say, else as the files that the model was trained on."""
-    known = {} if layout is None else {name: layout.attrs[name] for name in SAME if name in layout.attrs}
-    return validated(IngestOptions, ("the model", known), *section_layers(IngestOptions, dict(read)))
+    learned = {} if layout is None else {name: layout.attrs[name] for name in SAME if name in layout.attrs}
+    return validated(IngestOptions, ("the model", learned), *section_layers(IngestOptions, dict(read)))

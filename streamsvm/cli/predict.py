@@ -59,41 +59,43 @@ def predict(
         from streamsvm.storage.place import kind_at
 
     require_other(out, files)
-    if out is not None and not force and (found := kind_at(out)) is not None:
-        raise StorageError(f"--out {out}: found {found}; --force replaces it, or take another --out")
+    if out is not None and not force and (existing := kind_at(out)) is not None:
+        raise StorageError(f"--out {out}: found {existing}; --force replaces it, or take another --out")
     loaded = load_model(model)
     also, is_plain = (
         PredictionOptions(decision, proba, interval),
         cluster.is_this_process and x is None,
     )
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
-    known = _known(loaded, files, read) if files and not store and is_plain and not counts else None
+    table_options = (
+        _table_options(loaded, files, read) if files and not store and is_plain and not counts else None
+    )
     with progress(prints_rows=out is None) as events:
-        if files and known is not None:
-            n = _as_read(loaded, files, known, out, also, keep, events)
+        if files and table_options is not None:
+            n = _write_as_read(loaded, files, table_options, out, also, keep, events)
         else:
             with (
                 given_rows(
                     files, store, read, loaded.layout, events, x, label="none", category=loaded.categories
                 ) as rows,
-                kept_columns(rows.files, keep) as beside,
+                kept_columns(rows.files, keep) as columns,
                 cluster.engine(events) as tasks,
             ):
                 n = write_predictions(
-                    loaded, rows.store, out, also, engine=tasks, events=events, beside=beside
+                    loaded, rows.store, out, also, engine=tasks, events=events, row_columns=columns
                 )
     if out is not None:
         emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
 
 
-def _known(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
+def _table_options(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
     """How to read files that are tables with columns that the model knows; None for others."""
     from streamsvm.ingest.inputs import known_tables
 
     return known_tables(files, file_options({"label": "none", **read}, model.layout), model.layout)
 
 
-def _as_read(
+def _write_as_read(
     model: Any, files: list[str], options: Any, out: Any, also: Any, keep: str | None, events: Any
 ) -> int:
     """Predicts the rows of tables while they are read. Returns how many."""
@@ -101,7 +103,7 @@ def _as_read(
     from streamsvm.predict import answers_as_read, write_answers
 
     pieces = rows_as_read(files, options, model.layout, events)
-    with kept_columns((files, options), keep) as beside:
+    with kept_columns((files, options), keep) as columns:
         return write_answers(
-            model, answers_as_read(model, pieces, ", ".join(files)), out, also, beside=beside
+            model, answers_as_read(model, pieces, ", ".join(files)), out, also, row_columns=columns
         )

@@ -121,10 +121,10 @@ def serve(
     given = {"--label": label is not None, "--snapshot-every": every is not None, "--durable": durable}
     given |= {"--wait-for-labels": wait is not None, "--id": id_ is not None}
     fields = EventFields(label or "y", wait, id_)
-    asked = [name for name, is_given in given.items() if is_given]
+    stream_options = [name for name, is_given in given.items() if is_given]
     with (
         listening(host, port) as at,
-        _served(model, fields, every or EVERY, max_events, asked) as served,
+        _served(model, fields, every or EVERY, max_events, stream_options) as served,
     ):
         facts = f"{served.kind}, {'learns' if not served.refusal else 'predicts only'}"
 
@@ -140,7 +140,7 @@ def serve(
 
 @contextmanager
 def _served(
-    model: Place, fields: EventFields, every: int, most_events: int, asked: list[str]
+    model: Place, fields: EventFields, every: int, most_events: int, stream_options: list[str]
 ) -> Iterator[FixedModel | LearningModel]:
     """What answers: a stream if the model continues to learn, which no other process may do meanwhile. asked: options
     of streams. Raises what loading does, and ConfigError for options that nothing reads."""
@@ -158,12 +158,12 @@ def _served(
             stream = _stream(model, fields.label)
             if not isinstance(stream, str):
                 stream.wait(fields.wait, fields.id)
-                log = _log(model, stream.fields, "--durable" in asked)
+                log = _log(model, stream.fields, "--durable" in stream_options)
                 yield LearningModel(stream, most_events, every, log, lambda line: typer.echo(line, err=True))
                 return
         refusal = stream
-    if asked:
-        raise ConfigError(f"{asked[0]} is of a model that learns: {refusal}")
+    if stream_options:
+        raise ConfigError(f"{stream_options[0]} is of a model that learns: {refusal}")
     yield FixedModel(loaded, refusal, most_events)
 
 

@@ -229,11 +229,11 @@ def alone(model: Place) -> Iterator[None]:
     from streamsvm.storage.atomic import storage_errors
     from streamsvm.storage.locks import InUse, locked
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with storage_errors(str(model)):
             model.parent.mkdir(parents=True, exist_ok=True)
             try:
-                held.enter_context(locked(model.with_name(f"{model.name}.lock"), _warn))
+                stack.enter_context(locked(model.with_name(f"{model.name}.lock"), _warn))
             except InUse as owner:
                 raise StorageError(
                     f"{model} is in use by {owner}; wait until it ends, or use another --model"
@@ -340,17 +340,17 @@ def _source(name: str, state: Stream) -> Iterator[Lines | Messages]:
     from streamsvm.online.brokers import JetStream, Topic
     from streamsvm.online.lines import Lines
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if name.startswith(BROKERS):
             opened = Topic if name.startswith(KAFKA) else JetStream
             place = state.topics.setdefault(urlsplit(name).path.strip("/"), {})
-            yield held.enter_context(closing(opened(name, place, sys.stdout.flush)))
+            yield stack.enter_context(closing(opened(name, place, sys.stdout.flush)))
         elif name == "-":
             yield Lines(0, sys.stdout.flush)
         elif local_path(name) is None or is_packed(name):
-            yield Lines(held.enter_context(closing(Unpacked(name))), sys.stdout.flush)
+            yield Lines(stack.enter_context(closing(Unpacked(name))), sys.stdout.flush)
         else:
-            file = held.enter_context(open(local_path(name) or name, "rb", buffering=0))
+            file = stack.enter_context(open(local_path(name) or name, "rb", buffering=0))
             yield Lines(file.fileno(), sys.stdout.flush)
 
 

@@ -159,8 +159,8 @@ class RunMonitor:
         parts: list[Any] = [Text(self._title(), style="bold"), Text(self._state())]
         if len(self._commands) > 1:
             names = ["begun by", *["resumed by"] * (len(self._commands) - 1)]
-            told = zip(names, self._commands, strict=True)
-            parts += [Text(f"{name}: {command}") for name, command in told if command]
+            commands = zip(names, self._commands, strict=True)
+            parts += [Text(f"{name}: {command}") for name, command in commands if command]
         if not self.has_ended:
             parts.append(self._bars.progress)
         parts += filter(None, (self._level_table(), self._numbers(), self._memory()))
@@ -208,11 +208,11 @@ class RunMonitor:
 
         if self._last is None:
             return None
-        found = {name: value for name, value in vars(self._last).items() if value is not None}
-        told = [f"{heading(name)} {human('', found[name])}" for name in NUMBERS if name in found]
+        values = {name: value for name, value in vars(self._last).items() if value is not None}
+        texts = [f"{heading(name)} {human('', values[name])}" for name in NUMBERS if name in values]
         tol = table(self._started.config).get("tol")
-        ends = ("violation" in found or "gap" in found) and tol is not None
-        return Text("  ".join([*told, f"(tol {human('', tol)})"] if ends else told))
+        ends = ("violation" in values or "gap" in values) and tol is not None
+        return Text("  ".join([*texts, f"(tol {human('', tol)})"] if ends else texts))
 
     def _memory(self) -> Any:
         from rich.text import Text

@@ -110,14 +110,14 @@ def tune(
     else:
         if heat_map is not None:
             raise ConfigError("--heat-map needs a table [tune] with two options; found none")
-        own = completed(layers)
-        axes, work, options, tried = None, partial(tune_as_fit, config=own), None, [({}, own)]
+        base = completed(layers)
+        axes, work, options, tried = None, partial(tune_as_fit, config=base), None, [({}, base)]
     require_other_than_store(files, store, model=model, run_dir=run_dir)
     if files and not resume:
         _require_place(model, force=force)
     rows = open_store(store_to_learn_from(files, store, read), x, y)
-    found = saved_result(run_dir, model, rows, tried, options) if resume and not force else None
-    if found is not None:
+    result = saved_result(run_dir, model, rows, tried, options) if resume and not force else None
+    if result is not None:
         typer.echo(f"the search in {run_dir} has ended: nothing is left to resume", err=as_json)
     else:
         of = (rows, [point for _, point in tried]) if resume else None
@@ -126,13 +126,13 @@ def tune(
             hint_to_resume(run_dir, lambda run: has_scores(run) or has_state(run / "search")),
             progress() as events,
         ):
-            found = work(rows, model_path=model, run_dir=run_dir, resume=resume, events=events)
+            result = work(rows, model_path=model, run_dir=run_dir, resume=resume, events=events)
     if out is not None:
-        write_records(found["results"], out)
-    picture = draw_heat_map(found["results"], *axes) if axes is not None else None
+        write_records(result["results"], out)
+    picture = draw_heat_map(result["results"], *axes) if axes is not None else None
     if heat_map is not None and picture is not None:
         write_plot(picture, heat_map)
-    _tell(found | ({"model": str(model)} if model else {}), as_json)
+    _tell(result | ({"model": str(model)} if model else {}), as_json)
 
 
 def _require_place(model: Place | None, **of: Any) -> None:
@@ -148,14 +148,14 @@ def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
     axes = axes_of(tried)
     if axes is None:
         several = [name for name, values in tried.items() if len(values) > 1]
-        found = f"{several[0]} alone" if several else "no option"
-        raise ConfigError(f"--heat-map: found {found} with several values, expected two options")
+        varied = f"{several[0]} alone" if several else "no option"
+        raise ConfigError(f"--heat-map: found {varied} with several values, expected two options")
     return axes
 
 
-def _tell(found: dict[str, Any], as_json: bool) -> None:
+def _tell(result: dict[str, Any], as_json: bool) -> None:
     if not as_json:
-        columns = [name for name in found["results"][0] if name != "fold_scores"]
-        emit_table("Best first", [{name: row[name] for name in columns} for row in found["results"]])
-    best = {**found["best"]["params"], found["scoring"]: found["best"]["score"]}
-    emit(found, as_json=as_json, title="Best", rows=best | {"seconds": found["seconds"]})
+        columns = [name for name in result["results"][0] if name != "fold_scores"]
+        emit_table("Best first", [{name: row[name] for name in columns} for row in result["results"]])
+    best = {**result["best"]["params"], result["scoring"]: result["best"]["score"]}
+    emit(result, as_json=as_json, title="Best", rows=best | {"seconds": result["seconds"]})

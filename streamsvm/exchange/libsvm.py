@@ -1,11 +1,11 @@
-"""Models as LIBSVM's text format, which svm-predict and its bindings load (svm_save_model of LIBSVM 3).
+"""Models in LIBSVM's text format (svm_save_model of LIBSVM 3): written, and read.
 
-LIBSVM's pair (i, j), i < j, decides for i if sum_s coef K - rho is positive. For two classes the second one is
-written first, so that decision values are ours; for more, a pair's value is the negative of ours.
+The writer takes models whose decisions are sums of kernel values; svm-predict and its bindings load the file. LIBSVM's
+pair (i, j), i < j, decides for i if sum_s coef K - rho is positive. For two classes the second one is written first, so
+that decision values are ours; for more, a pair's value is the negative of ours.
 
-LIBSVM's model files as models: c_svc, nu_svc, epsilon_svr, nu_svr, one_class; kernels that both support.
-
-It allocates nothing by the size that the file claims: memory is a small multiple of the file.
+The reader takes c_svc, nu_svc, epsilon_svr, nu_svr and one_class, with kernels that both sides have. It allocates
+nothing by the size that a file claims: memory is a small multiple of the file.
 """
 
 from __future__ import annotations
@@ -109,18 +109,18 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         files = {path: stack.enter_context(whole_file(path)) for path in texts}
         for path, lines in texts.items():
             files[path].writelines(line.encode("ascii") for line in lines)
-    beside = [str(path) for path in texts if path != out]
-    return {"n_support": len(svm.support), "files": beside, "notes": notes}
+    others = [str(path) for path in texts if path != out]
+    return {"n_support": len(svm.support), "files": others, "notes": notes}
 
 
 def _require_linear(scaling: Scaling) -> None:
     """Raises ModelError for a scaling that is more than an offset and a factor."""
-    found = "scales rows by quantiles, which svm-scale cannot; fit with --scale standard"
+    reason = "scales rows by quantiles, which svm-scale cannot; fit with --scale standard"
     if scaling.marks is not None:
-        found = "marks missing values, which LIBSVM has none of; fit without --mark-gaps"
+        reason = "marks missing values, which LIBSVM has none of; fit without --mark-gaps"
     elif scaling.quantiles is None:
         return
-    raise ModelError(f"the model {found}, or export --format onnx")
+    raise ModelError(f"the model {reason}, or export --format onnx")
 
 
 def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:
@@ -176,10 +176,10 @@ def signed(coef: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 def _kernel_type(kernel: Kernel) -> str:
     if kernel.libsvm is None:
-        known = ", ".join(ours for ours in libsvm_names().values())
+        names = ", ".join(ours for ours in libsvm_names().values())
         instead = "export --format onnx" if has_graph(kernel.name) else "fit with one of these"
         raise ModelError(
-            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {known}; {instead}"
+            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {names}; {instead}"
         )
     return kernel.libsvm
 
@@ -212,10 +212,10 @@ def svm_lines(svm: SVM) -> Iterator[str]:
 def _support_lines(rows: Rows, coef: np.ndarray) -> Iterator[str]:
     X: Any = sparse.csr_array(rows.X)
     entry = "%d:%.9g" if X.dtype == np.float32 else "%d:%.17g"  # as many digits as distinguish two numbers
-    for i, own in enumerate(coef.tolist()):
-        here = slice(X.indptr[i], X.indptr[i + 1])
-        entries = zip((X.indices[here] + 1).tolist(), X.data[here].tolist(), strict=True)
-        yield " ".join(chain(map("%.17g".__mod__, own), map(entry.__mod__, entries))) + "\n"
+    for i, coefficients in enumerate(coef.tolist()):
+        entries_of = slice(X.indptr[i], X.indptr[i + 1])
+        entries = zip((X.indices[entries_of] + 1).tolist(), X.data[entries_of].tolist(), strict=True)
+        yield " ".join(chain(map("%.17g".__mod__, coefficients), map(entry.__mod__, entries))) + "\n"
 
 
 def _line(name: str, words: Iterable[str]) -> str:
@@ -360,10 +360,11 @@ class _Header:
             self.last, "found the end of the file, expected SV and support vectors: it is cut short"
         )
 
-    def one_of(self, name: str, known: tuple[str, ...]) -> str:
+    def one_of(self, name: str, supported: tuple[str, ...]) -> str:
         number, words = self._at(name)
-        if len(words) != 1 or words[0] not in known:
-            raise self.bad(number, f"found {name} {' '.join(words)[:40]!r}, supported are {', '.join(known)}")
+        if len(words) != 1 or words[0] not in supported:
+            value = " ".join(words)[:40]
+            raise self.bad(number, f"found {name} {value!r}, supported are {', '.join(supported)}")
         return words[0]
 
     def numbers(self, name: str, count: int, kind: Callable[[str], Any] = float) -> list[Any]:
@@ -421,12 +422,12 @@ def _kernel(header: _Header) -> Kernel:
     return kernel_from({"name": name} | values)
 
 
-def _check(header: _Header, labels: list[int], counts: list[int], total: int, found: int) -> None:
-    if total != found:
+def _check(header: _Header, labels: list[int], counts: list[int], total: int, n_support: int) -> None:
+    if total != n_support:
         claim = f"line {header.words['total_sv'][0]} says {total}"
-        raise header.bad(header.last, f"the file ends after {found} support vectors, {claim}")
-    if labels and (sum(counts) != found or min(counts) < 0):
-        raise header.bad(header.words["nr_sv"][0], f"the counts do not add up to {found} support vectors")
+        raise header.bad(header.last, f"the file ends after {n_support} support vectors, {claim}")
+    if labels and (sum(counts) != n_support or min(counts) < 0):
+        raise header.bad(header.words["nr_sv"][0], f"the counts do not add up to {n_support} support vectors")
     if len(set(labels)) < len(labels) or any(abs(label) > LARGEST_LABEL for label in labels):
         raise header.bad(header.words["label"][0], "expected a different integer of 32 bits for each class")
 
@@ -439,17 +440,19 @@ def _support(header: _Header, lines: Iterator[tuple[int, str]], columns: int) ->
         if not words:
             continue
         try:
-            own = [float(word) for word in words[:columns]]
+            coefficients = [float(word) for word in words[:columns]]
             entries = [word.partition(":") for word in islice(words, columns, None)]
             features = [int(feature) for feature, _, _ in entries]
             values = [float(value) for _, _, value in entries]
         except ValueError:
             raise header.bad(header.last, f"expected {columns} coefficients, then FEATURE:VALUE") from None
-        if len(own) < columns or not all(abs(value) <= LARGEST for value in (*own, *values)):
+        if len(coefficients) < columns or not all(
+            abs(value) <= LARGEST for value in (*coefficients, *values)
+        ):
             raise header.bad(header.last, f"expected {columns} coefficients and values, all within float32")
         if any(b <= a for a, b in pairwise([0, *features])) or (features and features[-1] > MOST_FEATURES):
             raise header.bad(header.last, f"expected features from 1 to {MOST_FEATURES}, rising")
-        coef.extend(own)
+        coef.extend(coefficients)
         data.extend(values)
         indices.extend(features)
         indptr.append(len(data))

@@ -30,16 +30,16 @@ class PyfuncModel:
         """(n,) labels; with params {"answer": "decision"}, "proba" or "interval", those. Raises ConfigError."""
         match (params or {}).get("answer", "label"):
             case "label":
-                found = self.model.predict(X)
+                answer = self.model.predict(X)
             case "decision":
-                found = self.model.decision_function(X)
+                answer = self.model.decision_function(X)
             case "proba":
-                found = self.model.predict_proba(X)
+                answer = self.model.predict_proba(X)
             case "interval":
-                found = self.model.predict_interval(X)
+                answer = self.model.predict_interval(X)
             case other:
                 raise ConfigError(f"answer: found {other!r}, expected one of {', '.join(ANSWERS)}")
-        return np.asarray(found)
+        return np.asarray(answer)
 
 
 def _load_pyfunc(data_path: str) -> PyfuncModel:
@@ -56,7 +56,7 @@ def log_model(model: Any, name: str = "model", **options: Any) -> ModelInfo:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.zarr"
         save_model(getattr(model, "model_", model), path)
-        own = {"pip_requirements": [f"streamsvm=={__version__}"]}
+        requirements = {"pip_requirements": [f"streamsvm=={__version__}"]}
         return mlflow.pyfunc.log_model(
-            name=name, loader_module=__name__, data_path=str(path), **own | options
+            name=name, loader_module=__name__, data_path=str(path), **requirements | options
         )

@@ -1,24 +1,18 @@
-"""Models as ONNX graphs of plain operators. Sums and distances are float64: exact where the float32 kernel values of
-`decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient.
+"""Models as ONNX graphs of plain operators.
 
 Input "X", float32 (N, d), rows as they are. Outputs "label" (N,), and "scores", which `decision_function` returns,
 float32 (N,) or (N, k). Calibrated models add "probabilities", float32 (N, k). A ranking or a regression has "scores"
 alone. For rows of several labels "label" is int64 (N, k), 1 if a row has it. Metadata: JSON lists "feature_names", if
 there are any, and the "labels" of these columns.
 
-It does not use ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it supports neither
-routes nor classes against the rest.
+A graph follows the model: rows are scaled, and decided by a sum over support vectors, by the partition that a tree of
+centres routes them to (early models; a row whose nearest centres are equally far, to float32, may go to another of
+them), or by a pool of experts (`solvers.additive`, `solvers.pooling`). Then come probabilities, as
+`models.calibration` makes them, and labels. All of it is float64: exact where the float32 kernel values of
+`decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient. ai.onnx.ml's SVMClassifier is not used:
+onnxruntime sums it in float32, it takes longer, and it supports neither routes nor classes against the rest.
 
-Early prediction as an ONNX graph: a tree of centres routes each row to its partition, and a loop over the partitions
-that rows fell into sums over their support rows alone, as `LocalModel` does.
-
-A row whose nearest centres are equally far, to float32, may go to another of them.
-
-Pools of experts in ONNX graphs: what `solvers.additive` and `solvers.pooling` compute, in float64.
-
-Probabilities of calibrated models in ONNX graphs, as `models.calibration` makes them, in float64.
-
-ONNX graphs under construction: every operator's output is a name that the next one takes.
+`Graph`, at the foot, collects the nodes: every operator's output is a name that the next one takes.
 """
 
 from __future__ import annotations
@@ -98,7 +92,9 @@ def onnx_model(model: Any) -> ModelProto:
     lists = {"feature_names": model.shown_names}
     if task_of(model.task).in_sets:
         lists["labels"] = model.classes.tolist()
-    helper.set_model_props(proto, {name: json.dumps(own) for name, own in lists.items() if own is not None})
+    helper.set_model_props(
+        proto, {name: json.dumps(values) for name, values in lists.items() if values is not None}
+    )
     return proto
 
 
@@ -210,7 +206,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     one_column = not by_votes and task.columns(k) == 1
     values = _votes(graph, decisions, k) if by_votes else decisions
     scores = graph.op("Squeeze", values, graph.constant([1])) if one_column else values
-    graph.called("scores", graph.cast(scores, np.float32))
+    graph.output("scores", graph.cast(scores, np.float32))
     shape: list[str | int] = ["N"] if one_column else ["N", k]
     outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
     if not task.has_labels:
@@ -221,10 +217,10 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
             p = of_problems(graph, calibration, decisions, part)
         else:
             p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
-        graph.called("probabilities", graph.cast(p, np.float32))
+        graph.output("probabilities", graph.cast(p, np.float32))
         outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", k]))
     if task.in_sets:
-        graph.called("label", graph.cast(_has(graph, decisions, p, model), np.int64))
+        graph.output("label", graph.cast(_has(graph, decisions, p, model), np.int64))
         return [helper.make_tensor_value_info("label", TensorProto.INT64, ["N", k]), *outputs]
     follows = calibration is not None and (calibration.by_decisions or calibration.method == "stream")
     if p is None or (follows and model.costs is None) or model.header.threshold is not None:
@@ -232,7 +228,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     else:
         codes = _by_probabilities(graph, p, model.costs)
     classes = model.classes if model.classes.dtype.kind in "Ufb" else model.classes.astype(np.int64)
-    graph.called("label", graph.op("Gather", graph.constant(classes), codes))
+    graph.output("label", graph.op("Gather", graph.constant(classes), codes))
     label = TYPES[model.classes.dtype.kind]
     return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]
 
@@ -249,7 +245,7 @@ def _has(graph: Graph, decisions: str, p: str | None, model: Any) -> str:
         return graph.op("Greater", p, graph.constant(np.float64(EVEN)))
     rest = graph.op("Sub", graph.constant(np.float64(1)), p)
     missed, false = (
-        graph.op("Mul", own, graph.constant(cost)) for own, cost in ((p, costs[1]), (rest, costs[0]))
+        graph.op("Mul", chance, graph.constant(cost)) for chance, cost in ((p, costs[1]), (rest, costs[0]))
     )
     return graph.op("Greater", missed, false)
 
@@ -305,8 +301,8 @@ def routed(graph: Graph, x: str, model: PartitionRouting) -> tuple[str, str]:
     body = _body(graph, x, parts, distinct, outer, model.kernel)
     total = graph.op("Loop", graph.op("Size", distinct), graph.constant(np.array(True)), start, body=body)
     m = graph.cast(graph.op("Shape", parts, start=1), np.float64)
-    own = graph.op("Gather", parts, graph.constant(0), axis=1)
-    return graph.op("Div", total, m), own
+    nearest = graph.op("Gather", parts, graph.constant(0), axis=1)
+    return graph.op("Div", total, m), nearest
 
 
 def _support(model: PartitionRouting) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -328,20 +324,20 @@ def _body(
     graph = outer.body()
     step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
     part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, graph.constant([0])))
-    here = graph.op("Gather", graph.op("NonZero", graph.op("Equal", parts, part)), graph.constant(0))
+    members = graph.op("Gather", graph.op("NonZero", graph.op("Equal", parts, part)), graph.constant(0))
     ends = (
         graph.op("Gather", bounds, part),
         graph.op("Gather", bounds, graph.op("Add", part, graph.constant([1]))),
     )
     rows, alphas = (graph.op("Slice", name, *ends, graph.constant([0])) for name in (support, coef))
-    x = graph.op("Gather", x, here)
-    for own in weights:
-        x = graph.op("Mul", x, graph.op("Gather", own, part))
+    x = graph.op("Gather", x, members)
+    for weight in weights:
+        x = graph.op("Mul", x, graph.op("Gather", weight, part))
     values = graph.op("MatMul", kernel.onnx(graph, x, rows), alphas)
     values = graph.op("Add", values, graph.op("Gather", intercept, part))
-    places = graph.op("Unsqueeze", here, graph.constant([1]))
+    places = graph.op("Unsqueeze", members, graph.constant([1]))
     after = graph.op("ScatterND", so_far, places, values, reduction="add")
-    graph.called("go_on", going)
+    graph.output("go_on", going)
     return helper.make_graph(
         graph.nodes,
         "part",
@@ -365,8 +361,8 @@ def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
     nodes, width = len(partition.nodes), max(node.k for node in partition.nodes)
     distances = _distances(graph, x, partition, width)  # (N, nodes * width)
     shape = graph.constant([-1, nodes, width])
-    nearest = graph.op("ArgMin", graph.op("Reshape", distances, shape), axis=2, keepdims=0)  # (N, nodes)
-    own = _descend(graph, nearest, partition, width)
+    children_at = graph.op("ArgMin", graph.op("Reshape", distances, shape), axis=2, keepdims=0)  # (N, nodes)
+    nearest = _descend(graph, children_at, partition, width)
     leaves = [
         (number * width + c, part)
         for number, (node, children) in enumerate(zip(partition.nodes, partition.children, strict=True))
@@ -375,11 +371,13 @@ def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
     ]
     m = min(neighbours, len(leaves))
     if m <= 1:
-        return own
+        return nearest
     columns, parts = (np.array(values, np.int64) for values in zip(*leaves, strict=True))
     numbers = graph.constant(parts)
     distances = graph.op("Gather", distances, graph.constant(columns), axis=1)
-    first = graph.op("Where", graph.op("Equal", numbers, own), graph.constant(np.float64(-np.inf)), distances)
+    first = graph.op(
+        "Where", graph.op("Equal", numbers, nearest), graph.constant(np.float64(-np.inf)), distances
+    )
     _, order = graph.ops("TopK", 2, first, graph.constant([m]), axis=1, largest=0)
     return graph.op("Gather", numbers, order)
 
@@ -407,7 +405,7 @@ def _distances(graph: Graph, x: str, partition: Partition, width: int) -> str:
 
 
 def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> str:
-    """(N, 1) the partition at the end of each row's way, from its nearest child in every node.
+    """(N, 1) the partition that each row ends in, from its nearest child in every node.
 
     The place of a row is a node or, beyond the nodes, their number plus a partition.
     """
@@ -436,8 +434,8 @@ def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: ExpertPool)
     (N, expansions * columns)."""
     shape = graph.constant([0, -1, pooled.columns])  # (N, experts, columns)
     shared = graph.op("Reshape", _additive(graph, x, pooled.additive), shape)
-    own = graph.op("Reshape", of_kernels, shape)
-    logs = graph.op("Max", _logs(graph, shared, own, pooled.columns), graph.constant(np.log(SUREST)))
+    by_expert = graph.op("Reshape", of_kernels, shape)
+    logs = graph.op("Max", _logs(graph, shared, by_expert, pooled.columns), graph.constant(np.log(SUREST)))
     u = graph.op("MatMul", graph.constant(pooled.pool.v[None]), logs)
     p = graph.op("Softmax", graph.op("Squeeze", u, graph.constant([1])), axis=1)
     if pooled.columns == 1:
@@ -474,12 +472,12 @@ def _curves(graph: Graph, x: Tensor, H: np.ndarray) -> Tensor:
     return graph.op("ReduceSum", h, graph.constant([1]), keepdims=0)
 
 
-def _logs(graph: Graph, shared: Tensor, own: Tensor, columns: int) -> Tensor:
+def _logs(graph: Graph, shared: Tensor, by_expert: Tensor, columns: int) -> Tensor:
     """(N, experts, classes) logarithms of the probabilities that their decisions stand for."""
     if columns > 1:
-        parts = (shared, _log_sigmoid(graph, own))
+        parts = (shared, _log_sigmoid(graph, by_expert))
         return graph.op("Concat", *(graph.op("LogSoftmax", f, axis=2) for f in parts), axis=1)
-    f = graph.op("Concat", shared, own, axis=1)
+    f = graph.op("Concat", shared, by_expert, axis=1)
     return graph.op("Concat", _log_sigmoid(graph, graph.op("Neg", f)), _log_sigmoid(graph, f), axis=2)
 
 
@@ -566,9 +564,9 @@ def _coupled(graph: Graph, p: str, k: int) -> str:
         factors = graph.op("Gather", system, graph.constant([i]), axis=2)
         rest = graph.op("Sub", system, graph.op("MatMul", factors, row))
         system = graph.op("Where", graph.constant(np.arange(k)[:, None] == i), row, rest)
-    found = graph.op("Squeeze", graph.op("Gather", system, graph.constant([k]), axis=2), graph.constant([2]))
-    found = graph.op("Max", found, graph.constant(np.float64(0)))
-    return _shares(graph, found)
+    solved = graph.op("Squeeze", graph.op("Gather", system, graph.constant([k]), axis=2), graph.constant([2]))
+    solved = graph.op("Max", solved, graph.constant(np.float64(0)))
+    return _shares(graph, solved)
 
 
 def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
@@ -607,11 +605,11 @@ def _with_decisions(graph: Graph, p: str, winners: str, k: int) -> str:
         "Equal", graph.op("Unsqueeze", winners, graph.constant([1])), graph.constant(np.arange(k))
     )
     zero = graph.constant(np.float64(0))
-    own = graph.op("ReduceSum", graph.op("Where", wins, p, zero), graph.constant([1]))
+    of_winner = graph.op("ReduceSum", graph.op("Where", wins, p, zero), graph.constant([1]))
     others, _ = graph.ops("TopK", 2, graph.op("Where", wins, zero, p), graph.constant([k]), axis=1)
-    sums = graph.op("Add", own, graph.op("CumSum", others, graph.constant(1)))
+    sums = graph.op("Add", of_winner, graph.op("CumSum", others, graph.constant(1)))
     means = graph.op("Div", sums, graph.constant(np.arange(2.0, k + 2)))
-    shared = graph.op("Max", own, graph.op("ReduceMax", means, graph.constant([1])))
+    shared = graph.op("Max", of_winner, graph.op("ReduceMax", means, graph.constant([1])))
     return graph.op("Where", wins, shared, graph.op("Min", p, shared))
 
 
@@ -639,7 +637,7 @@ class Graph:
     def name(self, kind: str) -> str:
         return f"{kind}_{next(self._numbers)}"
 
-    def called(self, name: str, value: str) -> None:
+    def output(self, name: str, value: str) -> None:
         """An output of the graph."""
         self.nodes.append(helper.make_node("Identity", [value], [name]))
 

@@ -37,7 +37,7 @@ def read_range(path: Path) -> Scaling:
             )
         number, line = next(lines, (2, ""))
         lower, upper = _numbers(path, number, line, 2)
-        found = {}
+        ranges = {}
         for number, line in lines:
             if line.strip():
                 index, low, high = _numbers(path, number, line, 3)
@@ -45,10 +45,10 @@ def read_range(path: Path) -> Scaling:
                     raise DataError(
                         f"{path}, line {number}: expected a feature from 1 to {MOST_FEATURES}, min <= max"
                     )
-                found[int(index) - 1] = (low, high)
-    d = max(found, default=-1) + 1
+                ranges[int(index) - 1] = (low, high)
+    d = max(ranges, default=-1) + 1
     offset, scale = np.zeros(d), np.zeros(d)
-    for column, (low, high) in found.items():
+    for column, (low, high) in ranges.items():
         if high > low and upper != lower:
             slope = (upper - lower) / (high - low)
             if not 0 < abs(slope) < math.inf:

@@ -61,8 +61,8 @@ class Decision:
     def values(self, rows: Rows) -> np.ndarray:
         """(m,) float64 g of scaled rows."""
         out = np.full(len(rows), self.intercept)
-        for here, there in self._tiles(len(rows)):
-            out[here] += self.kernel.exact(rows.take(here), self.support.take(there)) @ self.coef[there]
+        for at, some in self._tiles(len(rows)):
+            out[at] += self.kernel.exact(rows.take(at), self.support.take(some)) @ self.coef[some]
         return out
 
     def gradients(self, rows: Rows) -> np.ndarray:
@@ -72,8 +72,8 @@ class Decision:
     def scaled_gradients(self, scaled: Rows) -> np.ndarray:
         """(m, d) float64 derivatives of g by the columns of scaled rows."""
         out = np.zeros((len(scaled), scaled.d))
-        for here, there in self._tiles(len(scaled)):
-            out[here] += self.kernel.gradient(scaled.take(here), self.support.take(there), self.coef[there])
+        for at, some in self._tiles(len(scaled)):
+            out[at] += self.kernel.gradient(scaled.take(at), self.support.take(some), self.coef[some])
         return out
 
     def _tiles(self, m: int) -> Iterator[tuple[slice, slice]]:
@@ -121,14 +121,16 @@ class PooledDecision:
         out = self._pooled.additive.gradients(Z, slopes[: len(TRACKS)])
         for i, learner in enumerate(self._pooled.kernels, len(TRACKS)):
             for c, weights in enumerate(np.eye(self.model.columns)):
-                own = self._sum(learner, weights).scaled_gradients(Rows(Z))
-                out += slopes[i, :, c, None] * own
+                gradient = self._sum(learner, weights).scaled_gradients(Rows(Z))
+                out += slopes[i, :, c, None] * gradient
         return self.scaling.pull_back(out * (np.abs(Z) < LARGEST), rows)
 
     def sums_at(self, row: Rows) -> list[Decision]:
         """The kernel expansions, each to first order: times the derivatives of g by what it says about the row."""
         slopes = self._slopes(row.dense())[len(TRACKS) :, 0]
-        return [self._sum(learner, own) for learner, own in zip(self._pooled.kernels, slopes, strict=True)]
+        return [
+            self._sum(learner, weights) for learner, weights in zip(self._pooled.kernels, slopes, strict=True)
+        ]
 
     @property
     def _pooled(self) -> ExpertPool:
@@ -169,8 +171,8 @@ def gradients(model: Model, rows: Rows, label: str | None = None) -> np.ndarray:
     ModelError
     """
     out = np.empty((len(rows), model.d))
-    for here, decision in decisions(model, rows, answered(model, rows, label)[1]):
-        out[here] = decision.gradients(rows.take(here))
+    for at, decision in decisions(model, rows, answered(model, rows, label)[1]):
+        out[at] = decision.gradients(rows.take(at))
     return out
 
 
@@ -179,12 +181,12 @@ def answered(model: Model, rows: Rows, label: str | None = None) -> tuple[np.nda
 
     label: the one to explain where rows have several; all codes are its own. Raises ModelError.
     """
-    own = code_of(model, label)
+    label_code = code_of(model, label)
     decision, proba = model.answers(rows)
-    if own is None and decision.ndim == 2:
+    if label_code is None and decision.ndim == 2:
         codes = model.codes_of(decision, proba)
     else:
-        codes = np.full(len(rows), own or 0, np.intp)
+        codes = np.full(len(rows), label_code or 0, np.intp)
     return model.labels(decision, proba), codes
 
 
@@ -196,14 +198,14 @@ def code_of(model: Model, label: str | None) -> int | None:
                 f"label is {label}: found a model of task {model.task}, whose rows have one answer; leave it out"
             )
         return None
-    known = model.classes.tolist()
-    if label is None or str(label) not in known:
-        found = "no label" if label is None else f"label {label}"
+    labels = model.classes.tolist()
+    if label is None or str(label) not in labels:
+        given = "no label" if label is None else f"label {label}"
         raise ModelError(
-            f"the model is of task {model.task}, and one label's decision is explained at a time: found {found}, "
-            f"expected one of {', '.join(known[:30])}"
+            f"the model is of task {model.task}, and one label's decision is explained at a time: found {given}, "
+            f"expected one of {', '.join(labels[:30])}"
         )
-    return known.index(str(label))
+    return labels.index(str(label))
 
 
 def decisions(
@@ -223,34 +225,34 @@ def decisions(
         return
     parts = routes.partition.nearest(routes.scaling.apply(rows), routes.neighbours)
     groups, group = np.unique(np.column_stack([codes, np.sort(parts, axis=1)]), axis=0, return_inverse=True)
-    for number, (code, *asked) in enumerate(groups.tolist()):
-        yield np.flatnonzero(group.ravel() == number), _of_class(model, _together(routes, asked), code)
+    for number, (code, *nearest) in enumerate(groups.tolist()):
+        yield np.flatnonzero(group.ravel() == number), _of_class(model, _together(routes, nearest), code)
 
 
-def _together(routes: PartitionRouting, asked: list[int]) -> Expansion:
+def _together(routes: PartitionRouting, parts: list[int]) -> Expansion:
     """The mean over some partitions as one sum; several have no separate metrics."""
-    if len(asked) == 1:
-        return routes.expansion(asked[0])
-    parts = [routes.part(p) for p in asked]
-    support, coef = concat([rows for rows, _ in parts]), np.concatenate([coef for _, coef in parts])
-    share = 1.0 / len(asked)
-    intercept = routes.intercept[asked].mean(axis=0)
+    if len(parts) == 1:
+        return routes.expansion(parts[0])
+    sums = [routes.part(p) for p in parts]
+    support, coef = concat([rows for rows, _ in sums]), np.concatenate([coef for _, coef in sums])
+    share = 1.0 / len(parts)
+    intercept = routes.intercept[parts].mean(axis=0)
     return Expansion(routes.kernel, routes.scaling, support, coef * share, intercept)
 
 
 def _of_class(model: Model, sums: Expansion, code: int) -> Decision:
-    speaks = _speaking(model, code, sums.coef.shape[1])
+    signs = _signs(model, code, sums.coef.shape[1])
     columns = sums.coef.astype(np.float64)
-    intercept = float(np.asarray(sums.intercept, np.float64) @ speaks)
+    intercept = float(np.asarray(sums.intercept, np.float64) @ signs)
     support, ids, label = sums.support, sums.ids, None
     if model.learned.in_sets:
-        label, own = model.classes[code].item(), np.flatnonzero(columns @ speaks)
-        support, columns, ids = support.take(own), columns[own], None if ids is None else ids[own]
-    coef = columns @ speaks
+        label, used = model.classes[code].item(), np.flatnonzero(columns @ signs)
+        support, columns, ids = support.take(used), columns[used], None if ids is None else ids[used]
+    coef = columns @ signs
     return Decision(sums.kernel, sums.scaling, support, coef, intercept, columns, ids, sums.of_rows, label)
 
 
-def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
+def _signs(model: Model, code: int, columns: int) -> np.ndarray:
     """(columns,) +1 if a decision value is for a class, -1 if it is against it, else 0."""
     if columns == 1:
         return np.ones(1)

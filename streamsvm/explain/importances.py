@@ -82,9 +82,9 @@ def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]
         store = X if isinstance(X, Store | Rows) else Store.from_arrays(X, like=model.layout)
         rows = store if isinstance(store, Rows) else sampled(model, store)
         return by_gradients(model, rows, label), f"{len(rows):,} rows"
-    own = model.header.scaling.importances
-    if own is not None:
-        return own, "metric"
+    of_metric = model.header.scaling.importances
+    if of_metric is not None:
+        return of_metric, "metric"
     support = support_rows(model)
     if support is None:
         return _by_weights(model, label), "weights"
@@ -93,20 +93,20 @@ def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]
 
 def column_names(model: Model) -> Names:
     """(d,) names of the model's columns, numbers if there are none; of a stream those that it has seen."""
-    known = model.shown_names or ()
-    return known if model.by_name else known + tuple(map(str, range(len(known), model.d)))
+    names = model.shown_names or ()
+    return names if model.by_name else names + tuple(map(str, range(len(names), model.d)))
 
 
 def by_gradients(model: Model, rows: Rows, label: str | None = None) -> np.ndarray:
     """(d,) mean over raw rows of the squared derivative times the column's variance, normalised to sum 1. label: see
     `importances`."""
-    each = model.classes.tolist() if model.learned.in_sets and label is None else [label]
+    labels = model.classes.tolist() if model.learned.in_sets and label is None else [label]
     step = max(1, BLOCK_ENTRIES // model.d)
     blocks = [rows.take(slice(start, start + step)) for start in range(0, len(rows), step)]
     squares = np.zeros(model.d)
-    for block, own in product(blocks, each):
-        found = gradients(model, block, own)
-        squares += np.einsum("ij,ij->j", found, found)
+    for block, one_label in product(blocks, labels):
+        derivatives = gradients(model, block, one_label)
+        squares += np.einsum("ij,ij->j", derivatives, derivatives)
     return _shares(squares * reduce(merge, map(moments_of, blocks)).m2)
 
 

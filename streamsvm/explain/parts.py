@@ -29,17 +29,19 @@ def evaluate_by_part(
     with the right answer. The model must have partitions (`has_parts`). Raises as `evaluate`."""
     rows, right = np.zeros((2, model.n_parts), np.int64)
 
-    def counted() -> Iterator[tuple[int, int, Answer]]:
-        blocks = predict_blocks(model, store, engine=engine, decide=_asked, phase="evaluate", events=events)
+    def scored_blocks() -> Iterator[tuple[int, int, Answer]]:
+        blocks = predict_blocks(
+            model, store, engine=engine, decide=_answers_and_parts, phase="evaluate", events=events
+        )
         for start, stop, (answer, parts) in blocks:
             is_right = model.labels(*answer) == store.labels(start, stop)
             rows[:] += np.bincount(parts, minlength=len(rows))
             right[:] += np.bincount(parts[is_right], minlength=len(rows))
             yield start, stop, answer
 
-    found = assess(model, store, counted(), with_curves=with_curves)
-    return found | {"parts": {"rows": rows.tolist(), "right": right.tolist()}}
+    result = assess(model, store, scored_blocks(), with_curves=with_curves)
+    return result | {"parts": {"rows": rows.tolist(), "right": right.tolist()}}
 
 
-def _asked(model: Any, rows: Rows) -> tuple[Answer, np.ndarray]:
+def _answers_and_parts(model: Any, rows: Rows) -> tuple[Answer, np.ndarray]:
     return answers_of(model, rows), model.parts_of(rows)

@@ -49,8 +49,8 @@ class RowExplanation:
 
 def deviations(rows: Rows) -> np.ndarray:
     """(d,) standard deviations of columns."""
-    found = moments_of(rows)
-    return np.sqrt(found.m2 / found.n)
+    moments = moments_of(rows)
+    return np.sqrt(moments.m2 / moments.n)
 
 
 @described
@@ -81,7 +81,7 @@ def explain_rows(
 
     Returns
     -------
-    list of Told
+    list of RowExplanation
         The explanations, in the order of `ids`.
 
     Raises
@@ -90,30 +90,30 @@ def explain_rows(
     """
     raw = chosen(model, store, ids)
     answers, codes = answered(model, raw, label)
-    told: dict[int, RowExplanation] = {}
-    for here, decision in decisions(model, raw, codes):
+    explained: dict[int, RowExplanation] = {}
+    for places, decision in decisions(model, raw, codes):
         if shapley:
             require_shapley(decision)
-        own = raw.take(here)
-        scaled = decision.scaled(own)
-        g, gradient = decision.values(scaled), decision.gradients(own)
-        for i, at in enumerate(here.tolist()):
+        some = raw.take(places)
+        scaled = decision.scaled(some)
+        g, gradient = decision.values(scaled), decision.gradients(some)
+        for i, place in enumerate(places.tolist()):
             row = scaled.take(slice(i, i + 1))
             near = (
                 support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
             )
-            told[at] = RowExplanation(
-                int(ids[at]),
-                answers[at].item(),
+            explained[place] = RowExplanation(
+                int(ids[place]),
+                answers[place].item(),
                 float(g[i]),
-                _class(model, decision, int(codes[at])),
-                raw.take(slice(at, at + 1)).dense()[0].astype(np.float64),
+                _class(model, decision, int(codes[place])),
+                raw.take(slice(place, place + 1)).dense()[0].astype(np.float64),
                 gradient[i],
                 gradient[i] * deviation,
                 *near,
                 *(shapley_values(decision, row) if shapley else ()),
             )
-    return [told[at] for at in range(len(ids))]
+    return [explained[place] for place in range(len(ids))]
 
 
 def _class(model: Model, decision: Decision | PooledDecision, code: int) -> Any:

@@ -50,8 +50,8 @@ def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
 def _of_parts(routes: PartitionRouting, most: int) -> Rows:
     bounds, places = routes.bounds, _spread(int(routes.bounds[-1]), most)
     part = np.searchsorted(bounds, places, side="right") - 1
-    found = [routes.part(p)[0].take(places[part == p] - bounds[p]) for p in np.unique(part).tolist()]
-    return _raw(routes.scaling, concat(found))
+    samples = [routes.part(p)[0].take(places[part == p] - bounds[p]) for p in np.unique(part).tolist()]
+    return _raw(routes.scaling, concat(samples))
 
 
 def _raw(scaling: Scaling, rows: Rows) -> Rows:

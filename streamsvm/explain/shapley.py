@@ -1,7 +1,10 @@
-"""Shapley values of decisions: of sums of kernels that are products over features exact, without subsets.
+"""Shapley values of decisions: exact for sums of product kernels and small pools, sampled for large pools.
 
-The game (PKeX-Shapley, Mohammadi et al. 2025): a set S of features is worth v(S) = sum_j c_j prod_{f in S} k_jf + b,
-with k_jf = k(x_f - s_jf): the kernel restricted to them. By the definition of Shapley's value feature i then has
+The game of a kernel expansion (PKeX-Shapley, Mohammadi et al. 2025): a set S of features is worth
+
+    v(S) = sum_j c_j prod_{f in S} k_jf + b,    k_jf = k(x_f - s_jf),
+
+the kernel restricted to them. By the definition of Shapley's value feature i then has
 
     phi_i = sum_j c_j (k_ji - 1) sum_q mu(q) e_q(k_j without i),    mu(q) = q! (d - 1 - q)! / d!,
 
@@ -9,13 +12,10 @@ e_q the elementary symmetric polynomials, whose recursion subtracts what it has 
 t^q (1 - t)^(d - 1 - q) over [0, 1], so the inner sum is the integral of prod_{f != i} (1 - t + t k_jf): positive
 throughout, and a polynomial of degree d - 1, for which d / 2 points of Gauss and Legendre are exact.
 
-Shapley values of a pool's decision, whose experts know what to make of an absent column.
-
-The game: a set S of features is worth v(S) = g of an event that has these alone. To the experts an absent column is one
-at the stream's mean, or a text that is not there; so the event's features of that value, too, are worth nothing.
-
-All sets of few other features are asked, which is exact. Of more, orders are drawn, each with its reverse (Mitchell,
-Cooper, Frank and Holmes 2022): a value is the mean gain over them, and its error that of a mean of independent pairs.
+The game of a pool: v(S) = g of an event that has the features of S alone. The experts take an absent column as the
+stream's mean, or a text as absent; so features of the event with that value are worth nothing. With few others, all
+sets are evaluated, which is exact. With more, orders are drawn, each with its reverse (Mitchell, Cooper, Frank and
+Holmes 2022): a value is the mean gain over them, and its error that of a mean of independent pairs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,21 @@ from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import TILE_ENTRIES, Decision, PooledDecision
 
 TILE = 1 << 16  # differences at a time, 512 KiB
+MOST_FEATURES = 4096
+ALL_SETS = 10  # features up to which all sets are evaluated
+LOOK = 16  # orders, each with its reverse, between looks at the errors
+MOST_SETS = 1 << 14  # that are evaluated; more if LOOK orders take more
+PRECISE = 0.01  # error, of the largest value: enough
+
+Worth = Callable[[np.ndarray], np.ndarray]  # v (m,) of sets (m, p), True for the features in them
+
+
+class Shapley(NamedTuple):
+    """Values (d,) that add up to g(x) - base, v of no feature; their standard errors, None if they are exact."""
+
+    values: np.ndarray
+    base: float
+    error: np.ndarray | None = None
 
 
 def require_shapley(decision: Decision | PooledDecision) -> None:
@@ -47,6 +62,15 @@ def require_shapley(decision: Decision | PooledDecision) -> None:
     require_few(decision.support.d, "model")
 
 
+def require_few(features: int, what: str) -> None:
+    """Raises ModelError."""
+    if features > MOST_FEATURES:
+        raise ModelError(
+            f"Shapley values are of at most {MOST_FEATURES:,} columns, the {what} has {features:,}; "
+            "leave Shapley values out"
+        )
+
+
 def shapley_values(decision: Decision | PooledDecision, row: Rows) -> Shapley:
     """Of the raw features of one scaled row.
 
@@ -58,9 +82,9 @@ def shapley_values(decision: Decision | PooledDecision, row: Rows) -> Shapley:
     x, support, coef = row.astype(np.float64).dense()[0], decision.support, decision.coef
     out, step = np.zeros(len(x)), max(1, TILE // len(x))
     for first in range(0, len(support), step):
-        here = slice(first, first + step)
-        differences = support.take(here).astype(np.float64).dense() - x
-        out += product_values(decision.kernel.shortfall(differences), coef[here])
+        some = slice(first, first + step)
+        differences = support.take(some).astype(np.float64).dense() - x
+        out += product_values(decision.kernel.shortfall(differences), coef[some])
     metric = decision.scaling.metric
     values = out if metric is None else metric.spread(out)
     return Shapley(decision.scaling.of_raw(values), decision.intercept + float(coef.sum()))
@@ -85,52 +109,26 @@ def _points(d: int) -> tuple[np.ndarray, np.ndarray]:
     return (points + 1.0) / 2.0, weights / 2.0
 
 
-MOST_FEATURES = 4096
-ALL_SETS = 10  # features up to which all are asked
-LOOK = 16  # orders and their reverses, from one look at errors to the next
-MOST_SETS = 1 << 14  # that are asked, if these are enough for so many orders
-PRECISE = 0.01  # error, of the largest value: enough
-
-Worth = Callable[[np.ndarray], np.ndarray]  # v (m,) of sets (m, p), True for the features in them
-
-
-class Shapley(NamedTuple):
-    """Values (d,) that add up to g(x) - base, v of no feature; their standard errors, None if they are exact."""
-
-    values: np.ndarray
-    base: float
-    error: np.ndarray | None = None
-
-
 def pool_values(decision: PooledDecision, row: Rows) -> Shapley:
     """Of the features of one scaled row. Raises ModelError if more than MOST_FEATURES are not absent."""
     x = row.dense()[0]
-    own = np.flatnonzero(x)
-    require_few(len(own), "row")
+    present = np.flatnonzero(x)
+    require_few(len(present), "row")
     step = max(1, TILE_ENTRIES // len(x))
 
     def worth(sets: np.ndarray) -> np.ndarray:
-        found = []
+        values = []
         for start in range(0, len(sets), step):
             events = np.zeros((len(sets[start : start + step]), len(x)), np.float32)
-            events[:, own] = sets[start : start + step] * x[own]
-            found.append(decision.values(Rows(events)))
-        return np.concatenate(found)
+            events[:, present] = sets[start : start + step] * x[present]
+            values.append(decision.values(Rows(events)))
+        return np.concatenate(values)
 
-    base = float(worth(np.zeros((1, len(own)), bool))[0])
-    if len(own) <= ALL_SETS:
-        return Shapley(_over(exact(worth, len(own)), own, len(x)), base)
-    values, error = sampled(worth, len(own))
-    return Shapley(_over(values, own, len(x)), base, _over(error, own, len(x)))
-
-
-def require_few(features: int, what: str) -> None:
-    """Raises ModelError."""
-    if features > MOST_FEATURES:
-        raise ModelError(
-            f"Shapley values are of at most {MOST_FEATURES:,} columns, the {what} has {features:,}; "
-            "leave Shapley values out"
-        )
+    base = float(worth(np.zeros((1, len(present)), bool))[0])
+    if len(present) <= ALL_SETS:
+        return Shapley(_over(exact(worth, len(present)), present, len(x)), base)
+    values, error = sampled(worth, len(present))
+    return Shapley(_over(values, present, len(x)), base, _over(error, present, len(x)))
 
 
 def exact(worth: Worth, p: int) -> np.ndarray:
@@ -163,7 +161,7 @@ def _gains(worth: Worth, order: np.ndarray) -> np.ndarray:
     return out
 
 
-def _over(values: np.ndarray, own: np.ndarray, d: int) -> np.ndarray:
+def _over(values: np.ndarray, places: np.ndarray, d: int) -> np.ndarray:
     out = np.zeros(d)
-    out[own] = values
+    out[places] = values
     return out

@@ -50,10 +50,10 @@ def evaluate_sliced(
     blocks: Answers = predict_blocks(
         model, store, engine=engine, decide=answers_of, phase="evaluate", events=events
     )
-    for own in slices:
-        blocks = own.watched(blocks)
-    found = assess(model, store, blocks, with_curves=with_curves)
-    return found | {"slices": {own.column: own.result() for own in slices}}
+    for slice_ in slices:
+        blocks = slice_.score_passing(blocks)
+    result = assess(model, store, blocks, with_curves=with_curves)
+    return result | {"slices": {slice_.column: slice_.result() for slice_ in slices}}
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,16 @@ class Slices:
         }
         self._done = np.zeros(len(cut.values), np.int64)
 
-    def watched(self, blocks: Answers) -> Answers:
+    def score_passing(self, blocks: Answers) -> Answers:
         """The blocks as they come, which are scored here, too."""
         for start, stop, (values, proba) in blocks:
             places = self._places[start:stop]
             for i in np.unique(places).tolist():
-                own = places == i
-                lo, hi = self._done[i], self._done[i] + np.count_nonzero(own)
-                self._scores[i].add(int(lo), int(hi), values[own], None if proba is None else proba[own])
+                is_value = places == i
+                lo, hi = self._done[i], self._done[i] + np.count_nonzero(is_value)
+                self._scores[i].add(
+                    int(lo), int(hi), values[is_value], None if proba is None else proba[is_value]
+                )
                 self._done[i] = hi
             yield start, stop, (values, proba)
 
@@ -116,42 +118,46 @@ def cut(
     """The rows by the value of a column, of the store or else of the files. Raises ConfigError, DataError."""
     from streamsvm.ingest.columns import values_of  # Arrow
 
-    own = _of_store(store, column, engine, events)
-    if own is not None:
-        return _by_text(column, own, OTHER) if own.kind == "text" else _by_number(column, own)
+    feature = _of_store(store, column, engine, events)
+    if feature is not None:
+        return _by_text(column, feature, OTHER) if feature.kind == "text" else _by_number(column, feature)
     if files is None:
         names = store.feature_names
-        there = (
+        expected = (
             f"numbers from 0 to {store.d - 1}"
             if names is None
             else listed([*dict.fromkeys(name.partition("=")[0].partition("#")[0] for name in names)])
         )
-        raise ConfigError(f"--slice {column}: {store.url or 'the data'} has no such column; it has {there}")
-    found = values_of(files[0], column, files[1])
-    return _by_text(column, found, MISSING) if found.kind == "text" else _by_number(column, found)
+        raise ConfigError(
+            f"--slice {column}: {store.url or 'the data'} has no such column; it has {expected}"
+        )
+    values = values_of(files[0], column, files[1])
+    return _by_text(column, values, MISSING) if values.kind == "text" else _by_number(column, values)
 
 
 def _of_store(store: Store, column: str, engine: Engine, events: Events) -> ReadColumn | None:
     """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
     from streamsvm.ingest.columns import ReadColumn
 
-    encoded = next((own for own in encoded_features(store.table).items() if own[1].name == column), None)
+    encoded = next((item for item in encoded_features(store.table).items() if item[1].name == column), None)
     if encoded is not None:
         return None if encoded[1].values is not None else _of_codes(store, *encoded, engine, events)
     names = store.feature_names
     if names is None:
-        at = [int(column)] if column.isdecimal() and int(column) < store.d else []
+        places = [int(column)] if column.isdecimal() and int(column) < store.d else []
     else:
-        at = [i for i, name in enumerate(names) if name == column]
-    texts = [] if at else [i for i, name in enumerate(names or ()) if name.startswith(f"{column}=")]
-    if not at and not texts:
+        places = [i for i, name in enumerate(names) if name == column]
+    texts = [] if places else [i for i, name in enumerate(names or ()) if name.startswith(f"{column}=")]
+    if not places and not texts:
         return None
-    shared = engine.share(store), np.array(at or texts), bool(texts)
-    found = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
+    shared = engine.share(store), np.array(places or texts), bool(texts)
+    values = np.concatenate(
+        [*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)]
+    )
     if names is not None and texts:
-        return ReadColumn("text", found, tuple(names[i].partition("=")[2] for i in texts))
+        return ReadColumn("text", values, tuple(names[i].partition("=")[2] for i in texts))
     schema = Schema.from_attrs(store.attrs) if "columns" in store.attrs else Schema([])
-    return ReadColumn(next((f.kind for f in schema.features if f.name == column), "number"), found)
+    return ReadColumn(next((f.kind for f in schema.features if f.name == column), "number"), values)
 
 
 def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: Events) -> ReadColumn:
@@ -159,51 +165,54 @@ def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: E
     from streamsvm.ingest.columns import ReadColumn
 
     shared = engine.share(store), np.array([at]), False
-    found = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
-    places, texts = found.astype(np.int64) - 2, tuple(feature.categories)[1:]
+    codes = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
+    places, texts = codes.astype(np.int64) - 2, tuple(feature.categories)[1:]
     return ReadColumn("text", np.where(places < len(texts), places, -1), texts)
 
 
 def _read(store: Store, columns: np.ndarray, is_text: bool, block: tuple[int, int]) -> np.ndarray:
     """(m,) a column; of text the place among columns of the one that is not 0, -1 where there is none."""
     X = store.read(*block).X[:, columns]
-    own: np.ndarray = X if isinstance(X, np.ndarray) else X.toarray()
+    dense: np.ndarray = X if isinstance(X, np.ndarray) else X.toarray()
     if not is_text:
-        return own[:, 0]
-    return np.where((own != 0).any(axis=1), (own != 0).argmax(axis=1), -1)
+        return dense[:, 0]
+    return np.where((dense != 0).any(axis=1), (dense != 0).argmax(axis=1), -1)
 
 
-def _by_text(column: str, own: ReadColumn, missing: str) -> Grouping:
-    if len(own.texts) > MOST_VALUES:
+def _by_text(column: str, values: ReadColumn, missing: str) -> Grouping:
+    if len(values.texts) > MOST_VALUES:
+        n = len(values.texts)
         raise ConfigError(
-            f"--slice {column}: has {len(own.texts):,} values, expected at most {MOST_VALUES}: a column of categories"
+            f"--slice {column}: has {n:,} values, expected at most {MOST_VALUES}: a column of categories"
         )
-    texts = [*own.texts, missing]
-    places = np.where(own.values < 0, len(own.texts), own.values)
+    texts = [*values.texts, missing]
+    places = np.where(values.values < 0, len(values.texts), values.values)
     order = np.argsort(-np.bincount(places, minlength=len(texts)), kind="stable")
     return Grouping(column, [texts[i] for i in order], np.argsort(order)[places])
 
 
-def _by_number(column: str, own: ReadColumn) -> Grouping:
+def _by_number(column: str, cells: ReadColumn) -> Grouping:
     """By value where there are few, else in quarters, which end at the quartiles; what is missing last."""
-    is_there = ~np.isnan(own.values)
-    known = own.values[is_there]
-    values = np.unique(known)
+    is_known = ~np.isnan(cells.values)
+    numbers = cells.values[is_known]
+    values = np.unique(numbers)
     if len(values) > MOST_NUMBERS:
-        ends = np.unique(np.quantile(known, [0.25, 0.5, 0.75, 1.0], method="inverted_cdf"))
+        ends = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75, 1.0], method="inverted_cdf"))
     else:
         ends = values
-    places = np.full(len(own.values), len(ends))
-    places[is_there] = np.searchsorted(ends, known)
+    places = np.full(len(cells.values), len(ends))
+    places[is_known] = np.searchsorted(ends, numbers)
     starts = values[np.append(0, np.searchsorted(values, ends, side="right"))[: len(ends)]]
-    told = [
-        _told(own.kind, lo) if lo == hi else f"{_told(own.kind, lo)} to {_told(own.kind, hi)}"
+    texts = [
+        _number_text(cells.kind, lo)
+        if lo == hi
+        else f"{_number_text(cells.kind, lo)} to {_number_text(cells.kind, hi)}"
         for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
-    return Grouping(column, [*told, MISSING], places)
+    return Grouping(column, [*texts, MISSING], places)
 
 
-def _told(kind: str, value: float) -> str:
+def _number_text(kind: str, value: float) -> str:
     """A number. One or zero as true and false, days since 1970 as a date, with the minute if it has one."""
     if kind == "bool":
         return "true" if value else "false"

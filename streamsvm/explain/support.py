@@ -47,8 +47,8 @@ def support_vectors(
     """(the n with the largest |coef K(x, s)|, the n nearest ones) of one scaled row. Raises ModelError."""
     require_support(model, decision)
     weightiest, nearest = [], []
-    for own in decision.sums_at(row):
-        weighty, near = _of_sum(model, own, row, n)
+    for decision_sum in decision.sums_at(row):
+        weighty, near = _of_sum(model, decision_sum, row, n)
         weightiest += weighty
         nearest += near
     weightiest.sort(key=lambda vector: -abs(vector.contribution))
@@ -63,7 +63,7 @@ def _of_sum(
     distance = np.sqrt(np.abs(sq_distances(row, decision.support)[0]))  # abs: of -0.0
     contribution = decision.coef * kernel
 
-    def told(j: int) -> SupportVector:
+    def support_vector(j: int) -> SupportVector:
         return SupportVector(
             id=None if decision.ids is None else int(decision.ids[j]),
             label=_label(model, decision, j),
@@ -76,7 +76,7 @@ def _of_sum(
 
     weightiest = np.argsort(-np.abs(contribution), kind="stable")[:n]
     nearest = np.argsort(distance, kind="stable")[:n]
-    return [told(int(j)) for j in weightiest], [told(int(j)) for j in nearest]
+    return [support_vector(int(j)) for j in weightiest], [support_vector(int(j)) for j in nearest]
 
 
 def _raw(decision: Decision, j: int) -> np.ndarray | None:

@@ -24,9 +24,9 @@ from streamsvm.storage.jsonable import jsonable
 
 def importances_table(model: Model, store: Store | None, label: str | None = None) -> dict[str, Any]:
     """`importances`, all columns, those that count most first, and what they are from. Raises ModelError, DataError."""
-    found = importances(model, store, label)
-    records = [{"feature": name, "importance": value} for name, value in found.ordered()]
-    return {"importances_from": found.source, "importances": records}
+    measured = importances(model, store, label)
+    records = [{"feature": name, "importance": value} for name, value in measured.ordered()]
+    return {"importances_from": measured.source, "importances": records}
 
 
 def rows_tables(
@@ -34,31 +34,33 @@ def rows_tables(
 ) -> list[dict[str, Any]]:
     """Each row with its features, those that count most there first, and its support vectors. See `explain_rows`."""
     deviation, names = deviations(sampled(model, store)), column_names(model)
-    told = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label)
-    return [_row(row, names) for row in told]
+    explained = explain_rows(
+        model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label
+    )
+    return [_row(row, names) for row in explained]
 
 
-def _row(told: RowExplanation, names: Names) -> dict[str, Any]:
+def _row(row: RowExplanation, names: Names) -> dict[str, Any]:
     return {
-        "row": told.row,
-        "answer": told.answer,
-        "decision": told.decision,
-        "for_class": told.for_class,
-        "shapley_base": told.base,
-        "features": [_feature(told, names, f) for f in told.order().tolist() if f < len(names)],
-        "support_by_weight": [_vector(vector, names) for vector in told.weightiest],
-        "support_by_distance": [_vector(vector, names) for vector in told.nearest],
+        "row": row.row,
+        "answer": row.answer,
+        "decision": row.decision,
+        "for_class": row.for_class,
+        "shapley_base": row.base,
+        "features": [_feature(row, names, f) for f in row.order().tolist() if f < len(names)],
+        "support_by_weight": [_vector(vector, names) for vector in row.weightiest],
+        "support_by_distance": [_vector(vector, names) for vector in row.nearest],
     }
 
 
-def _feature(told: RowExplanation, names: Names, f: int) -> dict[str, Any]:
+def _feature(row: RowExplanation, names: Names, f: int) -> dict[str, Any]:
     return {
         "feature": names[f],
-        "value": float(told.values[f]),
-        "gradient": float(told.gradient[f]),
-        "effect": float(told.effect[f]),
-        "shapley": None if told.shapley is None else float(told.shapley[f]),
-        "shapley_error": None if told.shapley_error is None else float(told.shapley_error[f]),
+        "value": float(row.values[f]),
+        "gradient": float(row.gradient[f]),
+        "effect": float(row.effect[f]),
+        "shapley": None if row.shapley is None else float(row.shapley[f]),
+        "shapley_error": None if row.shapley_error is None else float(row.shapley_error[f]),
     }
 
 
@@ -70,14 +72,14 @@ def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
         "kernel": vector.kernel,
         "contribution": vector.contribution,
         "distance": vector.distance,
-        "values": None if vector.values is None else _known(vector.values, names),
+        "values": None if vector.values is None else _values_by_name(vector.values, names),
     }
 
 
-def _known(values: np.ndarray, names: Names) -> dict[str, float | None]:
+def _values_by_name(values: np.ndarray, names: Names) -> dict[str, float | None]:
     """Raw values by name, None in columns that a metric leaves out."""
-    told = (None if np.isnan(value) else value for value in values[: len(names)].tolist())
-    return dict(zip(names, told, strict=True))
+    shown = (None if np.isnan(value) else value for value in values[: len(names)].tolist())
+    return dict(zip(names, shown, strict=True))
 
 
 def write(result: dict[str, Any], out: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from streamsvm.config import build_config
 from streamsvm.models.base import Model
 from streamsvm.report.markdown import markdown
-from streamsvm.report.parts import Facts, Lines, Part, Table, known
+from streamsvm.report.parts import Facts, Lines, Part, Table, filled_columns
 from streamsvm.report.read import Run
 from streamsvm.report.score_sections import score_tables
 from streamsvm.report.sections import flat
@@ -34,9 +34,9 @@ def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | N
         "Scores": [*([] if run is None else score_tables([run])), *_of_stream(stream_scores or {})],
         "Limits": [Lines(list(_limits(model)))],
     }
-    told = {title: "".join(map(markdown, parts)) for title, parts in sections.items()}
+    texts = {title: "".join(map(markdown, parts)) for title, parts in sections.items()}
     return f"# Model card: {name}\n" + "".join(
-        f"\n## {title}\n{text}" for title, text in told.items() if text
+        f"\n## {title}\n{text}" for title, text in texts.items() if text
     )
 
 
@@ -50,8 +50,8 @@ def _stream(model: Model) -> Row | None:
 
 
 def _of_stream(scores: Row) -> Iterator[Part]:
-    if told := {name: score for name, score in scores.items() if score is not None}:
-        yield Table("Answers to events before learning from them", [told])
+    if known_scores := {name: score for name, score in scores.items() if score is not None}:
+        yield Table("Answers to events before learning from them", [known_scores])
 
 
 def _use(model: Model) -> Row:
@@ -77,7 +77,7 @@ def _columns(model: Model) -> Iterator[Part]:
     if not rows:
         yield Lines([f"{model.d:,} columns of numbers without names."])
         return
-    yield Table("", known(rows[:MOST_COLUMNS]))
+    yield Table("", filled_columns(rows[:MOST_COLUMNS]))
     if len(rows) > MOST_COLUMNS:
         yield Lines([f"And {len(rows) - MOST_COLUMNS:,} more."])
 
@@ -137,15 +137,15 @@ def _options(model: Model) -> Row:
 
 
 def _expected(model: Model) -> Row:
-    told = table(_certificate(model).get("expected"))
-    if not told:
+    expected = table(_certificate(model).get("expected"))
+    if not expected:
         return {}
-    scoring = told["scoring"]
-    score, low, high = (score_text(scoring, told[name]) for name in ("score", "low", "high"))
-    fits = "folds" if told.get("folds") else "the search"
-    by = "by the model itself" if told["model"] else f"by fits of {fits}"
+    scoring = expected["scoring"]
+    score, low, high = (score_text(scoring, expected[name]) for name in ("score", "low", "high"))
+    fits = "folds" if expected.get("folds") else "the search"
+    by = "by the model itself" if expected["model"] else f"by fits of {fits}"
     return {
-        scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {told['rows']:,} rows, {by}"
+        scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {expected['rows']:,} rows, {by}"
     }
 
 

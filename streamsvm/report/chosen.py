@@ -45,36 +45,38 @@ class SearchStep:
 
 def facts(run: Run) -> Row:
     """What was chosen, how well it decides held-out rows, and what it is compared with."""
-    told = _told(run)
-    if not steps(run) and number(told.get("score")) is None:
+    metric = _metric_of(run)
+    if not steps(run) and number(metric.get("score")) is None:
         return {}
-    found: Row = {name: told[name] for name in CHOICES if is_single(told.get(name))}
-    if is_single(told.get("kind")):
-        found["metric"] = told["kind"]
+    choices: Row = {name: metric[name] for name in CHOICES if is_single(metric.get(name))}
+    if is_single(metric.get("kind")):
+        choices["metric"] = metric["kind"]
     if (solver := run.result.get("solver", DEFAULT_SOLVER)) != DEFAULT_SOLVER:
-        found["prediction"] = solver
+        choices["prediction"] = solver
     elif isinstance(exact := run.result.get("exact"), bool):
-        found["prediction"] = "exact" if exact else "early"
-    if failed := number(told.get("failed")):
-        found["fits dropped"] = f"{failed:,.0f}: {FAILED}"
-    return found | _scores(run) | _seconds(run)
+        choices["prediction"] = "exact" if exact else "early"
+    if failed := number(metric.get("failed")):
+        choices["fits dropped"] = f"{failed:,.0f}: {FAILED}"
+    return choices | _scores(run) | _seconds(run)
 
 
 def _scores(run: Run) -> Row:
     """Of held-out rows, of what it is compared with, and what to expect."""
-    told, expected = _told(run), table(run.result.get("expected"))
+    metric, expected = _metric_of(run), table(run.result.get("expected"))
     names = {"held-out rows": "score", "without metric": "plain_score", "with defaults": "given_score"}
-    known = {label: score for label, name in names.items() if (score := number(told.get(name))) is not None}
-    best = known.get("held-out rows")
-    found = {
+    scores = {
+        label: score for label, name in names.items() if (score := number(metric.get(name))) is not None
+    }
+    best = scores.get("held-out rows")
+    texts = {
         label: _text(run, score)
-        for label, score in known.items()
+        for label, score in scores.items()
         if score != best or label == "held-out rows"
     }
     if (interval := _interval(expected)) is not None:
         mean, low, high = (_text(run, value) for value in interval)
-        found["expected on new rows"] = f"{mean} ({low} to {high})"
-    return found
+        texts["expected on new rows"] = f"{mean} ({low} to {high})"
+    return texts
 
 
 def _interval(expected: Row) -> tuple[float, float, float] | None:
@@ -84,15 +86,15 @@ def _interval(expected: Row) -> tuple[float, float, float] | None:
 
 
 def _seconds(run: Run) -> Row:
-    told = table(run.result.get("seconds_by_phase"))
-    seconds = searched_s({name: number(value) or 0.0 for name, value in told.items()})
+    by_phase = table(run.result.get("seconds_by_phase"))
+    seconds = searched_s({name: number(value) or 0.0 for name, value in by_phase.items()})
     return {"search": human("seconds", float(seconds))} if seconds else {}
 
 
 def steps(run: Run) -> list[SearchStep]:
     """Of the search, then those in regions."""
-    told = _told(run)
-    return [*_steps(told.get("rungs")), *_steps(told.get("regions"), region=True)]
+    metric = _metric_of(run)
+    return [*_steps(metric.get("rungs")), *_steps(metric.get("regions"), region=True)]
 
 
 def _steps(value: Any, *, region: bool = False) -> Iterator[SearchStep]:
@@ -117,21 +119,21 @@ def differences(run: Run) -> list[Row]:
     Values are compared on the same rows: where most of them were tried. Those of gamma and C are compared for the
     kernel that was chosen.
     """
-    told, found = _told(run), []
+    metric, comparisons = _metric_of(run), []
     for name, label in COMPARED.items():
-        score, other = number(told.get("score")), number(told.get(name))
-        if score is not None and other is not None and (name == "given_score" or _asks_metric(told)):
+        score, other = number(metric.get("score")), number(metric.get(name))
+        if score is not None and other is not None and (name == "given_score" or _asks_metric(metric)):
             choice = "all, over the defaults" if name == "given_score" else "metric"
             values = f"chosen: {_text(run, score)}, {label}: {_text(run, other)}"
-            found.append({"choice": choice, "difference": abs(score - other), "values": values})
+            comparisons.append({"choice": choice, "difference": abs(score - other), "values": values})
     for name in CHOICES:
         best = _by_value(run, name)
         if best is not None:
             rows, scores = best
             values = ", ".join(f"{_value(value)}: {_text(run, score)}" for value, score in scores)
             difference = scores[0][1] - scores[-1][1]
-            found.append({"choice": name, "difference": difference, "values": values, "rows": rows})
-    return sorted(found, key=lambda row: -row["difference"])
+            comparisons.append({"choice": name, "difference": difference, "values": values, "rows": rows})
+    return sorted(comparisons, key=lambda row: -row["difference"])
 
 
 def values_of(run: Run) -> list[Row]:
@@ -143,13 +145,13 @@ def _points(run: Run, difference: float) -> str:
     return f"{100 * difference:.1f} points" if _unit(run)[0] == 100 else f"{difference:.4f}"
 
 
-def _asks_metric(told: Row) -> bool:
-    return told.get("kind") not in (None, "none") or "reason" in told
+def _asks_metric(metric: Row) -> bool:
+    return metric.get("kind") not in (None, "none") or "reason" in metric
 
 
 def _by_value(run: Run, name: str) -> tuple[int, list[tuple[Any, float]]] | None:
     """(rows, (value, its best score) the best first) on as many rows as most values were tried on."""
-    kernel = _told(run).get("kernel")
+    kernel = _metric_of(run).get("kernel")
     by_rows: dict[int, dict[Any, float]] = {}
     for step in steps(run):
         value = step.values.get(name)
@@ -167,17 +169,17 @@ def _value(value: Any) -> str:
     return (value or "none") if isinstance(value, str) else f"{value:.3g}"
 
 
-def _told(run: Run) -> Row:
+def _metric_of(run: Run) -> Row:
     return table(run.result.get("metric"))
 
 
 def _text(run: Run, score: float) -> str:
-    return score_text(_told(run).get("scoring"), score)
+    return score_text(_metric_of(run).get("scoring"), score)
 
 
 def _unit(run: Run) -> tuple[float, str]:
     """What scores are multiplied with for an axis, and its name."""
-    scoring = _told(run).get("scoring")
+    scoring = _metric_of(run).get("scoring")
     name = heading(str(scoring or "score"))
     return (100.0, f"{name}, %") if name.endswith("accuracy") else (1.0, name)
 
@@ -185,16 +187,16 @@ def _unit(run: Run) -> tuple[float, str]:
 @plot
 def candidates(run: Run) -> Figure | None:
     """The score of each step in the colour of its kernel, the best so far, and what it is compared with."""
-    found = steps(run)
-    if len(found) < 2:
+    every = steps(run)
+    if len(every) < 2:
         return None
     per, name = _unit(run)
-    search = [step for step in found if not step.region]
-    regions = found[len(search) :]
-    at = np.array([*range(1, len(search) + 1), *range(len(search) + 3, len(found) + 3)])
+    search = [step for step in every if not step.region]
+    regions = every[len(search) :]
+    at = np.array([*range(1, len(search) + 1), *range(len(search) + 3, len(every) + 3)])
     figure, axes = new(3.8, xlabel="step", ylabel=name)
     whole_x(axes)
-    _bands(axes, found, at)
+    _bands(axes, every, at)
     for some, x in ((search, at[: len(search)]), (regions, at[len(search) :])):
         best = np.maximum.accumulate([per * step.score for step in some])
         axes.plot(
@@ -205,22 +207,22 @@ def candidates(run: Run) -> Figure | None:
             drawstyle="steps-post",
             label="best so far" if some is search else None,
         )
-    kernels = dict.fromkeys(str(step.values.get("kernel", "")) for step in found)
+    kernels = dict.fromkeys(str(step.values.get("kernel", "")) for step in every)
     for i, kernel in enumerate(kernels):
-        own = [j for j, step in enumerate(found) if step.values.get("kernel", "") == kernel]
-        y = [per * found[j].score for j in own]
-        axes.plot(at[own], y, MARKERS[i % len(MARKERS)], color=colour(i), ms=4.5, label=kernel)
+        places = [j for j, step in enumerate(every) if step.values.get("kernel", "") == kernel]
+        y = [per * every[j].score for j in places]
+        axes.plot(at[places], y, MARKERS[i % len(MARKERS)], color=colour(i), ms=4.5, label=kernel)
     _compared(axes, run, len(search) + 1, per)
     axes.set_xlim(0, at[-1] + (1 if regions else 2))
     return finish(figure, axes)
 
 
-def _bands(axes: Axes, found: Sequence[SearchStep], at: np.ndarray) -> None:
+def _bands(axes: Axes, every: Sequence[SearchStep], at: np.ndarray) -> None:
     """Steps on the same rows stand on the same ground, their rows above."""
-    groups = groupby(zip(found, at.tolist(), strict=True), key=lambda pair: (pair[0].rows, pair[0].region))
+    groups = groupby(zip(every, at.tolist(), strict=True), key=lambda pair: (pair[0].rows, pair[0].region))
     above = axes.get_xaxis_transform()
-    for i, ((rows, region), own) in enumerate(groups):
-        places = [x for _, x in own]
+    for i, ((rows, region), group) in enumerate(groups):
+        places = [x for _, x in group]
         low, high = places[0] - 0.5, places[-1] + 0.5
         if i % 2 == 0:
             axes.axvspan(low, high, color=GRID, alpha=0.5, lw=0)
@@ -236,10 +238,10 @@ def _thousands(rows: int) -> str:
 
 def _compared(axes: Axes, run: Run, x: float, per: float) -> None:
     """What was chosen, what does without a metric, and what is given, after the search."""
-    told = _told(run)
-    score = number(told.get("score"))
+    metric = _metric_of(run)
+    score = number(metric.get("score"))
     for (name, label), mark in zip(COMPARED.items(), ("X", "P"), strict=True):
-        other = number(told.get(name))
+        other = number(metric.get(name))
         if other is not None and other != score:
             axes.plot([x], [per * other], mark, color=ALERT if mark == "X" else INK, ms=6, label=label)
     if score is not None:
@@ -249,17 +251,17 @@ def _compared(axes: Axes, run: Run, x: float, per: float) -> None:
 @plot
 def influences(run: Run) -> Figure | None:
     """Bars: by how much the best score differs between the values of a choice."""
-    found = differences(run)
-    if not found:
+    choices = differences(run)
+    if not choices:
         return None
     per, name = _unit(run)
     unit = f"points of {name.removesuffix(', %')}" if per == 100 else name
-    figure, axes = new(0.9 + 0.28 * len(found), xlabel=unit)
-    lengths = [per * row["difference"] for row in found]
-    bars = axes.barh(range(len(found)), lengths, 0.7, color=colour(0))
-    texts = [_points(run, row["difference"]).removesuffix(" points") for row in found]
+    figure, axes = new(0.9 + 0.28 * len(choices), xlabel=unit)
+    lengths = [per * row["difference"] for row in choices]
+    bars = axes.barh(range(len(choices)), lengths, 0.7, color=colour(0))
+    texts = [_points(run, row["difference"]).removesuffix(" points") for row in choices]
     axes.bar_label(bars, texts, padding=3, fontsize=9)
-    axes.set_yticks(range(len(found)), [row["choice"] for row in found])
+    axes.set_yticks(range(len(choices)), [row["choice"] for row in choices])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.18)
@@ -274,7 +276,7 @@ def curve(run: Run) -> list[tuple[int, float]]:
     for step in steps(run):
         if not step.region:
             best[step.rows] = max(step.score, best.get(step.rows, -np.inf))
-    score = number(_told(run).get("score"))
+    score = number(_metric_of(run).get("score"))
     if best and score is not None:
         best[max(best)] = max(best[max(best)], score)
     return sorted(best.items())
@@ -282,21 +284,21 @@ def curve(run: Run) -> list[tuple[int, float]]:
 
 def extrapolated(run: Run, rows: np.ndarray) -> np.ndarray:
     """Scores at these numbers of rows (m,), extrapolated from the last two sizes of a search."""
-    told = [(step.rows, step.score) for step in steps(run) if not step.region]
+    measured = [(step.rows, step.score) for step in steps(run) if not step.region]
     m, score = curve(run)[-1]
-    gains = np.array([gain_of_rows(told, m, int(n)) for n in rows])
+    gains = np.array([gain_of_rows(measured, m, int(n)) for n in rows])
     return 1.0 - (1.0 - score) * (1.0 - gains)
 
 
 @plot
 def learning(run: Run) -> Figure | None:
     """The best score by rows of the sample, and what more rows would gain if the trend continued."""
-    found = curve(run)
-    if len(found) < 2:
+    measured = curve(run)
+    if len(measured) < 2:
         return None
     per, name = _unit(run)
     figure, axes = new(3.4, xlabel="rows to learn from", ylabel=name)
-    rows, scores = np.array(found).T
+    rows, scores = np.array(measured).T
     axes.plot(rows, per * scores, "o-", color=colour(0), ms=4.5, label="measured")
     n = number(run.result.get("n")) or rows[-1]
     ahead = np.geomspace(rows[-1], AHEAD * max(n, rows[-1]), 30)
@@ -314,11 +316,11 @@ def learning(run: Run) -> Figure | None:
 
 def _apart(rising: Sequence[int]) -> list[int]:
     """Those of these numbers whose labels do not overlap on a logarithmic axis."""
-    kept: list[int] = []
-    for each in rising:
-        if not kept or each > APART * kept[-1]:
-            kept.append(each)
-    return kept
+    shown: list[int] = []
+    for value in rising:
+        if not shown or value > APART * shown[-1]:
+            shown.append(value)
+    return shown
 
 
 def _expected(axes: Axes, expected: Row, n: float, per: float) -> None:

@@ -139,8 +139,8 @@ def thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(x) <= POINTS:
         return x, y
     stretches = np.array_split(np.arange(1, len(x) - 1), POINTS - 2)
-    kept = [0, *(int(s[np.argmax(y[s])]) for s in stretches), len(x) - 1]
-    return x[kept], y[kept]
+    shown = [0, *(int(s[np.argmax(y[s])]) for s in stretches), len(x) - 1]
+    return x[shown], y[shown]
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -164,15 +164,15 @@ def uncrowd(figure: Figure) -> None:
     figure.draw_without_rendering()
     for axes in figure.axes:
         locator = axes.xaxis.get_major_locator()
-        if isinstance(locator, MaxNLocator) and _meet(axes):
+        if isinstance(locator, MaxNLocator) and _overlap(axes):
             for bins in (4, 3, 2):
                 locator.set_params(nbins=bins)
                 figure.draw_without_rendering()
-                if not _meet(axes):
+                if not _overlap(axes):
                     break
 
 
-def _meet(axes: Axes) -> bool:
+def _overlap(axes: Axes) -> bool:
     """Whether some of its labels below the ticks are nearer than a letter to each other."""
     low, high = sorted(axes.get_xlim())
     shown = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
@@ -200,16 +200,14 @@ def inline(figure: Figure, name: str, label: str) -> str:
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.S)
     head, _, body = svg.partition(">")
 
-    def own(tag: re.Match[str]) -> str:
+    def in_page(tag: re.Match[str]) -> str:
         text = re.sub(r'\bid="|url\(#|href="#', lambda start: f"{start[0]}{name}-", tag[0])
         text = re.sub(r"font-family:[^;]*;\s", "", text)
         return re.sub("#[0-9a-f]{6}", lambda colour: VARIABLES.get(colour[0], colour[0]), text)
 
     box = re.search(r'viewBox="[^"]*"', head)
     assert box is not None
-    return (
-        f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", own, _with_hints(figure, body))}'
-    )
+    return f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", in_page, _with_hints(figure, body))}'
 
 
 def hint(artist: Artist, number: int, text: str) -> None:

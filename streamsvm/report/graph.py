@@ -113,10 +113,10 @@ def _boxes(axes: Axes, line: PhaseTasks, y: float) -> list[float]:
     middles = [LEFT + step * (i + 0.5) for i in range(len(labels))]
     for label, x in zip(labels, middles, strict=True):
         is_left_out = label.startswith("…")
-        own = wide + 0.08 * is_left_out
+        box_width = wide + 0.08 * is_left_out
         box = FancyBboxPatch(
-            (x - own / 2, y - BOX / 2),
-            own,
+            (x - box_width / 2, y - BOX / 2),
+            box_width,
             BOX,
             boxstyle="round,pad=0,rounding_size=0.07",
             facecolor=PAPER if is_left_out else line.colour,
@@ -126,7 +126,7 @@ def _boxes(axes: Axes, line: PhaseTasks, y: float) -> list[float]:
             zorder=2,
         )
         axes.add_patch(box)
-        colour, size = INK if is_left_out else PAPER, min(9 - is_left_out, 110 * own / len(label))
+        colour, size = INK if is_left_out else PAPER, min(9 - is_left_out, 110 * box_width / len(label))
         axes.text(x, y, label, color=colour, ha="center", va="center", fontsize=size, zorder=3)
     return middles
 
@@ -159,12 +159,12 @@ def _words(axes: Axes, line: PhaseTasks, y: float) -> None:
 
 def _times(axes: Axes, lines: list[PhaseTasks | str], tops: np.ndarray, seconds: Mapping[str, float]) -> None:
     """Seconds of the phases of a report, where their first tasks are."""
-    told = set[str]()
+    shown = set[str]()
     for line, y in zip(lines, tops, strict=True):
         name = TIMES.get(line.phase, "") if isinstance(line, PhaseTasks) else ""
-        if name in told or name not in seconds:
+        if name in shown or name not in seconds:
             continue
-        told.add(name)
+        shown.add(name)
         edge = y + ROW / 2
         axes.plot([0.15, WIDTH - 0.15], [edge, edge], color=GRID, lw=0.8, zorder=0)
         axes.text(

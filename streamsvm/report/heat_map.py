@@ -55,8 +55,8 @@ def grid(trials: Sequence[Row], down: str, across: str) -> tuple[list[Any], list
 
 def _values(trials: Sequence[Row], name: str) -> list[Any]:
     """Numbers by size, then all else by its text."""
-    found = {str(trial[name]): trial[name] for trial in trials}
-    return sorted(found.values(), key=lambda v: (False, v, "") if _is_number(v) else (True, 0, str(v)))
+    by_text = {str(trial[name]): trial[name] for trial in trials}
+    return sorted(by_text.values(), key=lambda v: (False, v, "") if _is_number(v) else (True, 0, str(v)))
 
 
 def _is_number(value: Any) -> bool:

@@ -62,18 +62,22 @@ def title(runs: Sequence[Run]) -> str:
 def _template(name: str) -> Template:
     """A template, which escapes all but `Markup`."""
     loader = PackageLoader("streamsvm.report", ".")
-    found = Environment(
+    environment = Environment(
         loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    found.globals |= {"version": __version__, "tile_letters": TILE_LETTERS, "svg": _svg, "text": _text}
-    found.globals |= {"alarm": _alarm, "columns_of": _columns, "is_plot": lambda part: isinstance(part, Plot)}
-    found.globals |= {"csv_link": _csv_link}
-    found.filters |= {"label": label, "breakable": _breakable}
-    return found.get_template(name)
+    environment.globals |= {"version": __version__, "tile_letters": TILE_LETTERS, "svg": _svg, "text": _text}
+    environment.globals |= {
+        "alarm": _alarm,
+        "columns_of": _columns,
+        "is_plot": lambda part: isinstance(part, Plot),
+    }
+    environment.globals |= {"csv_link": _csv_link}
+    environment.filters |= {"label": label, "breakable": _breakable}
+    return environment.get_template(name)
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:

@@ -53,40 +53,40 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Signature = tuple[tuple[int, int] | None, ...]
 
 
-def found_runs(root: Path) -> dict[str, Path]:
+def run_folders(root: Path) -> dict[str, Path]:
     """Folders of runs by their path below the root; the root's own name, where it is one. Links are not followed."""
     if _signature(root) is not None:
         return {root.resolve().name: root}
-    found: dict[str, Path] = {}
+    runs: dict[str, Path] = {}
     for folder, inside, _ in os.walk(root):
         below = Path(folder).relative_to(root)
         for name in sorted(inside):
-            if _signature(Path(folder, name)) is not None and len(found) < MOST_RUNS:
-                found[(below / name).as_posix()] = Path(folder, name)
+            if _signature(Path(folder, name)) is not None and len(runs) < MOST_RUNS:
+                runs[(below / name).as_posix()] = Path(folder, name)
         is_deep = len(below.parts) + 1 >= MOST_DEPTH
-        inside[:] = [] if is_deep else [name for name in inside if (below / name).as_posix() not in found]
-    return found
+        inside[:] = [] if is_deep else [name for name in inside if (below / name).as_posix() not in runs]
+    return runs
 
 
 def _signature(folder: Path) -> Signature | None:
     """When the files of a run were written, and their sizes; None if it is not a run, or contains links."""
     if folder.is_symlink():
         return None
-    told: list[tuple[int, int] | None] = []
+    files: list[tuple[int, int] | None] = []
     for name in FILES:
         path = folder / name
         try:
             stat = path.lstat()
         except OSError:
-            told.append(None)
+            files.append(None)
             continue
         if path.is_symlink():
             return None
         if name == EVENTS and not is_log(path):  # a file of another program, with runs below it
-            told.append(None)
+            files.append(None)
             continue
-        told.append((stat.st_mtime_ns, stat.st_size))
-    return tuple(told) if any(told) else None
+        files.append((stat.st_mtime_ns, stat.st_size))
+    return tuple(files) if any(files) else None
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,16 @@ class LivePages:
         if scope["type"] != "http":
             return
         status, headers, body = await self._answer(scope)
-        own = {**HEADERS, **headers, "Content-Length": str(len(body))}
-        raw = [(name.lower().encode(), value.encode()) for name, value in own.items()]
+        every_header = {**HEADERS, **headers, "Content-Length": str(len(body))}
+        raw = [(name.lower().encode(), value.encode()) for name, value in every_header.items()]
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _answer(self, scope: Mapping[str, Any]) -> Answer:
-        asked = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        request_headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if scope["method"] not in ("GET", "HEAD"):
             return _text(405, "only reads", Allow="GET, HEAD")
-        host = asked.get(b"host", "").rpartition(":")[0] or asked.get(b"host", "")
+        host = request_headers.get(b"host", "").rpartition(":")[0] or request_headers.get(b"host", "")
         if self._hosts is not None and host not in self._hosts:
             return _text(421, f"found host {host}, expected {LOCAL[0]}; --host lets others in")
         match scope["path"]:
@@ -133,37 +133,37 @@ class LivePages:
                 names = tuple(parse_qs(scope["query_string"].decode("latin-1")).get("name", ()))
             case _:
                 return _text(404, "no such page")
-        drawn = await asyncio.to_thread(self._page, names)
-        if drawn is None:
+        rendered = await asyncio.to_thread(self._page, names)
+        if rendered is None:
             return _text(404, "no such run")
-        tag = f'"{drawn.tag}"'
-        if asked.get(b"if-none-match") == tag:
+        tag = f'"{rendered.tag}"'
+        if request_headers.get(b"if-none-match") == tag:
             return 304, {"ETag": tag}, b""
-        return 200, {"Content-Type": "text/html; charset=utf-8", "ETag": tag}, drawn.html
+        return 200, {"Content-Type": "text/html; charset=utf-8", "ETag": tag}, rendered.html
 
     def _page(self, names: tuple[str, ...]) -> RenderedPage | None:
         """The page of these runs, of none: the list of all; None where one of them is not there."""
         with self._lock:
-            found = found_runs(self._root)
-            if any(name not in found for name in names):
+            folders = run_folders(self._root)
+            if any(name not in folders for name in names):
                 return None
-            tag = _tag({name: found[name] for name in names or found})
-            known = self._drawn.pop(names, None)
-            if known is None or (known.tag != tag and time.monotonic() >= known.until):
-                known = self._draw(tag, found, names)
-            self._drawn[names] = known  # the last one now
+            tag = _tag({name: folders[name] for name in names or folders})
+            rendered = self._drawn.pop(names, None)
+            if rendered is None or (rendered.tag != tag and time.monotonic() >= rendered.until):
+                rendered = self._draw(tag, folders, names)
+            self._drawn[names] = rendered  # the last one now
             while len(self._drawn) > MOST_PAGES:
                 del self._drawn[next(iter(self._drawn))]
-            return known
+            return rendered
 
-    def _draw(self, tag: str, found: Mapping[str, Path], names: Sequence[str]) -> RenderedPage:
-        began = time.thread_time()
+    def _draw(self, tag: str, folders: Mapping[str, Path], names: Sequence[str]) -> RenderedPage:
+        started = time.thread_time()
         if names:
-            runs = [replace(run, name=name) for name in names for run in _read(found[name])]
+            runs = [replace(run, name=name) for name in names for run in _read(folders[name])]
             html = page(runs, contents(runs), live=tag)
         else:
-            html = run_list(self._root.resolve().name, list(_rows(found)), tag)
-        until = time.monotonic() + (time.thread_time() - began) / DRAWN_SHARE
+            html = run_list(self._root.resolve().name, list(_rows(folders)), tag)
+        until = time.monotonic() + (time.thread_time() - started) / DRAWN_SHARE
         return RenderedPage(tag, html.encode("utf-8", errors="replace"), until)
 
 
@@ -172,8 +172,8 @@ def _text(status: int, text: str, **headers: str) -> Answer:
 
 
 def _tag(runs: Mapping[str, Path]) -> str:
-    told = [(name, _signature(path), is_at_work(path)) for name, path in runs.items()]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:20]
+    states = [(name, _signature(path), is_at_work(path)) for name, path in runs.items()]
+    return hashlib.sha256(repr(states).encode()).hexdigest()[:20]
 
 
 def _read(folder: Path) -> list[Run]:
@@ -184,10 +184,10 @@ def _read(folder: Path) -> list[Run]:
         return []
 
 
-def _rows(found: Mapping[str, Path]) -> Iterator[Row]:
+def _rows(folders: Mapping[str, Path]) -> Iterator[Row]:
     """A row of the list for each run, the latest first."""
-    told = [(name, _listed(path, _signature(path)), path) for name, path in found.items()]
-    for name, row, path in sorted(told, key=lambda own: own[1].get("started") or "", reverse=True):
+    listed = [(name, _listed(path, _signature(path)), path) for name, path in folders.items()]
+    for name, row, path in sorted(listed, key=lambda run: run[1].get("started") or "", reverse=True):
         is_running = row.get("status") == "not finished" and is_at_work(path)
         yield {"name": name} | row | ({"status": "running"} if is_running else {})
 

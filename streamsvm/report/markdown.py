@@ -23,8 +23,8 @@ def markdown_page(
     if left_out and plots is None:
         text += f"\n{len(left_out)} pictures are left out; `--plots DIR` writes and links them.\n"
     for section, parts in shown:
-        told = "".join(_with_plots(part, plots) for part in parts)
-        text += f"\n## {section.title}\n{told}" if told else ""
+        texts = "".join(_with_plots(part, plots) for part in parts)
+        text += f"\n## {section.title}\n{texts}" if texts else ""
     return text
 
 
@@ -41,8 +41,8 @@ def markdown(part: Part) -> str:
     """A piece of content as Markdown; empty for plots, and if there is nothing to show."""
     match part:
         case Facts(values):
-            told = {label(k): human(k, jsonable(v)) for k, v in values.items() if v not in (None, "", [])}
-            return _table(["", ""], told.items()) if told else ""
+            named = {label(k): human(k, jsonable(v)) for k, v in values.items() if v not in (None, "", [])}
+            return _table(["", ""], named.items()) if named else ""
         case Table(title, rows, caption):
             cells = ([human(name, jsonable(v)) for name, v in row.items()] for row in rows)
             head = f"\n{title}:\n" if title else ""

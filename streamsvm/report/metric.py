@@ -37,18 +37,22 @@ class Parts:
 
 def facts(run: Run) -> Row:
     """What was learned."""
-    told = table(run.result.get("metric"))
-    found = {label: value for name, label in FACTS.items() if is_single(value := told.get(name))}
-    own = _of_parts(run).get("own")
-    return found if number(own) is None else found | {"partitions with a separate metric": own}
+    metric = table(run.result.get("metric"))
+    labelled = {label: value for name, label in FACTS.items() if is_single(value := metric.get(name))}
+    n_separate = _of_parts(run).get("own")
+    return (
+        labelled
+        if number(n_separate) is None
+        else labelled | {"partitions with a separate metric": n_separate}
+    )
 
 
 def shares(run: Run) -> list[Row]:
     """Columns and their share of what all count for, the largest first."""
-    told = table(run.result.get("metric")).get("importances")
-    pairs = filter(_is_pair, told if isinstance(told, list) else [])
-    found = [{"column": str(name), "share": number(share)} for name, share in pairs]
-    return sorted(found, key=lambda row: -row["share"])
+    importances = table(run.result.get("metric")).get("importances")
+    pairs = filter(_is_pair, importances if isinstance(importances, list) else [])
+    columns = [{"column": str(name), "share": number(share)} for name, share in pairs]
+    return sorted(columns, key=lambda row: -row["share"])
 
 
 def _is_pair(value: Any) -> bool:
@@ -59,16 +63,16 @@ def _is_pair(value: Any) -> bool:
 
 def parts(run: Run) -> Parts | None:
     """The column importances of each partition, the largest first, at most MOST_PARTS; None if all share one metric."""
-    told = _of_parts(run)
-    columns, every = told.get("columns"), matrix(told.get("shares"))
+    by_part = _of_parts(run)
+    columns, every = by_part.get("columns"), matrix(by_part.get("shares"))
     if not isinstance(columns, list) or every is None or every.shape[1] != len(columns):
         return None
-    sizes = matrix([[size] for size in told["rows"]]) if isinstance(told.get("rows"), list) else None
+    sizes = matrix([[size] for size in by_part["rows"]]) if isinstance(by_part.get("rows"), list) else None
     rows = None if sizes is None or len(sizes) != len(every) else sizes[:, 0]
     largest = np.arange(len(every)) if rows is None else np.argsort(-rows, kind="stable")
-    kept = largest[:MOST_PARTS].tolist()
-    names = [str(p) if rows is None else f"{rows[p]:,.0f} rows" for p in kept]
-    return Parts(names, list(map(str, columns)), np.clip(every[kept], 0, 1))
+    shown = largest[:MOST_PARTS].tolist()
+    names = [str(p) if rows is None else f"{rows[p]:,.0f} rows" for p in shown]
+    return Parts(names, list(map(str, columns)), np.clip(every[shown], 0, 1))
 
 
 def _of_parts(run: Run) -> Row:
@@ -82,14 +86,14 @@ def is_single(value: Any) -> bool:
 @plot
 def importances(run: Run) -> Figure | None:
     """Bars of the columns that count most, the longest on top."""
-    found = shares(run)[:MOST_BARS]
-    if not found:
+    columns = shares(run)[:MOST_BARS]
+    if not columns:
         return None
-    figure, axes = new(0.9 + 0.24 * len(found), xlabel="share, %", ylabel="column")
-    lengths = [100 * row["share"] for row in found]
-    bars = axes.barh(range(len(found)), lengths, 0.7, color=colour(0))
+    figure, axes = new(0.9 + 0.24 * len(columns), xlabel="share, %", ylabel="column")
+    lengths = [100 * row["share"] for row in columns]
+    bars = axes.barh(range(len(columns)), lengths, 0.7, color=colour(0))
     axes.bar_label(bars, [f"{share:.1f}" for share in lengths], padding=3, fontsize=9)
-    axes.set_yticks(range(len(found)), [short(row["column"]) for row in found])
+    axes.set_yticks(range(len(columns)), [short(row["column"]) for row in columns])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.18)
@@ -99,12 +103,12 @@ def importances(run: Run) -> Figure | None:
 @plot
 def looks(run: Run) -> Figure | None:
     """Shares of columns (across) in partitions (down); darker cells are larger."""
-    found = parts(run)
-    if found is None:
+    by_part = parts(run)
+    if by_part is None:
         return None
-    texts = np.array([[f"{100 * share:.0f}" for share in row] for row in found.shares])
-    figure, axes = new(1.1 + 0.3 * len(found.names), ylabel="partition")
-    shade = found.shares / max(float(found.shares.max()), np.finfo(np.float64).tiny)
-    is_written = len(found.columns) <= WRITTEN
-    cells(axes, shade, texts if is_written else None, found.names, found.columns)
+    texts = np.array([[f"{100 * share:.0f}" for share in row] for row in by_part.shares])
+    figure, axes = new(1.1 + 0.3 * len(by_part.names), ylabel="partition")
+    shade = by_part.shares / max(float(by_part.shares.max()), np.finfo(np.float64).tiny)
+    is_written = len(by_part.columns) <= WRITTEN
+    cells(axes, shade, texts if is_written else None, by_part.names, by_part.columns)
     return figure

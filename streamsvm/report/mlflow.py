@@ -55,9 +55,9 @@ class Curves:
         name = f"{event.kind}.{event.phase}" if isinstance(event, Round) else event.kind
         self._steps[name] += 1
         for field, value in flat(record).items():
-            if field not in COUNTS and (found := number(value)) is not None:
+            if field not in COUNTS and (as_number := number(value)) is not None:
                 when = int(self._began_ms + 1e3 * record.t)
-                yield Metric(f"{name}.{field}", found, when, self._steps[name])
+                yield Metric(f"{name}.{field}", as_number, when, self._steps[name])
 
 
 def log_run(folder: str | Path, model: Any = None) -> str:
@@ -67,8 +67,8 @@ def log_run(folder: str | Path, model: Any = None) -> str:
     Raises NotFoundError where nothing of a run is there.
     """
     run = read_run(place_of(folder))
-    with mlflow.start_run(run_name=run.name, nested=True) as found:
-        name = str(found.info.run_id)
+    with mlflow.start_run(run_name=run.name, nested=True) as started:
+        name = str(started.info.run_id)
         log_params(name, run)
         log_contents(name, run)
         if model is not None:
@@ -77,10 +77,12 @@ def log_run(folder: str | Path, model: Any = None) -> str:
     return name
 
 
-def log_params(name: str, run: Run | None, own: Mapping[str, Any] = MappingProxyType({})) -> None:
+def log_params(name: str, run: Run | None, parameters: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Logs to a run, by its id, the options of one of ours and `own`, which win."""
     options = {} if run is None else {"solver": run.solver} | run.config
-    params = [Param(key, str(value)[:MOST_TEXT]) for key, value in {**dict(_plain(options)), **own}.items()]
+    params = [
+        Param(key, str(value)[:MOST_TEXT]) for key, value in {**dict(_plain(options)), **parameters}.items()
+    ]
     for some in _pieces(params, MOST_PARAMS):
         mlflow.MlflowClient().log_batch(name, params=some)
 
@@ -96,8 +98,8 @@ def log_contents(name: str, run: Run) -> None:
 def log_metrics(name: str, values: Mapping[str, Any]) -> None:
     """Logs all that is a number in tables, under dotted names."""
     now = int(1e3 * time.time())
-    found = ((key, number(value)) for key, value in _plain(values) if not key.startswith("result.config."))
-    _log_metrics(name, [Metric(key, value, now, 0) for key, value in found if value is not None])
+    numbers = ((key, number(value)) for key, value in _plain(values) if not key.startswith("result.config."))
+    _log_metrics(name, [Metric(key, value, now, 0) for key, value in numbers if value is not None])
 
 
 def _log_metrics(name: str, metrics: list[Metric]) -> None:

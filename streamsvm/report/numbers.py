@@ -28,16 +28,20 @@ MARKS: Any = {"ls": "", "marker": "o", "ms": 2.5, "alpha": 0.5, "mec": "none"}
 
 def facts(run: Run) -> Row:
     """Which rows the pictures are of, and the intervals."""
-    held, told = run.last(HeldOut), run.evaluation
+    held_out, evaluation = run.last(HeldOut), run.evaluation
     if _points(run) is None:
         return {}
-    of = {"rows of": told.get("store")} if _is_told(run) else {"rows of": "the fit, not learned from"}
-    own = {"interval": told.get("interval"), "coverage": told.get("coverage")}
-    if held is not None:
-        own["interval"] = own["interval"] or held.level
+    of = (
+        {"rows of": evaluation.get("store")}
+        if _is_evaluated(run)
+        else {"rows of": "the fit, not learned from"}
+    )
+    intervals = {"interval": evaluation.get("interval"), "coverage": evaluation.get("coverage")}
+    if held_out is not None:
+        intervals["interval"] = intervals["interval"] or held_out.level
     half = _half_width(run)
-    found = of | own | {"width": None if half is None else 2 * half}
-    return {name: value for name, value in found.items() if value is not None}
+    values = of | intervals | {"width": None if half is None else 2 * half}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @plot
@@ -51,8 +55,8 @@ def predicted(run: Run) -> Figure | None:
     axes.plot(y, f, color=colour(0), **MARKS)
     axes.plot(ends, ends, color=MUTED, ls=":", lw=1.2)
     if (half := _half_width(run)) is not None:
-        for way in (-half, half):
-            axes.plot(ends, ends + way, color=colour(1), ls="--", lw=1.2)
+        for shift in (-half, half):
+            axes.plot(ends, ends + shift, color=colour(1), ls="--", lw=1.2)
         axes.set_ylim(*_with_room(f))
     return figure
 
@@ -66,8 +70,8 @@ def residuals(run: Run) -> Figure | None:
     figure, axes = new(xlabel="prediction", ylabel="residual")
     axes.plot(f, y - f, color=colour(0), **MARKS)
     axes.axhline(0.0, color=MUTED, ls=":", lw=1.2)
-    for way in _ways(run):
-        axes.axhline(way, color=colour(1), ls="--", lw=1.2)
+    for end in _interval_ends(run):
+        axes.axhline(end, color=colour(1), ls="--", lw=1.2)
     return figure
 
 
@@ -80,8 +84,8 @@ def histogram(run: Run) -> Figure | None:
     counts, edges = np.histogram(errors, _bins(errors))
     figure, axes = new(2.6, xlabel="residual", ylabel="rows")
     _bars(axes, edges, counts, color=colour(0))
-    for way in _ways(run):
-        axes.axvline(way, color=colour(1), ls="--", lw=1.2)
+    for end in _interval_ends(run):
+        axes.axvline(end, color=colour(1), ls="--", lw=1.2)
     return figure
 
 
@@ -89,8 +93,8 @@ def histogram(run: Run) -> Figure | None:
 def coverage(runs: Sequence[Run]) -> Figure | None:
     """How often labels are inside intervals of each level."""
     none = np.empty((0, 3))
-    found = [(run.name, _matrix(run.evaluation.get("coverages"), 3)) for run in runs]
-    lines: list[Line] = [(run, *(none if rows is None else rows).T[:2]) for run, rows in found]
+    by_run = [(run.name, _matrix(run.evaluation.get("coverages"), 3)) for run in runs]
+    lines: list[Line] = [(run, *(none if rows is None else rows).T[:2]) for run, rows in by_run]
     if not any(len(x) for _, x, _ in lines):
         return None
     figure, axes = new(3.6, xlabel="level", ylabel="coverage", xlim=(0, 1), ylim=(0, 1.03))
@@ -102,9 +106,9 @@ def coverage(runs: Sequence[Run]) -> Figure | None:
 @plot
 def decisions(run: Run) -> Figure | None:
     """Rows by decision value; outliers by label above the others, and the threshold."""
-    told = table(run.evaluation.get("decisions"))
+    histogram = table(run.evaluation.get("decisions"))
     edges, others, outliers = (
-        None if (found := _matrix([told.get(name)])) is None else found[0]
+        None if (values := _matrix([histogram.get(name)])) is None else values[0]
         for name in ("edges", "others", "outliers")
     )
     if (
@@ -137,30 +141,30 @@ def _bins(values: np.ndarray) -> np.ndarray:
 
 
 def _matrix(value: Any, width: int | None = None) -> np.ndarray | None:
-    found = matrix(value, width)
-    return found if found is not None and np.abs(found).max() < LARGEST else None
+    values = matrix(value, width)
+    return values if values is not None and np.abs(values).max() < LARGEST else None
 
 
-def _is_told(run: Run) -> bool:
+def _is_evaluated(run: Run) -> bool:
     return _matrix(run.evaluation.get("points"), 2) is not None
 
 
 def _points(run: Run) -> np.ndarray | None:
     """(m, 2) labels and predictions; None if the run has none."""
-    held = run.last(HeldOut)
-    own = run.evaluation.get("points") if _is_told(run) else held and held.points
-    return _matrix(own, 2)
+    held_out = run.last(HeldOut)
+    points = run.evaluation.get("points") if _is_evaluated(run) else held_out and held_out.points
+    return _matrix(points, 2)
 
 
 def _half_width(run: Run) -> float | None:
     """Of the intervals, where there are any."""
-    held, width = run.last(HeldOut), number(run.evaluation.get("mean_width"))
+    held_out, width = run.last(HeldOut), number(run.evaluation.get("mean_width"))
     if width is not None:
         return width / 2
-    return None if held is None else held.half_width
+    return None if held_out is None else held_out.half_width
 
 
-def _ways(run: Run) -> list[float]:
+def _interval_ends(run: Run) -> list[float]:
     """The ends of an interval, relative to the prediction."""
     half = _half_width(run)
     return [] if half is None else [-half, half]

@@ -33,19 +33,19 @@ MAP, NAME = (190.0, 150.0), (52.0, 11.0)  # width and height of the map and of a
 
 def parts_of(run: Run) -> list[Row]:
     """Each partition of the level that was solved last: rows, support vectors, seconds, and accuracy in `evaluate`."""
-    told = run.last(PartsSolved)
-    if told is None:
+    solved = run.last(PartsSolved)
+    if solved is None:
         return []
-    found = [
+    parts = [
         {"partition": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
         for i, (rows, support, seconds) in enumerate(
-            zip(told.rows, told.n_support, told.seconds, strict=False)
+            zip(solved.rows, solved.n_support, solved.seconds, strict=False)
         )
     ]
     scored = _scored(run)
-    if len(scored) == len(found):
-        found = [row | more for row, more in zip(found, scored, strict=True)]
-    return [row for row in found if row["rows"]]
+    if len(scored) == len(parts):
+        parts = [row | more for row, more in zip(parts, scored, strict=True)]
+    return [row for row in parts if row["rows"]]
 
 
 def largest(run: Run) -> list[Row]:
@@ -56,8 +56,8 @@ def largest(run: Run) -> list[Row]:
 
 
 def _scored(run: Run) -> list[Row]:
-    told = table(run.evaluation.get("parts"))
-    counts = matrix([told.get("rows"), told.get("right")])
+    scores = table(run.evaluation.get("parts"))
+    counts = matrix([scores.get("rows"), scores.get("right")])
     if counts is None:
         return []
     return [{"rows of evaluate": n, "accuracy": right / n if n else None} for n, right in counts.T.tolist()]
@@ -66,8 +66,8 @@ def _scored(run: Run) -> list[Row]:
 @plot
 def part_map(run: Run) -> Figure | None:
     """The centres of the partitions in the plane. Areas show rows; darker partitions are more accurate."""
-    told, parts = run.last(PartsSolved), parts_of(run)
-    places = None if told is None else matrix(told.places, 2)
+    solved, parts = run.last(PartsSolved), parts_of(run)
+    places = None if solved is None else matrix(solved.places, 2)
     if places is None or len(places) != len(parts) or len(parts) < 2:
         return None
     rows = np.array([part["rows"] for part in parts])
@@ -115,11 +115,13 @@ def _name(part: Row) -> str:
 
 def _shades(parts: Sequence[Row]) -> np.ndarray:
     """(partitions,) opacity, which rises with accuracy if that is known."""
-    known = np.array([np.nan if (a := part.get("accuracy")) is None else a for part in parts], np.float64)
-    if np.isnan(known).all():
+    accuracies = np.array(
+        [np.nan if (a := part.get("accuracy")) is None else a for part in parts], np.float64
+    )
+    if np.isnan(accuracies).all():
         return np.full(len(parts), 0.4)
-    low, high = np.nanmin(known), np.nanmax(known)
-    return np.nan_to_num(0.2 + 0.6 * (known - low) / ((high - low) or 1.0), nan=0.1)
+    low, high = np.nanmin(accuracies), np.nanmax(accuracies)
+    return np.nan_to_num(0.2 + 0.6 * (accuracies - low) / ((high - low) or 1.0), nan=0.1)
 
 
 @plot

@@ -71,23 +71,23 @@ class Section:
     parts: Callable[[Sequence[Run]], Iterable[Part]]
 
 
-def one(name: str, title: str, caption: str, figure: Figure | None) -> Iterator[Plot]:
+def plot_one(name: str, title: str, caption: str, figure: Figure | None) -> Iterator[Plot]:
     """A plot, where there is something to show."""
     if figure is not None:
         yield Plot(name, title, caption, figure)
 
 
-def each(
+def plot_each(
     runs: Sequence[Run], name: str, title: str, caption: str, draw: Callable[[Run], Figure | None]
 ) -> Iterator[Plot]:
     """A plot for each run that has it."""
     for i, run in enumerate(runs):
-        own = (name, title) if len(runs) == 1 else (f"{name}-{i + 1}", f"{title}: {run.name}")
-        yield from one(*own, caption, draw(run))
+        name_and_title = (name, title) if len(runs) == 1 else (f"{name}-{i + 1}", f"{title}: {run.name}")
+        yield from plot_one(*name_and_title, caption, draw(run))
 
 
-def known(rows: list[Row]) -> list[Row]:
+def filled_columns(rows: list[Row]) -> list[Row]:
     """The same keys for all, those that say something in any."""
     names = dict.fromkeys(name for row in rows for name in row)
-    told = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
-    return [{name: row.get(name) for name in told} for row in rows]
+    filled = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
+    return [{name: row.get(name) for name in filled} for row in rows]

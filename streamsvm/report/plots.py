@@ -107,8 +107,8 @@ def gap(runs: Sequence[Run]) -> Figure | None:
         t, value, size = columns(3, ((t, event.gap, event.objective) for t, event in records))
         if records and isinstance(records[0].event, Step):  # cutting planes tell it so
             size = np.ones_like(size)
-        kept = (value > 0) & (size != 0)
-        lines.append((run.name, t[kept], (value / np.abs(np.where(size, size, 1)))[kept]))
+        is_shown = (value > 0) & (size != 0)
+        lines.append((run.name, t[is_shown], (value / np.abs(np.where(size, size, 1)))[is_shown]))
     return over_time(lines, "gap / |objective|")
 
 
@@ -122,10 +122,10 @@ def _whole(run: Run, *scopes: Scope) -> Sequence[Record[Step | Round]]:
 
 def rounds_by_phase(run: Run) -> Iterator[tuple[str, list[Round]]]:
     """(phase, its rounds in order, those of each problem after the ones before) of solvers by rounds."""
-    told = [event for _, event in run.of(Round)]
-    for phase in dict.fromkeys(event.phase for event in told):
-        own = sorted((event for event in told if event.phase == phase), key=_problem)
-        problems = (list(group) for _, group in groupby(own, key=_problem))
+    every = [event for _, event in run.of(Round)]
+    for phase in dict.fromkeys(event.phase for event in every):
+        rounds = sorted((event for event in every if event.phase == phase), key=_problem)
+        problems = (list(group) for _, group in groupby(rounds, key=_problem))
         yield phase, [event for events in problems for event in by_number(events, lambda event: event.round)]
 
 
@@ -178,13 +178,13 @@ def _steps(run: Run) -> list[Step]:
 @plot
 def phases(runs: Sequence[Run]) -> Figure | None:
     """Seconds by phase, run by run; nested phases are counted once. Of several runs the phases that matter."""
-    told = [(run.name, _seconds(run, SHORTEST if len(runs) > 1 else 0.0)) for run in runs]
-    rows = sum(len(seconds) for _, seconds in told)
+    by_run = [(run.name, _seconds(run, SHORTEST if len(runs) > 1 else 0.0)) for run in runs]
+    rows = sum(len(seconds) for _, seconds in by_run)
     if not rows:
         return None
-    figure, axes = new(0.9 + 0.24 * (rows + len(told)), xlabel="seconds")
+    figure, axes = new(0.9 + 0.24 * (rows + len(by_run)), xlabel="seconds")
     ticks: list[tuple[float, str]] = []
-    for i, (run, seconds) in enumerate(told):
+    for i, (run, seconds) in enumerate(by_run):
         if not seconds:
             continue
         at = np.arange(len(seconds)) + (ticks[-1][0] + 1.6 if ticks else 0)
@@ -200,8 +200,8 @@ def phases(runs: Sequence[Run]) -> Figure | None:
 
 def _seconds(run: Run, least: float) -> dict[str, float]:
     """By phase, those that took at least this share."""
-    told = table(run.result.get("seconds_by_phase"))
-    seconds = {name: s for name, value in told.items() if (s := number(value)) is not None and s > 0}
+    by_phase = table(run.result.get("seconds_by_phase"))
+    seconds = {name: s for name, value in by_phase.items() if (s := number(value)) is not None and s > 0}
     return {name: s for name, s in seconds.items() if s >= least * sum(seconds.values())}
 
 
@@ -233,8 +233,10 @@ def limits(runs: Sequence[Run]) -> list[int]:
 @plot
 def levels(run: Run) -> Figure | None:
     """Of the support vectors found at a level, how many are ones of the solution, and how many of these it found."""
-    told = by_number((event for _, event in run.of(SupportCompared)), lambda event: event.level)
-    number, precision, recall = columns(3, ((event.level, event.precision, event.recall) for event in told))
+    compared = by_number((event for _, event in run.of(SupportCompared)), lambda event: event.level)
+    number, precision, recall = columns(
+        3, ((event.level, event.precision, event.recall) for event in compared)
+    )
     if len(number) < 2:  # the table says it
         return None
     figure, axes = new(
@@ -254,12 +256,12 @@ def budget(runs: Sequence[Run]) -> Figure | None:
         ("support vectors", lambda event: event.supports),
         ("degradation", lambda event: event.degradation),
     )
-    told = [(run.name, _learnt(run)) for run in runs]
-    if max(sum(event.supports is not None for event in events) for _, events in told) < 2:
+    by_run = [(run.name, _learnt(run)) for run in runs]
+    if max(sum(event.supports is not None for event in events) for _, events in by_run) < 2:
         return None
     figure, panels = new(5.4, 3)
     for (label, value), axes in zip(named, panels, strict=True):
-        draw_lines(axes, [(name, *_over_steps(events, value)) for name, events in told])
+        draw_lines(axes, [(name, *_over_steps(events, value)) for name, events in by_run])
         axes.set_ylabel(label)
     figure.align_ylabels(panels)
     from_zero(panels[1])
@@ -289,7 +291,7 @@ def working_sets(run: Run) -> Figure | None:
         active, working = columns(2, ((event.active, event.working_set) for event in rounds))
         x = np.arange(1, len(active) + 1)
         lines += [("rows not shrunk", x, active), ("working set", x, working)]
-    lines = [told for told in lines if len(told[1])]
+    lines = [line for line in lines if len(line[1])]
     if not lines:
         return None
     figure, axes = new(xlabel="round", ylabel="rows")
@@ -309,7 +311,7 @@ def bounds(run: Run) -> Figure | None:
     figure, axes = new(xlabel="passes over the rows", ylabel="objective")
     whole_x(axes)
     shown = [("objective", x, upper), ("bound", x[lower > 0], lower[lower > 0])]
-    draw_lines(axes, [told for told in shown if len(told[1])])
+    draw_lines(axes, [line for line in shown if len(line[1])])
     above = np.maximum(lower, 0.0)
     axes.fill_between(x, np.where(above > 0, above, np.nan), upper, color=colour(0), alpha=0.12, lw=0)
     scale_y(axes, *(y for _, _, y in shown))
@@ -319,8 +321,8 @@ def bounds(run: Run) -> Figure | None:
 @plot
 def ranks(run: Run) -> Figure | None:
     """Mean and largest rank of the bases at each level of the cluster tree."""
-    told = run.last(Compressed)
-    rows = table_rows(told and told.hss_ranks)
+    compressed = run.last(Compressed)
+    rows = table_rows(compressed and compressed.hss_ranks)
     mean, most = columns(2, ((row.get("mean"), row.get("most")) for row in rows))
     if not len(mean):
         return None

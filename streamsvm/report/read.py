@@ -113,25 +113,25 @@ def read_run(folder: Place) -> Run:
 
 def columns(width: int, rows: Iterable[Sequence[Any]]) -> list[np.ndarray]:
     """The columns of rows of so many values as arrays, of those rows in which all are numbers."""
-    found = ([number(value) for value in row] for row in rows)
-    kept = [row for row in found if None not in row]
-    return list(np.array(kept, np.float64).reshape(-1, width).T)
+    numbers = ([number(value) for value in row] for row in rows)
+    complete = [row for row in numbers if None not in row]
+    return list(np.array(complete, np.float64).reshape(-1, width).T)
 
 
 def matrix(value: Any, width: int | None = None) -> np.ndarray | None:
     """(m, k) finite numbers from lists of rows, m > 0 and k the width where it is given; else None."""
     try:
-        found = np.array(value, np.float64)
+        numbers = np.array(value, np.float64)
     except (ValueError, TypeError, OverflowError):
         return None
-    whole = found.ndim == 2 and found.size > 0 and np.isfinite(found).all()
-    return found if whole and width in (None, found.shape[1]) else None
+    whole = numbers.ndim == 2 and numbers.size > 0 and np.isfinite(numbers).all()
+    return numbers if whole and width in (None, numbers.shape[1]) else None
 
 
 def by_number(records: Iterable[T], value: Callable[[T], float | None]) -> list[T]:
     """Each number once, its last record, in order: a resumed run makes some rounds again."""
-    found = {at: record for record in records if (at := value(record)) is not None}
-    return [found[at] for at in sorted(found)]
+    by_place = {at: record for record in records if (at := value(record)) is not None}
+    return [by_place[at] for at in sorted(by_place)]
 
 
 def _trial(row: Row) -> Row:
@@ -173,23 +173,23 @@ def _json(path: Place, notes: list[str]) -> Any:
 
 def _records(path: Place) -> Iterator[Record[Event]]:
     """Those of the file, with times that continue when another process resumed the run."""
-    before, offset = 0.0, 0.0
+    latest, offset = 0.0, 0.0
     for line in lines_of(path):
         if (record := parse(line)) is None:
             continue
         t, event = record
-        if t + offset < before and (isinstance(event, Started) or before - offset - t > 1):
-            offset = before - t
-        before = max(before, t + offset)
+        if t + offset < latest and (isinstance(event, Started) or latest - offset - t > 1):
+            offset = latest - t
+        latest = max(latest, t + offset)
         yield Record(t + offset, event)
 
 
 def _last_run(records: Iterable[Record[Event]]) -> list[Record[Event]]:
     """The records since a run last started from scratch in the folder; earlier ones are another run's."""
-    found: list[Record[Event]] = []
+    run: list[Record[Event]] = []
     for record in records:
         if isinstance(record.event, Started) and not record.event.resume:
-            found = []
-        found.append(record)
-    began = found[0].t if found else 0.0
-    return [Record(t - began, event) for t, event in found]
+            run = []
+        run.append(record)
+    start = run[0].t if run else 0.0
+    return [Record(t - start, event) for t, event in run]

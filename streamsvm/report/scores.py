@@ -66,8 +66,11 @@ def precision_recall_by_class(run: Run) -> Figure | None:
 @plot
 def threshold(run: Run) -> Figure | None:
     """Precision over recall of held-out rows, and the threshold that was chosen, of a fit that chose one."""
-    told = table(run.result.get("threshold"))
-    points, place = matrix(told.get("curve"), 2), [number(told.get(name)) for name in ("recall", "precision")]
+    chosen = table(run.result.get("threshold"))
+    points, place = (
+        matrix(chosen.get("curve"), 2),
+        [number(chosen.get(name)) for name in ("recall", "precision")],
+    )
     if points is None or not len(points) or None in place:
         return None
     figure, axes = new(3.6, xlabel="recall", ylabel="precision", xlim=(-0.01, 1.01), ylim=(-0.01, 1.03))
@@ -82,17 +85,20 @@ def _by_run(runs: Sequence[Run], name: str) -> list[Line]:
 
 def _by_class(run: Run, name: str) -> list[Line]:
     """A line for each class, with its area under the ROC curve."""
-    told = table_rows(run.evaluation.get("curves_by_class"))
-    areas = [number(own.get("roc_auc")) for own in told]
+    curves = table_rows(run.evaluation.get("curves_by_class"))
+    areas = [number(curve.get("roc_auc")) for curve in curves]
     return [
-        _line(str(own.get("label")) if area is None else f"{own.get('label')}, AUC {area:.3f}", own.get(name))
-        for own, area in zip(told, areas, strict=True)
+        _line(
+            str(curve.get("label")) if area is None else f"{curve.get('label')}, AUC {area:.3f}",
+            curve.get(name),
+        )
+        for curve, area in zip(curves, areas, strict=True)
     ]
 
 
 def _line(name: str, points: Any) -> Line:
-    found = matrix(points, 2)
-    return (name, *(np.empty((0, 2)) if found is None else found).T)
+    xy = matrix(points, 2)
+    return (name, *(np.empty((0, 2)) if xy is None else xy).T)
 
 
 def _curves(
@@ -111,15 +117,15 @@ def _curves(
 @plot
 def calibration(runs: Sequence[Run]) -> Figure | None:
     """How often what was given a probability is true, bin by bin; below, how many rows there were."""
-    told = [(run.name, run.evaluation.get("reliability")) for run in runs]
+    tables = [(run.name, run.evaluation.get("reliability")) for run in runs]
     names = ("confidence", "frequency", "count")
     if len(runs) == 1:
-        told = [("calibrated", told[0][1]), ("before", runs[0].evaluation.get("reliability_before"))]
+        tables = [("calibrated", tables[0][1]), ("before", runs[0].evaluation.get("reliability_before"))]
     bins = {
         run: columns(len(names), ([row.get(name) for name in names] for row in table_rows(rows)))
-        for run, rows in told
+        for run, rows in tables
     }
-    if not any(len(found[0]) for found in bins.values()):
+    if not any(len(bin_columns[0]) for bin_columns in bins.values()):
         return None
     figure, (above, below) = new(4.4, 2, xlim=(-0.01, 1.01))
     above.plot([0, 1], [0, 1], color=MUTED, ls=":", lw=1)
@@ -133,17 +139,17 @@ def calibration(runs: Sequence[Run]) -> Figure | None:
 @plot
 def histogram(run: Run) -> Figure | None:
     """Rows by decision value, a line for each of two classes, and the threshold between the answers."""
-    told, labels = table(run.evaluation.get("histogram")), run.evaluation.get("classes")
-    counts, edges = matrix(told.get("counts")), matrix([told.get("edges")])
+    counted, labels = table(run.evaluation.get("histogram")), run.evaluation.get("classes")
+    counts, edges = matrix(counted.get("counts")), matrix([counted.get("edges")])
     if counts is None or edges is None or not isinstance(labels, list):
         return None
     if counts.shape != (len(labels), edges.shape[1] - 1):
         return None
     figure, axes = new(xlabel="decision value", ylabel="rows")
-    for i, (label, own) in enumerate(zip(labels, counts, strict=True)):
-        axes.stairs(own, edges[0], color=colour(i), ls=DASHES[i], lw=1.8, label=short(label))
-        axes.stairs(own, edges[0], color=colour(i), fill=True, alpha=0.15)
-    if (value := number(told.get("threshold"))) is not None:
+    for i, (label, rows) in enumerate(zip(labels, counts, strict=True)):
+        axes.stairs(rows, edges[0], color=colour(i), ls=DASHES[i], lw=1.8, label=short(label))
+        axes.stairs(rows, edges[0], color=colour(i), fill=True, alpha=0.15)
+    if (value := number(counted.get("threshold"))) is not None:
         axes.axvline(value, color=ALERT, ls=":", lw=1.4, label="threshold")
     from_zero(axes)
     return finish(figure, axes)

@@ -26,24 +26,24 @@ MOST_LABELS = 7  # with a colour of their own
 @plot
 def pace(runs: Sequence[Run]) -> Figure | None:
     """Events a second from record to record, and the milliseconds that one takes, in the mean and at most."""
-    told = [(run.name, _rates(run), _latencies(run)) for run in runs]
-    if not any(len(rates[0]) for _, rates, _ in told):
+    by_run = [(run.name, _rates(run), _latencies(run)) for run in runs]
+    if not any(len(rates[0]) for _, rates, _ in by_run):
         return None
-    timed = any(len(at) for _, _, (at, *_) in told)
+    timed = any(len(at) for _, _, (at, *_) in by_run)
     if not timed:
         figure, axes = new(xlabel="events", ylabel="events / s")
-        draw_lines(axes, [(name, at, rate) for name, (at, rate), _ in told])
+        draw_lines(axes, [(name, at, rate) for name, (at, rate), _ in by_run])
         _events_axis(axes)
         return finish(figure, axes, is_shared=len(runs) > 1)
     figure, panels = new(4.4, 2)
-    draw_lines(panels[0], [(name, at, rate) for name, (at, rate), _ in told])
-    draw_lines(panels[1], [(name, at, mean) for name, _, (at, mean, _) in told])
-    for i, (_, _, (at, _, slowest)) in enumerate(told):
+    draw_lines(panels[0], [(name, at, rate) for name, (at, rate), _ in by_run])
+    draw_lines(panels[1], [(name, at, mean) for name, _, (at, mean, _) in by_run])
+    for i, (_, _, (at, _, slowest)) in enumerate(by_run):
         if len(at):
             panels[1].plot(at, slowest, ls="", marker=".", ms=4, color=colour(i), label="slowest")
     panels[0].set_ylabel("events / s")
     panels[1].set(ylabel="ms an event", xlabel="events")
-    scale_y(panels[1], *(values for _, _, (_, *both) in told for values in both if len(values)))
+    scale_y(panels[1], *(values for _, _, (_, *both) in by_run for values in both if len(values)))
     _events_axis(panels[1])
     figure.align_ylabels(panels)
     return finish(figure, panels[0], is_shared=len(runs) > 1)
@@ -72,17 +72,17 @@ def _latencies(run: Run) -> list[np.ndarray]:
 @plot
 def labels(run: Run) -> Figure | None:
     """The share of each label among the events of each stretch."""
-    told = [(number(event.events), _counts(event)) for _, event in run.of(Stretch)]
-    kept = [(at, counts) for at, counts in told if at is not None and sum(counts.values()) > 0]
-    if len(kept) < 2:
+    counted = [(number(event.events), _counts(event)) for _, event in run.of(Stretch)]
+    with_labels = [(at, counts) for at, counts in counted if at is not None and sum(counts.values()) > 0]
+    if len(with_labels) < 2:
         return None
     total: Counter[str] = Counter()
-    for _, counts in kept:
+    for _, counts in with_labels:
         total.update(counts)
     names = [name for name, _ in total.most_common(MOST_LABELS)]
-    at = np.array([at for at, _ in kept])
+    at = np.array([at for at, _ in with_labels])
     shares = np.array(
-        [[counts.get(name, 0) / sum(counts.values()) for name in names] for _, counts in kept]
+        [[counts.get(name, 0) / sum(counts.values()) for name in names] for _, counts in with_labels]
     ).T
     others = 1 - shares.sum(axis=0)
     figure, axes = new(xlabel="events", ylabel="share of the events", ylim=(0, 1))

@@ -47,11 +47,11 @@ def _busy(spans: np.ndarray) -> float:
 
 def lanes_of(run: Run) -> list[Lanes]:
     """The busiest first."""
-    found: dict[str, Lanes] = {}
+    by_name: dict[str, Lanes] = {}
     for _, event in run.of(TasksRun):
         for name, spans in _by_name(event):
-            found.setdefault(name, Lanes(name)).phases.append((event.phase, spans))
-    return sorted(found.values(), key=lambda lanes: -lanes.busy)
+            by_name.setdefault(name, Lanes(name)).phases.append((event.phase, spans))
+    return sorted(by_name.values(), key=lambda lanes: -lanes.busy)
 
 
 def _by_name(event: TasksRun) -> Iterator[tuple[str, np.ndarray]]:
@@ -63,9 +63,9 @@ def _by_name(event: TasksRun) -> Iterator[tuple[str, np.ndarray]]:
         [_name(lane, event.workers or ()) for lane in np.clip(spans[:, 0], 0, MOST_LANES).astype(int)]
     )
     for name in dict.fromkeys(names.tolist()):
-        own = spans[names == name]
-        own[:, 0] = np.unique(own[:, 0], return_inverse=True)[1]
-        yield name, own
+        lanes = spans[names == name]
+        lanes[:, 0] = np.unique(lanes[:, 0], return_inverse=True)[1]
+        yield name, lanes
 
 
 def _name(lane: int, workers: Sequence[object]) -> str:
@@ -78,17 +78,19 @@ def timeline(run: Run) -> Figure | None:
     each other. Of many rows, those of the least busy are one, as high as there are threads at work. None if all tasks
     are short next to the run.
     """
-    found = lanes_of(run)
-    if not found or max(lanes.busy for lanes in found) < LEAST_SHOWN * (run.seconds or 0.0):
+    lanes_by_name = lanes_of(run)
+    if not lanes_by_name or max(lanes.busy for lanes in lanes_by_name) < LEAST_SHOWN * (run.seconds or 0.0):
         return None
-    shown = found if len(found) <= MOST_ROWS else found[: MOST_ROWS - 1]
-    others = found[len(shown) :]
-    unit, name = time_unit(max(float(spans[:, 2].max()) for lanes in found for _, spans in lanes.phases))
+    shown = lanes_by_name if len(lanes_by_name) <= MOST_ROWS else lanes_by_name[: MOST_ROWS - 1]
+    others = lanes_by_name[len(shown) :]
+    unit, name = time_unit(
+        max(float(spans[:, 2].max()) for lanes in lanes_by_name for _, spans in lanes.phases)
+    )
     figure, axes = new(1.6 + 0.3 * (len(shown) + bool(others)), xlabel=name)
     numbers = count()
-    _draw_names(axes, found)
+    _draw_names(axes, lanes_by_name)
     for row, lanes in enumerate(shown):
-        _draw(axes, row, lanes, unit, _colours(found), numbers)
+        _draw(axes, row, lanes, unit, _colours(lanes_by_name), numbers)
     if others:
         _draw_sum(axes, len(shown), others, unit, next(numbers))
     names = [lanes.name for lanes in shown] + [f"{len(others):,} others"] * bool(others)
@@ -98,20 +100,20 @@ def timeline(run: Run) -> Figure | None:
     return finish(figure, axes, is_shared=True)
 
 
-def _colours(found: Sequence[Lanes]) -> dict[str, str]:
+def _colours(every: Sequence[Lanes]) -> dict[str, str]:
     """Of the phases that took longest."""
     busy: dict[str, float] = {}
-    for lanes in found:
+    for lanes in every:
         for phase, spans in lanes.phases:
             busy[phase] = busy.get(phase, 0.0) + _busy(spans)
     longest = sorted(busy, key=lambda phase: -busy[phase])
     return {phase: colour(i) for i, phase in enumerate(longest[:MOST_PHASES])}
 
 
-def _draw_names(axes: Axes, found: Sequence[Lanes]) -> None:
+def _draw_names(axes: Axes, every: Sequence[Lanes]) -> None:
     """Those of the phases, in the order in which they began."""
-    colours = _colours(found)
-    ran = sorted((spans[:, 1].min(), phase) for lanes in found for phase, spans in lanes.phases)
+    colours = _colours(every)
+    ran = sorted((spans[:, 1].min(), phase) for lanes in every for phase, spans in lanes.phases)
     for phase in dict.fromkeys(phase if phase in colours else "" for _, phase in ran):
         label = short(phase) if phase else "other"
         axes.broken_barh([], (0, 1), facecolors=colours.get(phase, MUTED), label=label)
@@ -125,8 +127,8 @@ def _draw(
         lane, start, end = spans.T
         at = row - HEIGHT / 2 + height * (lane + 0.5)
         bars = axes.barh(at, (end - start) / unit, height, start / unit, color=colours.get(phase, MUTED))
-        for bar, (_, began, ended) in zip(bars, spans, strict=True):
-            hint(bar, next(numbers), _task(phase, lanes.name, began, ended))
+        for bar, (_, start_s, end_s) in zip(bars, spans, strict=True):
+            hint(bar, next(numbers), _task(phase, lanes.name, start_s, end_s))
 
 
 def _task(phase: str, name: str, start: float, end: float) -> str:

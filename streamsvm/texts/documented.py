@@ -42,8 +42,8 @@ class Entry(NamedTuple):
 
 def entries(doc: str, section: str) -> dict[str, Entry]:
     """The entries of a numpydoc section, by name. A line of names alone, `a, b`, has an empty entry for each."""
-    found = re.search(SECTION.format(section, "-" * len(section)), doc, re.M)
-    return dict(_entries(found[0])) if found else {}
+    section_text = re.search(SECTION.format(section, "-" * len(section)), doc, re.M)
+    return dict(_entries(section_text[0])) if section_text else {}
 
 
 def _entries(text: str) -> Iterator[tuple[str, Entry]]:
@@ -73,7 +73,7 @@ def described(function: F) -> F:
     """Completes the docstring of a public function: entries for each parameter, with its default, and error."""
     if function.__doc__:
         doc = _of_method(function, entries(FUNCTIONS, "Parameters"))
-        errors = _known(entries(doc, "Raises"), entries(RAISES, "Raises"))
+        errors = _with_shared(entries(doc, "Raises"), entries(RAISES, "Raises"))
         function.__doc__ = _replaced(
             doc, "Raises", "\n".join(errors[n].line(n) for n in entries(doc, "Raises"))
         )
@@ -81,38 +81,41 @@ def described(function: F) -> F:
 
 
 def _of_class(cls: type, doc: str) -> str:
-    own = _merged(cls, doc, "Parameters", PARAMETERS)
-    doc = _replaced(doc, "Parameters", "\n".join(_lines(cls.__init__, own)))  # type: ignore[misc]
-    known = _merged(cls, doc, "Attributes", ATTRIBUTES)
-    return _replaced(doc, "Attributes", "\n".join(known[n].line(n) for n in entries(doc, "Attributes")))
+    parameters = _merged(cls, doc, "Parameters", PARAMETERS)
+    doc = _replaced(doc, "Parameters", "\n".join(_lines(cls.__init__, parameters)))  # type: ignore[misc]
+    attributes = _merged(cls, doc, "Attributes", ATTRIBUTES)
+    return _replaced(doc, "Attributes", "\n".join(attributes[n].line(n) for n in entries(doc, "Attributes")))
 
 
 def _of_method(function: Any, shared: Mapping[str, Entry]) -> str:
     doc = cleandoc(function.__doc__)
-    lines = "\n".join(_lines(function, _known(entries(doc, "Parameters"), shared)))
+    lines = "\n".join(_lines(function, _with_shared(entries(doc, "Parameters"), shared)))
     if "\nParameters\n---" in doc or not lines:
         return _replaced(doc, "Parameters", lines)
     return f"{doc}\n\nParameters\n----------\n{lines}"
 
 
-def _known(own: Mapping[str, Entry], shared: Mapping[str, Entry]) -> dict[str, Entry]:
-    return {name: own.get(name, Entry()).or_else(shared.get(name, Entry())) for name in {**shared, **own}}
+def _with_shared(entries_of: Mapping[str, Entry], shared: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {
+        name: entries_of.get(name, Entry()).or_else(shared.get(name, Entry()))
+        for name in {**shared, **entries_of}
+    }
 
 
-def _lines(function: Any, known: Mapping[str, Entry]) -> Iterator[str]:
-    given = [p for p in signature(function).parameters.values() if p.name not in ("self", "cls")]
-    return (_with_default(known[p.name], p).line(p.name) for p in given if p.name in known)
+def _lines(function: Any, entries_of: Mapping[str, Entry]) -> Iterator[str]:
+    parameters = [p for p in signature(function).parameters.values() if p.name not in ("self", "cls")]
+    return (_with_default(entries_of[p.name], p).line(p.name) for p in parameters if p.name in entries_of)
 
 
 def _merged(cls: type, doc: str, section: str, shared: str) -> Mapping[str, Entry]:
-    found = entries(doc, section)
+    merged = entries(doc, section)
     texts = [
         cleandoc(base.__doc__ or "") for base in cls.__mro__[1:] if base.__module__.startswith("streamsvm.")
     ]
     for text in (*texts, shared):
         for name, entry in entries(text, section).items():
-            found[name] = found.get(name, Entry()).or_else(entry)
-    return found
+            merged[name] = merged.get(name, Entry()).or_else(entry)
+    return merged
 
 
 def _with_default(entry: Entry, parameter: Parameter) -> Entry:

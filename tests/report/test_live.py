@@ -18,7 +18,7 @@ from every_case import every_case
 from streamsvm.cli.app import app
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.report import live
-from streamsvm.report.live import LivePages, found_runs
+from streamsvm.report.live import LivePages, run_folders
 
 PROGRAM = browser.find()
 
@@ -58,7 +58,7 @@ def runs(tmp_path):
 
 def test_runs_are_listed_the_latest_first_and_compared(runs):
     pages = LivePages(runs)
-    assert set(found_runs(runs)) == {"one", "later/two <b>"}
+    assert set(run_folders(runs)) == {"one", "later/two <b>"}
     status, headers, body = ask(pages)
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert body.index("later/two &lt;b&gt;") < body.index(">one<")
@@ -71,7 +71,7 @@ def test_runs_are_listed_the_latest_first_and_compared(runs):
     status, _, body = ask(pages, "/runs", "name=one&name=later/two+%3Cb%3E")
     assert (status, "<h1>2 runs</h1>" in body) == (200, True)
     assert ask(pages, "/runs", "name=one")[2].count("<h1>one</h1>") == 1
-    assert list(found_runs(runs / "one")) == ["one"]  # a run itself
+    assert list(run_folders(runs / "one")) == ["one"]  # a run itself
 
 
 @every_case(
