@@ -1,6 +1,6 @@
 """What a command prints: one JSON object or a short table on stdout, progress and warnings on stderr.
 
-Ctrl-C, answered at once.
+While it is at work, Ctrl-C is answered at once, by a thread that waits for the signal.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from streamsvm.storage.human import heading, human
 from streamsvm.storage.jsonable import jsonable
 
 MOST_CLASSES_IN_A_TABLE = 30
+FIRST = "interrupted: stopping; press Ctrl-C again to stop at once"  # the answer to the first Ctrl-C
 
 
 def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, Any] | None = None) -> None:
@@ -96,9 +97,6 @@ def _say(say: Callable[[str], None], record: Record[Event]) -> None:
         say(f"warning: {event.message}")
     if isinstance(event, Joined) and event.dashboard:
         say(f"dashboard: {event.dashboard}")
-
-
-FIRST = "interrupted: stopping; press Ctrl-C again to stop at once"
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """`streamsvm stream`: a learner in a shell pipe.
 
-Options of `streamsvm stream` that belong to the learner: of a new one, and next to those of a snapshot.
+The command opens the snapshot or makes a learner, reads events from a file, stdin or a broker, and writes an answer for
+each. Below it: the run of the stream, its sources and signals, and the options of the learner: which ones a new one
+takes, and that a learner from a snapshot keeps its own.
 """
 
 from __future__ import annotations
@@ -39,6 +41,14 @@ if TYPE_CHECKING:
 
 KAFKA = "kafka://"
 BROKERS = (KAFKA, "nats://")
+Given = dict[str, tuple[str, Any]]  # by parameter of the learner: the option as it was given, and its value
+RAW: dict[str, Any] = {"lam": 1e-4, "gamma": "scale"}  # of one learner, which takes columns as they are
+SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
+SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
+SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
+SETTABLE |= {
+    f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")
+}
 
 
 @reads(*DIALECT, "category")
@@ -371,19 +381,6 @@ def _stops(lines: Lines | Messages) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
-ALONE: dict[str, Any] = {
-    "lam": 1e-4,
-    "gamma": "scale",
-}  # of a single learner; several standardise the columns
-SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
-SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
-SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
-SETTABLE |= {
-    f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")
-}
-
-
 def given_of(flags: dict[str, Any], sets: list[str]) -> Given:
     """The parameters of the learner that were given: how, and their values. Raises ConfigError."""
     given: Given = {
@@ -434,7 +431,7 @@ def new_learner(task: str, given: Given, *, raw: bool) -> Any:
             raise ConfigError(f"{said}: a stream of task {task} has no such option; leave it out")
     values = {name: value for name, (_, value) in given.items()}
     learner = LEARNERS[task](**values)
-    return LEARNERS[task](**ALONE | values) if raw and learner.tunes_itself else learner
+    return LEARNERS[task](**RAW | values) if raw and learner.tunes_itself else learner
 
 
 def require_same(state: Stream, given: Given) -> None:

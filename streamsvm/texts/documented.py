@@ -1,8 +1,8 @@
-"""Docstrings of classes and functions: what several of them share is written once, and filled in here.
+"""What people read of classes and functions: docstrings, and how objects look in a console or a notebook.
 
-The text of an entry is the first found in the docstring, in those of a class's bases, and in `texts.parameters`.
-
-How stores and models look in a console and in a notebook.
+Docstrings are numpydoc with entries for each parameter. What several classes share is written once, in
+`texts.parameters`, and filled in here: the text of an entry is the first one in the docstring itself, in those of the
+bases, and in the shared texts. `FactsRepr`, at the foot, is the repr of stores and models.
 """
 
 from __future__ import annotations
