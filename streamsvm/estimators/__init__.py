@@ -14,7 +14,6 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.metadata import version
 from threading import get_ident
-from typing import Any
 
 
 class _HiddenPackages(MetaPathFinder):
@@ -23,7 +22,7 @@ class _HiddenPackages(MetaPathFinder):
     def __init__(self, name: str) -> None:
         self._name, self._thread = name, get_ident()
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         if fullname == self._name and get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from streamsvm.estimators.admm_hss import HSSPath
 from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
 from streamsvm.estimators.support_vectors import RegressionVectors
-from streamsvm.estimators.types import Searched, SearchedGamma, SearchedKernel, SearchedMetric, SearchedScale
+from streamsvm.estimators.types import (
+    Client,
+    Columns,
+    Options,
+    RandomState,
+    Searched,
+    SearchedGamma,
+    SearchedKernel,
+    SearchedMetric,
+    SearchedScale,
+    TargetEncode,
+)
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Number, Shift
 
@@ -81,12 +91,12 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         tol: float = 1e-3,
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
-        random_state: Any = None,
+        metric_params: Options = None,
+        search_params: Options = None,
+        random_state: RandomState = None,
         rtol: float = 1e-3,
         atol: float = 1e-3,
         max_rank: int = 300,
@@ -102,11 +112,11 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

@@ -19,13 +19,20 @@ from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.estimators.types import (
     ClassWeight,
+    Client,
+    Columns,
+    Costs,
+    Data,
     MultiClass,
+    Options,
     Probability,
+    RandomState,
     Search,
     Searched,
     SearchedGamma,
     SearchedMetric,
     SearchedScale,
+    TargetEncode,
 )
 from streamsvm.kernels.table import KernelName
 from streamsvm.models import KernelModel
@@ -119,12 +126,12 @@ class ALFPGMEstimator(StoreEstimator):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
-    def _store(self, X: Any, *, reset: bool) -> Store:
+    def _store(self, X: Data, *, reset: bool) -> Store:
         if callable(self.kernel) and isinstance(X, Store):
             raise ConfigError("kernel is a function, which takes rows in memory; found a Store")
         return super()._store(X, reset=reset)
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+    def _checked(self, X: Data, y: Data, *, reset: bool) -> tuple[Any, Any]:
         """A function's values with the rows of fit take the place of X, as in `SVC`."""
         if callable(self.kernel):
             if reset:
@@ -216,22 +223,22 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         degree: int = 3,
         gamma: SearchedGamma = "scale",
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         shrinking: bool = True,
         tol: float = 1e-3,
         cache_size: float = 200,
         class_weight: ClassWeight = None,
         probability: Probability = False,
         threshold: str | None = None,
-        costs: Any = None,
+        costs: Costs = None,
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
+        metric_params: Options = None,
+        search_params: Options = None,
         max_iter: int = -1,
         decision_function_shape: MultiClass = "ovr",
         break_ties: bool = False,
         multi_class: MultiClass = "ovo",
-        random_state: Any = None,
+        random_state: RandomState = None,
         pairs: int = 500,
         subproblem: Subproblem = "pairs",
         mu: float = 0.1,
@@ -242,16 +249,16 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
         """Trains on all rows.
 
         Warns (ConvergenceWarning) if `max_iter` stops it. Raises ValueError for bad data or parameters, MemoryError if
@@ -267,7 +274,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
             )
         return super().fit(X, y, sample_weight, groups)
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Data) -> np.ndarray:
         """(n,) for two classes, positive for classes_[1], else (n, n_classes).
 
         With decision_function_shape "ovo" (n, n_classes * (n_classes - 1) / 2), positive for the first class of a pair.
@@ -278,7 +285,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
             return super().decision_function(X)
         return self._by_blocks(X, _of_pairs)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """(n,) labels by LIBSVM's vote. Equal votes go to the first class, or to the more confident (`break_ties`)."""
         check_is_fitted(self)
         if self.break_ties and self.decision_function_shape == "ovo":

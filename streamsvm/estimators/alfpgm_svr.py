@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from streamsvm.estimators.alfpgm import ALFPGMEstimator, KernelFunction
 from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
 from streamsvm.estimators.support_vectors import RegressionVectors
-from streamsvm.estimators.types import Search, Searched, SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.estimators.types import (
+    Client,
+    Columns,
+    Options,
+    Search,
+    Searched,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+    TargetEncode,
+)
 from streamsvm.kernels.table import KernelName
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Subproblem
@@ -79,7 +89,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         degree: int = 3,
         gamma: SearchedGamma = "scale",
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         tol: float = 1e-3,
         C: Searched = 1.0,
         epsilon: float = 0.1,
@@ -96,16 +106,16 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
+        metric_params: Options = None,
+        search_params: Options = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

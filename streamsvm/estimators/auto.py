@@ -7,7 +7,16 @@ from typing import Any, Literal
 from streamsvm.config import FitConfig
 from streamsvm.estimators.base import set_parameters
 from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.types import Balanced, Probability
+from streamsvm.estimators.types import (
+    Balanced,
+    Client,
+    Columns,
+    Costs,
+    Options,
+    Probability,
+    RandomState,
+    TargetEncode,
+)
 from streamsvm.options.base import Fill
 from streamsvm.search.options import completed
 
@@ -80,16 +89,16 @@ class AutoSVC(SetClassifier):
         scoring: Literal["accuracy", "balanced_accuracy"] | None = None,
         probability: Probability = False,
         threshold: str | None = None,
-        costs: Any = None,
-        search_params: dict[str, Any] | None = None,
+        costs: Costs = None,
+        search_params: Options = None,
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
-        random_state: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
+        random_state: RandomState = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

@@ -33,8 +33,10 @@ from streamsvm.estimators.clients import on_cluster
 from streamsvm.estimators.inputs import StoreInputs, has_no_rows, in_memory
 from streamsvm.estimators.recording import record_events, record_report
 from streamsvm.estimators.searched import SEARCH, chosen_parameters, with_search
+from streamsvm.estimators.types import Client, Costs, Data, Options, RandomState
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
+from streamsvm.models.base import Model
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
@@ -53,7 +55,7 @@ CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a f
 REGRESSION_FIELDS = ("epsilon", "scale_targets", "interval")
 
 
-def set_parameters(estimator: object, arguments: Mapping[str, Any]) -> None:
+def set_parameters(estimator: object, arguments: Mapping[str, object]) -> None:
     """Sets the arguments of `__init__`, its `locals()`, as attributes of the same names, as they are."""
     vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
 
@@ -84,19 +86,19 @@ class StoreEstimator(CallbackSupport, StoreInputs):
     gamma: float | str
     degree: int
     coef0: float
-    kernel_params: dict[str, Any] | None
-    random_state: Any
+    kernel_params: Options
+    random_state: RandomState
     scale: str
     memory_limit: int | str | None
     n_jobs: int | None
-    client: Any = None
+    client: Client = None
     verbose: int
     probability: bool | str = False
     threshold: str | None = None
-    costs: Any = None
+    costs: Costs = None
     metric: str = "none"
-    metric_params: dict[str, Any] | None = None
-    search_params: dict[str, Any] | None = None
+    metric_params: Options = None
+    search_params: Options = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -234,7 +236,7 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         check_is_fitted(self)
         save_model(self.model_, path)
 
-    def _by_blocks(self, X: Any, decide: Decide) -> Any:
+    def _by_blocks(self, X: Data, decide: Decide) -> Any:
         """(n, ...) decide(model, rows) of all rows, block by block; of a dask array lazily, as a dask array."""
         check_is_fitted(self)
         if is_dask(X):
@@ -246,7 +248,7 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         blocks = predict_blocks(self.model_, store, engine=engine, decide=decide)
         return np.concatenate([decided for _, _, decided in blocks])
 
-    def _of_no_rows(self, X: Any, decide: Decide) -> np.ndarray:
+    def _of_no_rows(self, X: Data, decide: Decide) -> np.ndarray:
         """(0, ...) what is decided of no rows, whose columns are checked."""
         self._checked(X, "no_validation", reset=False)
         return decide(self.model_, Rows(np.zeros((1, self.model_.d), np.float32)))[:0]
@@ -271,7 +273,7 @@ def _label_text(label: object) -> str:
     return str(label_texts(np.asarray([label]))[0])
 
 
-def labels_of(classes: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
+def labels_of(classes: np.ndarray, model: Model, rows: Rows) -> np.ndarray:
     return classes[model.codes_of(*model.answers(rows))]
 
 
@@ -297,7 +299,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         """Whether it has, or will have, probabilities."""
         return bool(self.probability) or are_odds(self.loss)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
         """Trains on all rows.
 
         Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
@@ -305,7 +307,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         self._train(X, y, sample_weight, groups=groups)
         return self
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> None:
+    def _train(self, X: Data, y: Data, sample_weight: Data, groups: Data = None) -> None:
         """Checks the rows and labels, and trains."""
         config = self._config()
         store, y = self._training_store(X, y, sample_weight, groups=groups)
@@ -315,11 +317,11 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         self._learn(store, config)
         self.classes_ = classes
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Data) -> np.ndarray:
         """(n,) decision values for two classes, positive for classes_[1], else (n, n_classes)."""
         return self._by_blocks(X, decisions_of)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """(n,) labels.
 
         With `threshold` those of decision values above it, with `probability` the most probable, with `costs` those
@@ -329,23 +331,23 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         return self._by_blocks(X, partial(labels_of, self.classes_))
 
     @available_if(_wants_probabilities)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Data) -> np.ndarray:
         """(n, n_classes) probabilities; with `probability` only. If rows have several labels, (n, k) of each by itself.
 
         Without `threshold`, `costs` and `class_weight` the largest is that of the label from `predict`.
         """
         return self._by_blocks(X, self._probable())
 
-    def _probable(self) -> Callable[[Any, Rows], np.ndarray]:
+    def _probable(self) -> Decide:
         return _probabilities
 
     @available_if(_wants_probabilities)
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Data) -> np.ndarray:
         """(n, n_classes) logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Data, y: Data = None, sample_weight: Data = None) -> float:
         """Mean accuracy."""
         if isinstance(X, Store) and y is None:
             y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
@@ -384,7 +386,7 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
     scale_targets: bool
     interval: float | None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
         """Trains on all rows.
 
         Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
@@ -394,12 +396,12 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
         self._learn(store, config)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """(n,) values."""
         return self._by_blocks(X, decisions_of)
 
     @available_if(_wants_intervals)
-    def predict_interval(self, X: Any, level: float | None = None) -> np.ndarray:
+    def predict_interval(self, X: Data, level: float | None = None) -> np.ndarray:
         """(n, 2) lower and upper ends of intervals that contain y with probability `level`; with `interval` only.
 
         Raises ModelError, a ValueError, for a level too high for the number of held-out rows.
@@ -429,7 +431,7 @@ def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     return classes
 
 
-def decide_lazily(model: Any, X: Any, decide: Decide) -> Any:
+def decide_lazily(model: Model, X: Data, decide: Decide) -> Any:
     """decide(model, rows) of each block of a dask array (n, d). The model is one task of the graph."""
     from dask import delayed
 
@@ -442,14 +444,14 @@ def decide_lazily(model: Any, X: Any, decide: Decide) -> Any:
     return X.map_blocks(_of_block, **shared, dtype=of_none.dtype, meta=of_none, **shape)
 
 
-def _of_block(block: Any, decide: Decide, of_none: np.ndarray, model: Any) -> np.ndarray:
+def _of_block(block: Any, decide: Decide, of_none: np.ndarray, model: Model) -> np.ndarray:
     if not block.shape[0]:
         return of_none
     store = Store.from_arrays(block)
     return np.concatenate([_of_rows(store, start, stop, decide, model) for start, stop in store.blocks()])
 
 
-def _of_rows(store: Store, start: int, stop: int, decide: Decide, model: Any) -> np.ndarray:
+def _of_rows(store: Store, start: int, stop: int, decide: Decide, model: Model) -> np.ndarray:
     rows = store.read(start, stop)
     store.require_finite(rows, start, gaps=model.takes_gaps)
     return decide(model, rows)

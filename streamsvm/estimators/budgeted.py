@@ -15,7 +15,20 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import StoreEstimator, set_parameters, threads
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import searched_parameters
-from streamsvm.estimators.types import ClassWeight, Probability, SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.estimators.types import (
+    ClassWeight,
+    Client,
+    Columns,
+    Costs,
+    Data,
+    Options,
+    Probability,
+    RandomState,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+    TargetEncode,
+)
 from streamsvm.events import Events, warn
 from streamsvm.fits.bsgd import typical_weight
 from streamsvm.fits.prepare import prepare
@@ -155,7 +168,7 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
         gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         budget: int = 500,
         merge: int = 3,
         strategy: Strategy = "sequence",
@@ -167,24 +180,24 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
         class_weight: ClassWeight = None,
         probability: Probability = False,
         threshold: str | None = None,
-        costs: Any = None,
+        costs: Costs = None,
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
-        random_state: Any = None,
+        metric_params: Options = None,
+        search_params: Options = None,
+        random_state: RandomState = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
         """Trains from scratch on all rows, in shuffled order.
 
         Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
@@ -192,7 +205,7 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
         self.__dict__.pop("_learner", None)
         return super().fit(X, y, sample_weight, groups)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, classes: Data = None, sample_weight: Data = None) -> Self:
         """Learns the rows in their order, after those of earlier calls of `fit` and `partial_fit`.
 
         Raises ValueError for unknown labels, with `probability`, `threshold` or `costs`, and, in a first call, with

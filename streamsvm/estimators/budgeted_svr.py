@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
 from streamsvm.estimators.budgeted import BudgetedEstimator
-from streamsvm.estimators.types import SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.estimators.types import (
+    Client,
+    Columns,
+    Options,
+    RandomState,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+    TargetEncode,
+)
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Strategy
@@ -88,7 +95,7 @@ class BudgetedSVR(BudgetedEstimator, StoreRegressor):
         gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         budget: int = 500,
         merge: int = 3,
         strategy: Strategy = "sequence",
@@ -97,17 +104,17 @@ class BudgetedSVR(BudgetedEstimator, StoreRegressor):
         fit_intercept: bool = False,
         average: bool = False,
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
-        random_state: Any = None,
+        metric_params: Options = None,
+        search_params: Options = None,
+        random_state: RandomState = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

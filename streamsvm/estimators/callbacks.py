@@ -14,7 +14,7 @@ from streamsvm.events import STEPS, Event, Record, Sink
 T = TypeVar("T")
 
 
-def _are_available(_: Any) -> bool:
+def _are_available(_: object) -> bool:
     if find_spec("sklearn.callback") is None:
         raise AttributeError("callbacks need scikit-learn 1.9 or newer")
     return True
@@ -31,7 +31,7 @@ class CallbackSupport:
     """scikit-learn's `CallbackSupportMixin`, which is imported when one of its methods is called."""
 
     @available_if(_are_available)
-    def set_callbacks(self, *callbacks: Any) -> Self:
+    def set_callbacks(self, *callbacks: object) -> Self:
         """Sets callbacks that hear of each step of `fit`: `sklearn.callback.ProgressBar` and others.
 
         Needs scikit-learn 1.9. In the middle of a fit there is no estimator to score, and a wish to stop is not heard.
@@ -40,7 +40,7 @@ class CallbackSupport:
         return self
 
     @available_if(_are_available)
-    def _init_callback_context(self, *args: Any, **options: Any) -> Any:
+    def _init_callback_context(self, *args: object, **options: object) -> Any:
         return _support()._init_callback_context(self, *args, **options)
 
 

@@ -15,12 +15,19 @@ from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of, set
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.types import (
     ClassWeight,
+    Client,
+    Columns,
+    Costs,
+    Data,
     Gamma,
+    Options,
     Probability,
+    RandomState,
     Searched,
     SearchedGamma,
     SearchedMetric,
     SearchedScale,
+    TargetEncode,
 )
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill, Scale
@@ -183,7 +190,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
         fit_intercept: bool = True,
@@ -192,20 +199,20 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         class_weight: ClassWeight = None,
         probability: Probability = False,
         threshold: str | None = None,
-        costs: Any = None,
+        costs: Costs = None,
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
+        metric_params: Options = None,
+        search_params: Options = None,
         max_passes: int = 1000,
-        random_state: Any = None,
+        random_state: RandomState = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())
@@ -280,24 +287,24 @@ class CuttingPlaneRanker(LinearEstimator):
         gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
         method: Method = "ocas",
         max_passes: int = 1000,
-        random_state: Any = None,
+        random_state: RandomState = None,
         scale: Scale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
+        category: Columns = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())
 
-    def fit(self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, qid: Data = None, sample_weight: Data = None) -> Self:
         """Trains on all rows. The order of the labels counts.
 
         Raises ValueError for bad data or parameters, and if no query has two labels.
@@ -310,17 +317,17 @@ class CuttingPlaneRanker(LinearEstimator):
         self.classes_ = classes
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Data) -> np.ndarray:
         """(n,) scores. Larger: later in the order of the labels."""
         return self._by_blocks(X, decisions_of)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """(n,) labels if `fit` had no queries, else scores."""
         check_is_fitted(self)
         has_labels = task_of(self.model_.task).has_labels
         return self._by_blocks(X, partial(labels_of, self.classes_) if has_labels else decisions_of)
 
-    def score(self, X: Any, y: Any = None, qid: Any = None) -> float:
+    def score(self, X: Data, y: Data = None, qid: Data = None) -> float:
         """Share of the pairs in the right order, ties count half. Raises ValueError if there are no pairs."""
         if isinstance(X, Store) and y is None:
             y, qid = X.y, X.qid

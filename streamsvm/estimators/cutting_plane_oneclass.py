@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamsvm.estimators.base import set_parameters
 from streamsvm.estimators.cutting_plane import LinearEstimator
 from streamsvm.estimators.outliers import OutlierDetector
-from streamsvm.estimators.types import Gamma
+from streamsvm.estimators.types import Client, Columns, Gamma, Options, RandomState
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Method
@@ -84,19 +82,19 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
         method: Method = "ocas",
         max_passes: int = 1000,
-        random_state: Any = None,
+        random_state: RandomState = None,
         scale: Scale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
+        category: Columns = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

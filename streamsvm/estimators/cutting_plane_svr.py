@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_parameters
 from streamsvm.estimators.cutting_plane import WithIntercept
-from streamsvm.estimators.types import Searched, SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.estimators.types import (
+    Client,
+    Columns,
+    Options,
+    RandomState,
+    Searched,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+    TargetEncode,
+)
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Method
@@ -79,25 +87,25 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         method: Method = "ocas",
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
+        metric_params: Options = None,
+        search_params: Options = None,
         max_passes: int = 1000,
-        random_state: Any = None,
+        random_state: RandomState = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

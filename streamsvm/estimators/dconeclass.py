@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamsvm.estimators.base import set_parameters
 from streamsvm.estimators.dcsvm import DCSVMEstimator
 from streamsvm.estimators.outliers import OutlierDetector
 from streamsvm.estimators.support_vectors import RegressionVectors
-from streamsvm.estimators.types import Gamma
+from streamsvm.estimators.types import Client, Columns, Gamma, Options, RandomState
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Clustering
@@ -87,9 +85,9 @@ class DCOneClassSVM(DCSVMEstimator, RegressionVectors, OutlierDetector):
         gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         tol: float = 1e-3,
-        random_state: Any = None,
+        random_state: RandomState = None,
         early: bool = False,
         children: int = 4,
         levels: int | None = None,
@@ -104,10 +102,10 @@ class DCOneClassSVM(DCSVMEstimator, RegressionVectors, OutlierDetector):
         scale: Scale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
+        category: Columns = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

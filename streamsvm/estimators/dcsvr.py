@@ -10,12 +10,17 @@ from streamsvm.estimators.base import REGRESSION_FIELDS, StoreRegressor, set_par
 from streamsvm.estimators.dcsvm import DCSVM_OPTIONS, DCSVMEstimator, loss_of
 from streamsvm.estimators.support_vectors import RegressionVectors
 from streamsvm.estimators.types import (
+    Client,
+    Columns,
+    Options,
+    RandomState,
     Search,
     Searched,
     SearchedGamma,
     SearchedKernel,
     SearchedMetric,
     SearchedScale,
+    TargetEncode,
 )
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Clustering
@@ -96,15 +101,15 @@ class DCSVR(DCSVMEstimator, RegressionVectors, StoreRegressor):
         gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Options = None,
         loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive",
         nu: float | None = None,
         interval: float | None = None,
         tol: float = 1e-3,
         metric: SearchedMetric = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
-        random_state: Any = None,
+        metric_params: Options = None,
+        search_params: Options = None,
+        random_state: RandomState = None,
         early: bool | Search = False,
         children: int = 4,
         levels: int | None = None,
@@ -120,11 +125,11 @@ class DCSVR(DCSVMEstimator, RegressionVectors, StoreRegressor):
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
         mark_gaps: bool = False,
-        category: Any = None,
-        target_encode: Any = None,
+        category: Columns = None,
+        target_encode: TargetEncode = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        client: Any = None,
+        client: Client = None,
         verbose: int = 0,
     ) -> None:
         set_parameters(self, locals())

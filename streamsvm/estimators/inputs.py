@@ -18,6 +18,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
+from streamsvm.estimators.types import Columns, Data, TargetEncode
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.tables.streams import read_once
 from streamsvm.tables.target_encoding import encoded_features
@@ -28,8 +29,8 @@ class StoreInputs(BaseEstimator):
 
     gaps: str | None = None  # defaults of estimators without these parameters
     mark_gaps = False
-    category: Any = None
-    target_encode: Any = None
+    category: Columns = None
+    target_encode: TargetEncode = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -38,7 +39,7 @@ class StoreInputs(BaseEstimator):
         return tags
 
     def _training_store(
-        self, X: Any, y: Any, sample_weight: Any, qid: Any = None, groups: Any = None
+        self, X: Data, y: Data, sample_weight: Data, qid: Data = None, groups: Data = None
     ) -> tuple[Store, np.ndarray]:
         """(store with labels, y as the caller names them)."""
         if isinstance(X, Store):
@@ -59,7 +60,7 @@ class StoreInputs(BaseEstimator):
         columns = {"feature_names": self._names(), "like": self._smooths(), "category": self._categories()}
         return self._new_store(X, y, **facts, **columns), y
 
-    def _new_store(self, X: Any, y: Any = None, **facts: Any) -> Store:
+    def _new_store(self, X: Data, y: Data = None, **facts: Any) -> Store:
         """A store of checked rows to fit, which knows whether rows in memory have gaps, as one of a table does."""
         store = Store.from_arrays(X, y, **facts)
         if self._takes_gaps and not (is_dask(X) or is_frame(X)) and _has_gaps(X):
@@ -84,7 +85,7 @@ class StoreInputs(BaseEstimator):
         options = {"category": self.category}
         return validated(IngestOptions, (type(self).__name__, options)).category
 
-    def _store(self, X: Any, *, reset: bool) -> Store:
+    def _store(self, X: Data, *, reset: bool) -> Store:
         """X as a store, its columns checked."""
         if isinstance(X, Store):
             self._check_columns(X.d, X.feature_names, reset=reset)
@@ -96,7 +97,7 @@ class StoreInputs(BaseEstimator):
             X = self._checked(X, "no_validation", reset=reset)[0]
         return Store.from_arrays(X, like=like)
 
-    def _lazy_rows(self, X: Any) -> Any:
+    def _lazy_rows(self, X: Data) -> Any:
         """A dask array, or a dask dataframe encoded as its training rows were, whose columns are checked."""
         if not is_dask_frame(X):
             return self._checked(X, "no_validation", reset=False)[0]
@@ -104,7 +105,7 @@ class StoreInputs(BaseEstimator):
         self.model_.columns_in(store)
         return store.to_dask()[0]
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+    def _checked(self, X: Data, y: Data, *, reset: bool) -> tuple[Any, Any]:
         """X and y by scikit-learn's rules; of a frame or dask array the columns alone: rows are checked as they are
         read."""
         X, y = read_once(X), _plain(in_memory(y), "label")
@@ -131,7 +132,7 @@ class StoreInputs(BaseEstimator):
             _require_no_gaps(X, "the model learned from rows without missing values")
         return X, y
 
-    def _check_columns(self, d: int, names: Names | None, y: Any = "no_validation", *, reset: bool) -> None:
+    def _check_columns(self, d: int, names: Names | None, y: Data = "no_validation", *, reset: bool) -> None:
         """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""
         X = np.broadcast_to(0.0, (1, d)) if names is None else _table(names)
         validate_data(self, X, y, reset=reset, skip_check_array=True)
@@ -161,7 +162,7 @@ class StoreInputs(BaseEstimator):
             self.model_.d != self.n_features_in_ or bool(encoded_features(layout.attrs))
         )
 
-    def _is_table(self, X: Any, layout: Layout) -> bool:
+    def _is_table(self, X: Data, layout: Layout) -> bool:
         """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""
         names, columns = self._names(), layout.attrs.get("columns", ())
         is_any = is_frame(X) or is_dask_frame(X)
@@ -173,14 +174,14 @@ class StoreInputs(BaseEstimator):
         return None if names is None else tuple(names)
 
 
-def _has_gaps(X: Any) -> bool:
+def _has_gaps(X: Data) -> bool:
     """Whether rows in memory, numpy or CSR without infinity, have NaN."""
     entries = X if isinstance(X, np.ndarray) else X.data
     with np.errstate(over="ignore", invalid="ignore"):
         return entries.dtype.kind == "f" and bool(np.isnan(np.add.reduce(entries, axis=None)))
 
 
-def _require_no_gaps(X: Any, why: str) -> None:
+def _require_no_gaps(X: Data, why: str) -> None:
     """Raises DataError that names the first NaN of rows in memory."""
     if _has_gaps(X) and (bad := Rows(X).first_nonfinite()) is not None:
         raise DataError(
@@ -189,13 +190,13 @@ def _require_no_gaps(X: Any, why: str) -> None:
         )
 
 
-def has_no_rows(X: Any) -> bool:
+def has_no_rows(X: Data) -> bool:
     """Whether an array, matrix or data frame in memory has columns and no rows."""
     shape: Any = getattr(X, "shape", ())
     return not is_dask(X) and len(shape) == 2 and shape[0] == 0
 
 
-def _require_numbers(X: Any, like: Layout | None) -> None:
+def _require_numbers(X: Data, like: Layout | None) -> None:
     """Raises DataError for a data frame with text, of a model that has no columns of a table."""
     if not is_frame(X) or (like is not None and "columns" in like.attrs):
         return
@@ -211,19 +212,19 @@ def _require_numbers(X: Any, like: Layout | None) -> None:
         )
 
 
-def in_memory(values: Any) -> Any:
+def in_memory(values: Data) -> Any:
     """Labels or weights of a dask array or frame in memory; anything else as it is."""
     return computed(values) if is_dask(values) else values
 
 
-def _labels(y: Any, n: int | None) -> np.ndarray:
+def _labels(y: Data, n: int | None) -> np.ndarray:
     """(n,) labels by scikit-learn's rules. n: None where the rows are not counted yet."""
     if n is None:
         y = column_or_1d(y, warn=True)
     return check_X_y(np.zeros((len(y) if n is None else n, 1)), y, dtype=None)[1]
 
 
-def _plain(values: Any, what: str) -> Any:
+def _plain(values: Data, what: str) -> Any:
     """Labels or groups of frames as numpy has them, others as they are. Raises DataError where one is missing."""
     if type(values).__module__.startswith(("pandas", "polars")):
         values = values.to_numpy()
@@ -264,7 +265,7 @@ def _of_one_kind(values: np.ndarray, what: str) -> np.ndarray:
     return values
 
 
-def _require_whole(values: Iterable[Any], what: str) -> None:
+def _require_whole(values: Iterable[object], what: str) -> None:
     """Raises DataError for a text that an array or a file would change."""
     for row, value in enumerate(values):
         if isinstance(value, str) and is_cut(value):

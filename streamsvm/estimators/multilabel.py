@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask
-from streamsvm.estimators.base import StoreClassifier, classes_of
+from streamsvm.estimators.base import Decide, StoreClassifier, classes_of
 from streamsvm.estimators.searched import SEARCH
+from streamsvm.estimators.types import Data
+from streamsvm.models.base import Model
 
 
 class SetClassifier(StoreClassifier):
@@ -23,7 +24,7 @@ class SetClassifier(StoreClassifier):
 
     _like: np.ndarray | None = None  # (0, k) of the type of y, where `fit` was given indicators (n, k)
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> None:
+    def _train(self, X: Data, y: Data, sample_weight: Data, groups: Data = None) -> None:
         y = computed(y) if is_dask(y) else y
         if sparse.issparse(y) or not is_multilabel(y):
             super()._train(X, y, sample_weight, groups)
@@ -40,13 +41,13 @@ class SetClassifier(StoreClassifier):
         self._learn(store, config)
         self.classes_, self._like = labels, y[:0]
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Data) -> np.ndarray:
         """(n,) for two classes, positive for classes_[1], else (n, n_classes). (n, k) for k labels a row."""
         if self._like is None:
             return super().decision_function(X)
         return self._by_blocks(X, partial(_decisions, self._like.shape[1]))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """(n,) labels, or (n, k) of 0 and 1 if `fit` had such.
 
         With `threshold` those of decision values above it, with `probability` the most probable, with `costs` those
@@ -57,7 +58,7 @@ class SetClassifier(StoreClassifier):
             super().predict(X) if self._like is None else self._by_blocks(X, partial(_indicators, self._like))
         )
 
-    def _probable(self) -> Callable[[Any, Rows], np.ndarray]:
+    def _probable(self) -> Decide:
         """(n, k) of k labels, each by itself."""
         return super()._probable() if self._like is None else partial(_probabilities, self._like.shape[1])
 
@@ -67,12 +68,12 @@ class SetClassifier(StoreClassifier):
         return tags
 
 
-def _decisions(k: int, model: Any, rows: Rows) -> np.ndarray:
+def _decisions(k: int, model: Model, rows: Rows) -> np.ndarray:
     """(m, k) decision values, -1 of columns that were 0 in all rows: labels that the model does not know."""
     return _spread(k, model, model.decision_function(rows).reshape(len(rows), -1), -1.0)
 
 
-def _indicators(no_indicators: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
+def _indicators(no_indicators: np.ndarray, model: Model, rows: Rows) -> np.ndarray:
     """(m, k) of 0 and 1, in the type of the training labels."""
     k, codes = no_indicators.shape[1], model.codes_of(*model.answers(rows))
     return _spread(k, model, codes, False).astype(no_indicators.dtype)
@@ -82,7 +83,7 @@ def _probabilities(k: int, model: Any, rows: Rows) -> np.ndarray:
     return _spread(k, model, model.answers(rows)[1], 0.0)
 
 
-def _spread(k: int, model: Any, values: np.ndarray, unknown: float) -> np.ndarray:
+def _spread(k: int, model: Model, values: np.ndarray, unknown: float) -> np.ndarray:
     """(m, k) values of all columns, from those of the labels that the model knows."""
     out = np.full((len(values), k), unknown)
     out[:, model.classes.astype(np.intp)] = values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import OutlierMixin
@@ -13,7 +13,9 @@ from streamsvm.data.sources import is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.estimators.base import StoreEstimator, labels_of
 from streamsvm.estimators.inputs import in_memory
+from streamsvm.estimators.types import Data
 from streamsvm.models import LocalModel
+from streamsvm.models.base import Model
 from streamsvm.predict import decisions_of
 from streamsvm.private.sklearn import check_sample_weight
 
@@ -23,7 +25,7 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
 
     offset_: float
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None) -> Self:
         """Trains on all rows. y, and labels of a Store, are ignored.
 
         Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
@@ -34,20 +36,20 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
         self.offset_ = 0.0 if isinstance(model, LocalModel) else -float(model.intercept[0])
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Data) -> np.ndarray:
         """(n,) decision values, below 0 for outliers."""
         return self._by_blocks(X, decisions_of)
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Data) -> np.ndarray:
         """(n,) decision values plus `offset_`. Larger: more like the training rows."""
         return self.decision_function(X) + self.offset_
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """(n,) 1 for inliers, -1 for outliers."""
         check_is_fitted(self)
         return self._by_blocks(X, _labels)
 
-    def _unlabelled_store(self, X: Any, sample_weight: Any) -> Store:
+    def _unlabelled_store(self, X: Data, sample_weight: Data) -> Store:
         if isinstance(X, Store):
             if sample_weight is not None:
                 raise ValueError("X is a Store, which brings its own sample_weight; found it given as well")
@@ -62,5 +64,5 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
         return self._new_store(X, sample_weight=sample_weight, feature_names=names, category=category)
 
 
-def _labels(model: Any, rows: Rows) -> np.ndarray:
+def _labels(model: Model, rows: Rows) -> np.ndarray:
     return labels_of(model.classes, model, rows)

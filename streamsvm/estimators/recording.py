@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
@@ -80,7 +79,7 @@ def record_events(events: Events, store: Store, config: FitConfig) -> Iterator[E
         yield events
 
 
-def record_report(report: Mapping[str, Any]) -> None:
+def record_report(report: Mapping[str, object]) -> None:
     """Writes the report of a fit to the folder of `recording`, if there is one."""
     if (record := _current.get()) is not None:
         write_result(record.folder, RESULT, report)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.options import as_arguments
@@ -23,7 +25,7 @@ WITH_METRIC = (
 OPTIONS = {"kernel": ("kernel", "name"), "gamma": ("kernel", "gamma"), "metric": ("metric", "kind")}
 
 
-def searched_parameters(estimator: Any) -> tuple[str, ...]:
+def searched_parameters(estimator: BaseEstimator) -> tuple[str, ...]:
     """The parameters that are "search"."""
     parameters = estimator.get_params(deep=False).items()
     return tuple(name for name, value in parameters if isinstance(value, str) and value == SEARCH)
@@ -68,7 +70,7 @@ def _left_with_metric(estimator: Any, solver: str) -> list[str]:
     return [name for name in left if not (name == "kernel" and has_number_gamma)]
 
 
-def _is_same(value: Any, default: Any) -> bool:
+def _is_same(value: object, default: object) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
@@ -90,7 +92,7 @@ def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
         )
 
 
-def _solver(values: Mapping[str, Any]) -> str:
+def _solver(values: Mapping[str, object]) -> str:
     return str(values.get("solver", DEFAULT_SOLVER))
 
 

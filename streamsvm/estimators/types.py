@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from numpy.random import RandomState as NumpyRandomState
 
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Scale
@@ -21,3 +23,10 @@ Balanced = Mapping[Any, float] | Literal["balanced"] | None
 ClassWeight = Balanced | Search
 Probability = bool | Calibrator
 MultiClass = Literal["ovo", "ovr"]
+Options = dict[str, Any] | None
+Costs = Mapping[tuple[object, object], float] | None
+RandomState = int | NumpyRandomState | None
+Columns = str | Sequence[str] | None
+TargetEncode = str | Sequence[str] | Mapping[str, object] | None
+Client: TypeAlias = Any  # distributed.Client, False or None
+Data: TypeAlias = Any  # rows, labels or weights of any kind that `estimators.inputs` takes
