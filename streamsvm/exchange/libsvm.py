@@ -34,6 +34,7 @@ from streamsvm.exchange.svm_scale import MOST_FEATURES, range_lines, read_range
 from streamsvm.kernels.base import Kernel, has_graph, kernel_class, kernel_from
 from streamsvm.kernels.table import KERNELS, kernel_row
 from streamsvm.models import ExpansionModel, Header, KernelModel, LinearModel
+from streamsvm.models.base import Model
 from streamsvm.models.shapes import Expansion
 from streamsvm.storage.atomic import whole_file
 from streamsvm.tasks import task_of
@@ -59,7 +60,7 @@ class SVM:
     counts: tuple[int, ...] = ()  # (k,) support vectors of each class
 
 
-def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
+def write_libsvm(model: Model, out: Path) -> dict[str, Any]:
     """Writes a model to `out`, completely or not at all, and next to it what the format cannot express.
 
     OUT.range, for svm-scale -r, if rows have to be scaled first. OUT.labels.json, the labels by number, if they are not
@@ -134,7 +135,7 @@ def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:
     return numbers if fits and list(map(str, numbers)) == texts else None
 
 
-def _svm(model: Any, expanded: Expansion, numbers: Any) -> SVM:
+def _svm(model: Model, expanded: Expansion, numbers: Any) -> SVM:
     kernel, labels = expanded.kernel, tuple(numbers)
     support, coef, intercept = expanded.support, expanded.coef, expanded.intercept
     task, config = task_of(model.task), model.header.config or {}

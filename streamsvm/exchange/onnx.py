@@ -36,6 +36,7 @@ from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion, require_two_classes
 from streamsvm.kernels.base import Kernel, joined
 from streamsvm.kernels.kmeans import Partition
+from streamsvm.models.base import Model
 from streamsvm.models.calibration import LARGEST_EXPONENT, Calibration
 from streamsvm.models.pooled import ExpertPool
 from streamsvm.models.shapes import Expansion, PartitionRouting
@@ -57,7 +58,7 @@ TYPES = {
 }
 
 
-def write_onnx(model: Any, out: Path) -> dict[str, Any]:
+def write_onnx(model: Model, out: Path) -> dict[str, Any]:
     """Writes a model to `out`, completely or not at all. Returns n_support, files and notes.
 
     Raises ModelError, StorageError.
@@ -70,7 +71,7 @@ def write_onnx(model: Any, out: Path) -> dict[str, Any]:
     return {"n_support": getattr(model, "n_support", None), "files": [], "notes": notes}
 
 
-def onnx_model(model: Any) -> ModelProto:
+def onnx_model(model: Model) -> ModelProto:
     """The graph of a model. Raises ModelError."""
     graph = Graph()
     routes, pooled, part = model.as_routes(), model.as_pooled(), None
@@ -98,7 +99,7 @@ def onnx_model(model: Any) -> ModelProto:
     return proto
 
 
-def _sums(graph: Graph, model: Any) -> str:
+def _sums(graph: Graph, model: Model) -> str:
     """(N, columns) of raw rows."""
     expanded = expansion(model)
     if expanded.kernel.is_linear:
@@ -112,7 +113,7 @@ def _sums(graph: Graph, model: Any) -> str:
     return _expanded(graph, x, expanded)
 
 
-def _pooled(graph: Graph, model: Any, pooled: ExpertPool) -> str:
+def _pooled(graph: Graph, model: Model, pooled: ExpertPool) -> str:
     """(N, columns) of raw rows. The expansions' distances are one product."""
     require_two_classes(model)
     ends = (graph.constant(np.float64(sign * LARGEST)) for sign in (-1, 1))
@@ -145,12 +146,12 @@ def _require_room(n: int, *columns: int) -> None:
         )
 
 
-def _width(model: Any) -> int:
+def _width(model: Model) -> int:
     """The columns of X: of a stream those that have a name, not those for features to come."""
-    return len(model.feature_names) if model.by_name else int(model.d)
+    return len(model.feature_names or ()) if model.by_name else int(model.d)
 
 
-def _raw(graph: Graph, model: Any) -> str:
+def _raw(graph: Graph, model: Model) -> str:
     """(N, d) float64 of X."""
     more = model.d - _width(model)
     x = graph.op("Pad", "X", graph.constant([0, 0, 0, more])) if more else "X"
@@ -199,7 +200,7 @@ def _normal(graph: Graph, x: str, quantiles: Quantiles) -> str:
     return graph.op("Add", bottom, graph.op("Mul", share, graph.op("Sub", top, bottom)))
 
 
-def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list[Any]:
+def _outputs(graph: Graph, decisions: str, part: str | None, model: Model) -> list[Any]:
     """The last nodes, and what comes out of them. part: the partition that each row falls into, if a model has any."""
     k, task = len(model.classes), task_of(model.task)
     by_votes = model.is_pairwise and k > 2
@@ -233,7 +234,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]
 
 
-def _has(graph: Graph, decisions: str, p: str | None, model: Any) -> str:
+def _has(graph: Graph, decisions: str, p: str | None, model: Model) -> str:
     """(N, k) bool which labels a row has, as `codes_of`."""
     threshold, costs, calibration = model.header.threshold, model.costs, model.header.calibration
     follows = costs is None and calibration is not None and calibration.by_decisions
@@ -275,7 +276,7 @@ def _by_probabilities(graph: Graph, p: str, costs: np.ndarray | None) -> str:
     return graph.op("ArgMin", graph.op("MatMul", p, graph.constant(costs)), axis=1, keepdims=0)
 
 
-def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:
+def _codes(graph: Graph, values: str, model: Model, one_column: bool) -> str:
     """(N,) positions in the classes, as `codes_of`."""
     if one_column:  # how many thresholds are below: one alone for two classes
         thresholds = graph.constant(model.cuts)
@@ -641,7 +642,7 @@ class Graph:
         """An output of the graph."""
         self.nodes.append(helper.make_node("Identity", [value], [name]))
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: object) -> str:
         array = np.asarray(value)
         name = self.name("constant")
         array = np.ascontiguousarray(array) if array.ndim else array

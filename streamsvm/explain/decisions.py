@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class Decision:
     columns: np.ndarray  # (s, columns) the coefficients that coef is made of
     ids: np.ndarray | None  # (s,) rows of the training store
     of_rows: bool  # whether support rows are rows of data
-    label: Any = None
+    label: object = None
 
     @property
     def is_single(self) -> bool:
@@ -96,7 +95,7 @@ class PooledDecision:
     model: ExpertsModel
     code: int  # of the class
     of_rows: bool = True
-    label: Any = None
+    label: object = None
 
     @property
     def scaling(self) -> Scaling:

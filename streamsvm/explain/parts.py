@@ -10,6 +10,7 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, heard
+from streamsvm.models.base import Model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import answers_of, assess, predict_blocks
 from streamsvm.tasks import task_of
@@ -17,13 +18,13 @@ from streamsvm.tasks import task_of
 Answer = tuple[np.ndarray, np.ndarray | None]
 
 
-def has_parts(model: Any) -> bool:
+def has_parts(model: Model) -> bool:
     """Whether the model has several partitions and predicts labels, which are right or wrong."""
     return getattr(model, "n_parts", 1) > 1 and task_of(model.task).has_classes
 
 
 def evaluate_by_part(
-    model: Any, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
+    model: Model, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
 ) -> dict[str, Any]:
     """The result of `predict.evaluate`, and `parts`: {rows, right}, the number of rows in each partition, and of those
     with the right answer. The model must have partitions (`has_parts`). Raises as `evaluate`."""
@@ -43,5 +44,5 @@ def evaluate_by_part(
     return result | {"parts": {"rows": rows.tolist(), "right": right.tolist()}}
 
 
-def _answers_and_parts(model: Any, rows: Rows) -> tuple[Answer, np.ndarray]:
+def _answers_and_parts(model: Model, rows: Rows) -> tuple[Answer, np.ndarray]:
     return answers_of(model, rows), model.parts_of(rows)

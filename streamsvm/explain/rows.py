@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,9 +29,9 @@ class RowExplanation:
     """
 
     row: int
-    answer: Any
+    answer: object
     decision: float
-    for_class: Any
+    for_class: object
     values: np.ndarray
     gradient: np.ndarray
     effect: np.ndarray
@@ -116,7 +115,7 @@ def explain_rows(
     return [explained[place] for place in range(len(ids))]
 
 
-def _class(model: Model, decision: Decision | PooledDecision, code: int) -> Any:
+def _class(model: Model, decision: Decision | PooledDecision, code: int) -> object:
     """The class that a decision above 0 is for; None if there are none."""
     if decision.label is not None:
         return decision.label

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ class SupportVector:
     """
 
     id: int | None
-    label: Any
+    label: object
     coef: float
     kernel: float
     contribution: float
@@ -85,7 +84,7 @@ def _raw(decision: Decision, j: int) -> np.ndarray | None:
     return None if values is None else values[0]
 
 
-def _label(model: Model, decision: Decision, j: int) -> Any:
+def _label(model: Model, decision: Decision, j: int) -> object:
     """The class that the coefficients of support row j are for; None if there is no such class."""
     coef = decision.columns[j]
     if decision.label is not None:

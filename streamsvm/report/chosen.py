@@ -97,7 +97,7 @@ def steps(run: Run) -> list[SearchStep]:
     return [*_steps(metric.get("rungs")), *_steps(metric.get("regions"), region=True)]
 
 
-def _steps(value: Any, *, region: bool = False) -> Iterator[SearchStep]:
+def _steps(value: object, *, region: bool = False) -> Iterator[SearchStep]:
     for row in table_rows(value):
         rows, score = number(row.get("rows")), number(row.get("score"))
         if rows and rows > 0 and score is not None:
@@ -165,7 +165,7 @@ def _by_value(run: Run, name: str) -> tuple[int, list[tuple[Any, float]]] | None
     return rows, sorted(by_rows[rows].items(), key=lambda pair: -pair[1])
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return (value or "none") if isinstance(value, str) else f"{value:.3g}"
 
 

@@ -129,7 +129,7 @@ def from_zero(axes: Axes) -> None:
     axes.set_ylim(0, 1.06 * max(axes.dataLim.y1, 1e-9))
 
 
-def short(name: Any) -> str:
+def short(name: object) -> str:
     text = str(name)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

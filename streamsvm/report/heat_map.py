@@ -59,7 +59,7 @@ def _values(trials: Sequence[Row], name: str) -> list[Any]:
     return sorted(by_text.values(), key=lambda v: (False, v, "") if _is_number(v) else (True, 0, str(v)))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return number(value) is not None
 
 

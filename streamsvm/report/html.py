@@ -119,7 +119,7 @@ def _breakable(text: str) -> Markup:
     return escape(text).replace("/", Markup("/<wbr>"))
 
 
-def _alarm(name: str, value: Any) -> list[str]:
+def _alarm(name: str, value: object) -> list[str]:
     """The classes by which the style knows what is alarming."""
     return [f"{name}-{value}"] if name in ("status", "converged") and value else []
 
@@ -129,7 +129,7 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: ["text"] if any(isinstance(row[name], str) for row in rows) else [] for name in rows[0]}
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     """As `human`, with as many digits as are worth reading side by side."""
     value = jsonable(value)
     if isinstance(value, list):

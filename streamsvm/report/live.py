@@ -49,7 +49,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 Answer = tuple[int, Mapping[str, str], bytes]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Send = Callable[[Row], Awaitable[None]]
 Signature = tuple[tuple[int, int] | None, ...]
 
 
@@ -107,7 +107,7 @@ class LivePages:
         self._drawn: dict[tuple[str, ...], RenderedPage] = {}
         self._lock = threading.Lock()  # matplotlib's style is of the whole process
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Send) -> None:
+    async def __call__(self, scope: Mapping[str, Any], receive: object, send: Send) -> None:
         if scope["type"] != "http":
             return
         status, headers, body = await self._answer(scope)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import Any
 from urllib.parse import quote
 
 from streamsvm.report.parts import Code, Facts, Lines, Part, Plot, Section, Table
@@ -64,11 +63,11 @@ def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n" + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
 
 
-def _cell(text: Any) -> str:
+def _cell(text: object) -> str:
     """Text that neither ends a cell nor a line."""
     return _line(text).replace("|", "\\|")
 
 
-def _line(text: Any) -> str:
+def _line(text: object) -> str:
     """Text of one line, without tags."""
     return " ".join(str(text).replace("\\", "\\\\").replace("<", "&lt;").split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def shares(run: Run) -> list[Row]:
     return sorted(columns, key=lambda row: -row["share"])
 
 
-def _is_pair(value: Any) -> bool:
+def _is_pair(value: object) -> bool:
     """Whether it is a column and its share."""
     share = number(value[1]) if isinstance(value, list) and len(value) == 2 else None
     return share is not None and share >= 0
@@ -79,7 +79,7 @@ def _of_parts(run: Run) -> Row:
     return table(run.result.get("parts")) or table(table(run.result.get("metric")).get("parts"))
 
 
-def is_single(value: Any) -> bool:
+def is_single(value: object) -> bool:
     return isinstance(value, str) or number(value) is not None
 
 

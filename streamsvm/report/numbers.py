@@ -140,7 +140,7 @@ def _bins(values: np.ndarray) -> np.ndarray:
     return (low + high) / 2 + np.linspace(-width / 2, width / 2, BINS + 1)
 
 
-def _matrix(value: Any, width: int | None = None) -> np.ndarray | None:
+def _matrix(value: object, width: int | None = None) -> np.ndarray | None:
     values = matrix(value, width)
     return values if values is not None and np.abs(values).max() < LARGEST else None
 

@@ -118,7 +118,7 @@ def columns(width: int, rows: Iterable[Sequence[Any]]) -> list[np.ndarray]:
     return list(np.array(complete, np.float64).reshape(-1, width).T)
 
 
-def matrix(value: Any, width: int | None = None) -> np.ndarray | None:
+def matrix(value: object, width: int | None = None) -> np.ndarray | None:
     """(m, k) finite numbers from lists of rows, m > 0 and k the width where it is given; else None."""
     try:
         numbers = np.array(value, np.float64)

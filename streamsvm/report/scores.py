@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def _by_class(run: Run, name: str) -> list[Line]:
     ]
 
 
-def _line(name: str, points: Any) -> Line:
+def _line(name: str, points: object) -> Line:
     xy = matrix(points, 2)
     return (name, *(np.empty((0, 2)) if xy is None else xy).T)
 

@@ -1,7 +1,7 @@
-"""The sections of a report in order, from `SECTIONS` at the foot: each a function from runs to its parts.
+"""The sections of a report in order, see `SECTIONS` at the foot: each a function from runs to what it shows.
 
-A section without data is empty. Plots that need more than a few lines have files of their own; those of one section
-alone, the blocks of a compressed matrix and a search over one option, are drawn here.
+A section without data is empty. Most plots are drawn by other files of this folder. Two that only one section shows are
+drawn here: the blocks of a compressed matrix, and the scores of a search over one option.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _results(run: Run) -> Row:
     }
 
 
-def _yes_or_no(value: Any) -> str | None:
+def _yes_or_no(value: object) -> str | None:
     return ("yes" if value else "no") if isinstance(value, bool) else None
 
 

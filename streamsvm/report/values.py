@@ -16,12 +16,12 @@ LABELS = {
 }
 
 
-def table(value: Any) -> Row:
+def table(value: object) -> Row:
     """A dictionary, empty for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def table_rows(value: Any) -> list[Row]:
+def table_rows(value: object) -> list[Row]:
     """The dictionaries of a list, none for anything else."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 

@@ -123,7 +123,7 @@ def _with_default(entry: Entry, parameter: Parameter) -> Entry:
     return entry if is_given else entry._replace(kind=f"{entry.kind}, default={_literal(parameter.default)}")
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
