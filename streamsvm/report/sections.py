@@ -1,6 +1,6 @@
 """The sections of a report in order, see `SECTIONS` at the foot: each a function from runs to what it shows.
 
-A section without data is empty. Most plots are drawn by other files of this folder. Two that only one section shows are
+A section without data is empty. Plots are drawn by other files of this folder; the two that one section alone shows are
 drawn here: the blocks of a compressed matrix, and the scores of a search over one option.
 """
 
