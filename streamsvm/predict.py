@@ -165,7 +165,7 @@ def write_predictions(
     model: Predictor,
     store: Store,
     out: Place | None,
-    also: PredictionOptions = PredictionOptions(),
+    options: PredictionOptions = PredictionOptions(),
     *,
     engine: Engine,
     events: Events = heard,
@@ -174,7 +174,7 @@ def write_predictions(
     """Writes the label of every row of a store, see `write_answers`."""
     blocks = predict_blocks(model, store, engine=engine, decide=answers_of, events=events)
     return write_answers(
-        model, (answers for _, _, answers in blocks), out, also, n=store.n, row_columns=row_columns
+        model, (answers for _, _, answers in blocks), out, options, n=store.n, row_columns=row_columns
     )
 
 
@@ -182,7 +182,7 @@ def write_answers(
     model: Predictor,
     answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
     out: Place | None,
-    also: PredictionOptions = PredictionOptions(),
+    options: PredictionOptions = PredictionOptions(),
     *,
     n: int = 0,
     row_columns: RowColumns | None = None,
@@ -205,32 +205,32 @@ def write_answers(
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
     if row_columns is not None and suffix != ".csv":
         raise ConfigError(f"--out {out}: only a .csv can hold the kept columns")
-    if suffix == ".npy" and len(also.flags) > 1:
-        flags = " and ".join(also.flags)
+    if suffix == ".npy" and len(options.flags) > 1:
+        flags = " and ".join(options.flags)
         raise ConfigError(f"--out {out}: holds one array; found {flags}, expected one of them")
-    if also.proba:
+    if options.proba:
         model.require_probabilities()
     task = task_of(model.task)
     has_ends = task.has_intervals and model.intervals is not None and suffix != ".npy"
-    intervals = model.require_intervals() if has_ends or also.interval is not None else None
+    intervals = model.require_intervals() if has_ends or options.interval is not None else None
     if intervals is not None:
-        intervals.half_width(also.interval)  # before any work, whether it can be computed
+        intervals.half_width(options.interval)  # before any work, whether it can be computed
 
-    says = model.codes_of if task.in_sets and suffix == ".npy" else model.labels
+    labels_of = model.codes_of if task.in_sets and suffix == ".npy" else model.labels
 
     written = 0
 
     def block(values: np.ndarray, p: np.ndarray | None) -> Block:
         nonlocal written
         written += len(values)
-        wanted = {"decision": values} if also.decision else {}
-        if also.proba and p is not None:
+        wanted = {"decision": values} if options.decision else {}
+        if options.proba and p is not None:
             wanted["probability"] = p
         if intervals is not None:
-            ends = intervals.around(values, also.interval)
+            ends = intervals.around(values, options.interval)
             wanted |= {"interval": ends} if suffix == ".npy" else dict(zip(ENDS, ends.T, strict=True))
         before = {} if row_columns is None else row_columns.take(len(values))
-        return {**before, task.answer: says(values, p), **wanted}
+        return {**before, task.answer: labels_of(values, p), **wanted}
 
     names = {"probability": model.classes} | ({"decision": model.classes} if task.in_sets else {})
     writers[suffix](out, n, (block(*answer) for answer in _some(answers)), names)

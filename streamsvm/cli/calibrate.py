@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from streamsvm.cli.choices import threshold as shown
-from streamsvm.cli.flags import COSTS, WISH, section_flag, section_layers
+from streamsvm.cli.flags import COSTS, OBJECTIVES, section_flag, section_layers
 from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.options import (
@@ -44,7 +44,7 @@ def calibrate(
         ),
     ] = None,
     threshold: Annotated[
-        Any, section_flag(ProbabilityConfig, "--threshold", metavar=WISH, parser=str)
+        Any, section_flag(ProbabilityConfig, "--threshold", metavar=OBJECTIVES, parser=str)
     ] = None,
     costs: Annotated[Any, section_flag(ProbabilityConfig, "--costs", metavar=COSTS, parser=str)] = None,
     out: Annotated[

@@ -54,18 +54,18 @@ def check(
 
     with (
         progress() as events,
-        rows_to_look_at(rows, store, read, events, x, y) as given,
-        rows_against(against, given.store, read, events, x, y) as other,
+        rows_to_look_at(rows, store, read, events, x, y) as checked,
+        rows_against(against, checked.store, read, events, x, y) as other,
         cluster.engine(events) as tasks,
     ):
-        result = check_store(given.store, tasks, events) | {"store": given.name}
+        result = check_store(checked.store, tasks, events) | {"store": checked.name}
         if other is not None:
             from streamsvm.explain.drift import drift, remarks
 
-            result["against"] = drift(given.store, other.store, tasks) | {"store": other.name}
+            result["against"] = drift(checked.store, other.store, tasks) | {"store": other.name}
             result["warnings"] += remarks(result["against"])
     warnings = result["warnings"]
-    title = f"{given.name}: all in order" if not warnings else f"{given.name}: whole, with warnings"
+    title = f"{checked.name}: all in order" if not warnings else f"{checked.name}: whole, with warnings"
     emit(result, as_json=as_json, title=title, rows={**result, "warnings": len(warnings)})
     if warnings and not as_json:
         typer.echo("\n".join([*warnings, ""]))

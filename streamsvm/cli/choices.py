@@ -25,7 +25,7 @@ LEAST_S = 0.05  # of a stage, to be named
 SAID = ("metric", "expected", "gamma", "exact", "config")  # printed in words, or not at all
 
 
-def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
+def print_fit(report: Report, config: FitConfig, again: Sequence[str]) -> None:
     """Prints the tables, and the command that repeats a fit with its choices.
 
     config: as the user gave it, with the names of the options to choose. again: the words of that command, without

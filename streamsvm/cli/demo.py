@@ -36,9 +36,9 @@ def demo(
 
 def _summary(result: dict[str, Any], folder: Path | None) -> str:
     fit = result["fit"]
-    kept = f"Stores and model are in {folder}." if folder else "Give --dir to keep the stores and the model."
+    where = f"Stores and model are in {folder}." if folder else "Give --dir to keep the stores and the model."
     return (
         f"Trained on {result['rows']:,} deformed digits: {fit['n_support']:,} support vectors.\n"
         f"{result['accuracy']:.2%} of {result['test_rows']} untouched digits are recognised.\n"
-        f"{result['seconds']:.1f} s in all, at most {human_bytes(result['peak_rss_bytes'])} of memory. {kept}"
+        f"{result['seconds']:.1f} s in all, at most {human_bytes(result['peak_rss_bytes'])} of memory. {where}"
     )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.choices import tell
+from streamsvm.cli.choices import print_fit
 from streamsvm.cli.flags import (
     COSTS,
-    WISH,
+    OBJECTIVES,
     MemoryLimit,
     SchedulerFlag,
     SetOption,
@@ -98,7 +98,7 @@ def fit(
     epochs: Annotated[Any, flag("--epochs", "bsgd.epochs", PAPERS)] = None,
     probability: Annotated[Any, flag("--probability", "probability.method", MODEL)] = None,
     threshold: Annotated[
-        Any, flag("--threshold", "probability.threshold", ANSWERS, metavar=WISH, parser=str)
+        Any, flag("--threshold", "probability.threshold", ANSWERS, metavar=OBJECTIVES, parser=str)
     ] = None,
     costs: Annotated[Any, flag("--costs", "probability.costs", ANSWERS, metavar=COSTS, parser=str)] = None,
     seed: Annotated[Any, flag("--seed", "seed", TUNING)] = None,
@@ -213,7 +213,7 @@ def fit(
     if as_json:
         emit(report, as_json=True, title="Trained")
         return
-    tell(report, resolved, _words(store, model, x, y))
+    print_fit(report, resolved, _words(store, model, x, y))
     command, of = ("predict", "FILE") if files else ("evaluate", "--store TEST_STORE")
     typer.echo(f"next: streamsvm {command} --model {shlex.quote(str(model))} {of}")
 

@@ -15,7 +15,7 @@ from streamsvm.options.layers import Layer
 from streamsvm.storage.human import human_bytes, number_or_text
 from streamsvm.storage.quoted import cut, name_of, split
 
-WISH = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
+OBJECTIVES = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
 COSTS = "TRUE>PREDICTED=COST[,...]"
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 

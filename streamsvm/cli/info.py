@@ -43,19 +43,19 @@ def info(
 
     with (
         progress() as events,
-        rows_to_look_at(rows, store, read, events, x, y) as given,
-        rows_against(against, given.store, read, events, x, y) as other,
+        rows_to_look_at(rows, store, read, events, x, y) as described,
+        rows_against(against, described.store, read, events, x, y) as other,
     ):
-        facts = describe(given.store) | {"store": given.name}
+        facts = describe(described.store) | {"store": described.name}
         if duplicates or other is not None:
             from streamsvm.tables.duplicates import duplicates as count
 
-            facts |= count(given.store, other and other.store, events)
+            facts |= count(described.store, other and other.store, events)
             if other is not None:
                 facts["against"] |= {"store": other.name}
     names = facts["feature_names"]
     shown = facts if names is None else facts | {"feature_names": listed(names, most=5, of=facts["features"])}
-    emit(facts, as_json=as_json, title=given.name, rows=shown)
+    emit(facts, as_json=as_json, title=described.name, rows=shown)
     if not as_json:
         _print_more(facts)
 

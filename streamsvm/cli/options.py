@@ -124,8 +124,8 @@ def with_flags(name: str, flags: Mapping[str, Any], collect: Callable[[dict[str,
 
         outer: list[Parameter] = []
         for parameter in inner.parameters.values():
-            kept = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-            outer += parameters if parameter.name == name else kept
+            as_keyword = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+            outer += parameters if parameter.name == name else as_keyword
         command.__signature__ = inner.replace(parameters=outer)  # type: ignore[attr-defined]
         return command
 

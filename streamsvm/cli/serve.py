@@ -142,8 +142,11 @@ def serve(
 def _served(
     model: Place, fields: EventFields, every: int, most_events: int, stream_options: list[str]
 ) -> Iterator[FixedModel | LearningModel]:
-    """What answers: a stream if the model continues to learn, which no other process may do meanwhile. asked: options
-    of streams. Raises what loading does, and ConfigError for options that nothing reads."""
+    """The model that answers: a stream if it continues to learn, which no other process may do meanwhile.
+
+    stream_options: the given options that only streams have. Raises what loading does, and ConfigError for options
+    that nothing reads.
+    """
     from streamsvm.models import StreamModel
     from streamsvm.models.files import load_model
     from streamsvm.serving.fixed import FixedModel
@@ -182,7 +185,7 @@ def _stream(model: Place, label: str) -> Stream | str:
 
 def _log(model: Place, fields: str, is_asked: bool) -> RequestLog | None:
     """The log next to a model, if there is to be one. Raises ConfigError for one in an object store, and for events
-    that nobody asked to learn."""
+    without --durable."""
     from streamsvm.serving.log import RequestLog
 
     path = local_path(model)

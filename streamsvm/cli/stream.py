@@ -180,9 +180,9 @@ def stream(
     last snapshot: a file is read from there, and stdin has to begin with the next event.
     """
     flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
-    given = given_of(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
-    options = lines_options(read, format_)
-    make = partial(new_learner, task or "classify", given, raw=scale == "none")
+    options_given = options_of(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
+    line_options = lines_options(read, format_)
+    make = partial(new_learner, task or "classify", options_given, raw=scale == "none")
 
     from streamsvm.storage.place import kind_at
 
@@ -198,24 +198,24 @@ def stream(
     with alone(model):
         is_new = force or kind_at(model) is None
         state = Stream.open(
-            model, make, scale=scale != "none", label=label, anew=force, categories=options.category
+            model, make, scale=scale != "none", label=label, anew=force, categories=line_options.category
         )
         if not is_new:
             named = {"task": task, "scale": scale}
             flags = {name: (f"--{name} {value}", value) for name, value in named.items() if value is not None}
-            require_same(state, given | flags)
-            require_same_categories(state, options.category)
+            require_same(state, options_given | flags)
+            require_same_categories(state, line_options.category)
         if ask is not None:
             let_ask(state, ask)
         state.wait(wait, id_)
         if state.events:
             typer.echo(f"continuing after event {state.events}, the last in {model}", err=True)
-        with _source(input_, state) as lines, _told(state, run_dir, input_) as tell:
+        with _source(input_, state) as lines, _reporting(state, run_dir, input_) as reporter:
             is_file = isinstance(lines, Lines) and input_ != "-"
-            todo = islice(events(lines, format_, options), state.events if is_file else 0, None)
+            todo = islice(events(lines, format_, line_options), state.events if is_file else 0, None)
             try:
-                with _stops(lines) as stopped, _warnings_to(tell):
-                    status = _run(state, lines, todo, stopped, tell, every=every, on_error=on_error)
+                with _stops(lines) as stopped, _warnings_to(reporter):
+                    status = _run(state, lines, todo, stopped, reporter, every=every, on_error=on_error)
                 sys.stdout.flush()
             finally:  # save the model even if nobody reads the answers any more, or their disk is full
                 state.save()
@@ -256,10 +256,10 @@ def _warn(message: str) -> None:
 
 
 @contextmanager
-def _warnings_to(tell: StreamReporter) -> Iterator[None]:
+def _warnings_to(reporter: StreamReporter) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: tell.warn(str(message))
+        warnings.showwarning = lambda message, *_, **__: reporter.warn(str(message))
         yield
 
 
@@ -268,7 +268,7 @@ def _run(
     lines: Lines | Messages,
     todo: Iterator[tuple[int, str, Parse]],
     stopped: list[int],
-    tell: StreamReporter,
+    reporter: StreamReporter,
     *,
     every: int,
     on_error: str,
@@ -279,10 +279,10 @@ def _run(
             answer = state.answer(line, parse)
             sys.stdout.write(_as_line(answer))
             if "error" in answer:
-                _tell(number, answer["error"], on_error)
-            tell(lines.share)
+                _print_error(number, answer["error"], on_error)
+            reporter(lines.share)
             if (remark := state.remark(line, parse)) is not None:
-                tell.warn(remark)
+                reporter.warn(remark)
             if state.events - state.saved >= every:
                 state.save()
             if stopped:
@@ -299,7 +299,7 @@ def _as_line(answer: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[StreamReporter]:
+def _reporting(state: Stream, run_dir: Place | None, source: str) -> Iterator[StreamReporter]:
     """Reports on the stream: a bar if stderr is a terminal and answers go elsewhere, and the run directory."""
     from streamsvm.online.stream import StreamReporter
     from streamsvm.parallel.compiling import CompileNotice, compile_notices
@@ -314,10 +314,10 @@ def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[StreamR
             return
         facts = {"store": source, "config": state.learner.config.model_dump(mode="json")}
         with recorded(run_dir, events, bool(state.events), **facts) as events:
-            teller = StreamReporter(state, events)
+            reporter = StreamReporter(state, events)
             with phase("stream"):
-                yield teller
-            teller.end()
+                yield reporter
+            reporter.end()
             end_with(
                 run_dir,
                 events,
@@ -325,7 +325,7 @@ def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[StreamR
             )
 
 
-def _tell(number: int, error: str, on_error: str) -> None:
+def _print_error(number: int, error: str, on_error: str) -> None:
     if on_error == "stop":
         raise DataError(f"line {number}: {error}")
     typer.echo(f"line {number}: {error}; skipped", err=True)
@@ -367,23 +367,23 @@ def _source(name: str, state: Stream) -> Iterator[Lines | Messages]:
 @contextmanager
 def _stops(lines: Lines | Messages) -> Iterator[list[int]]:
     """The signals received so far. SIGTERM and SIGINT end the stream after the current event, with a snapshot."""
-    came: list[int] = []
+    received: list[int] = []
 
     def stop(number: int, frame: Any) -> None:
-        came.append(number)
+        received.append(number)
         lines.stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def given_of(flags: dict[str, Any], sets: list[str]) -> Given:
+def options_of(flags: dict[str, Any], sets: list[str]) -> Given:
     """The parameters of the learner that were given: how, and their values. Raises ConfigError."""
-    given: Given = {
+    options: Given = {
         name: (f"--{name.replace('_', '-')} {value}", value)
         for name, value in flags.items()
         if value is not None
@@ -396,11 +396,11 @@ def given_of(flags: dict[str, Any], sets: list[str]) -> Given:
                     f"{origin}: a stream has no such option, expected one of {', '.join(SETTABLE)}"
                 )
             parameter = SETTABLE[name]
-            given[parameter] = (
+            options[parameter] = (
                 origin,
                 {name.rpartition(".")[2]: value} if parameter == "kernel_params" else value,
             )
-    return given
+    return options
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -419,28 +419,28 @@ def lines_options(read: Mapping[str, Any], format_: str) -> IngestOptions:
     return validated(IngestOptions, *section_layers(IngestOptions, dict(read)))
 
 
-def new_learner(task: str, given: Given, *, raw: bool) -> Any:
+def new_learner(task: str, options: Given, *, raw: bool) -> Any:
     """A new learner. raw: it does not scale columns. Raises ConfigError for a task that has no online learner, or
     options that the task does not have."""
     from streamsvm.online import LEARNERS
 
     if task not in LEARNERS:
         raise ConfigError(f"--task {task}: expected one of {', '.join(LEARNERS)}")
-    for name, (said, _) in given.items():
+    for name, (origin, _) in options.items():
         if name not in signature(LEARNERS[task]).parameters:
-            raise ConfigError(f"{said}: a stream of task {task} has no such option; leave it out")
-    values = {name: value for name, (_, value) in given.items()}
+            raise ConfigError(f"{origin}: a stream of task {task} has no such option; leave it out")
+    values = {name: value for name, (_, value) in options.items()}
     learner = LEARNERS[task](**values)
     return LEARNERS[task](**RAW | values) if raw and learner.tunes_itself else learner
 
 
-def require_same(state: Stream, given: Given) -> None:
+def require_same(state: Stream, options: Given) -> None:
     """A stream that continues keeps its options; only bounds may change. Raises ConfigError."""
     learner = state.learner
-    for name, (said, value) in given.items():
+    for name, (origin, value) in options.items():
         if name not in ("task", "scale") and name not in signature(type(learner)).parameters:
             raise ConfigError(
-                f"{said}: the stream of {state.path} has task {learner.task}, which has no such option"
+                f"{origin}: the stream of {state.path} has task {learner.task}, which has no such option"
             )
         if name in ("max_features", "max_classes"):
             learner.allow(**{name: value})
@@ -449,18 +449,18 @@ def require_same(state: Stream, given: Given) -> None:
         has = ("none" if is_raw else "standard") if name == "scale" else getattr(learner, name)
         if value != has:
             raise ConfigError(
-                f"{said}: the stream of {state.path} has {name} {has}, which cannot change; leave the option out, "
+                f"{origin}: the stream of {state.path} has {name} {has}, which cannot change; leave the option out, "
                 "use another --model, or start again with --force"
             )
 
 
-def require_same_categories(state: Stream, given: Collection[str]) -> None:
+def require_same_categories(state: Stream, categories: Collection[str]) -> None:
     """A stream that continues keeps its features of number codes. Raises ConfigError."""
-    if given and state.categories != {*given}:
-        has = ", ".join(sorted(state.categories)) or "none"
+    if categories and state.categories != {*categories}:
+        saved = ", ".join(sorted(state.categories)) or "none"
         raise ConfigError(
-            f"--category {','.join(given)}: the stream of {state.path} has {has}, which cannot change; leave the "
-            "option out, use another --model, or start again with --force"
+            f"--category {','.join(categories)}: the stream of {state.path} has {saved}, which cannot change; leave "
+            "the option out, use another --model, or start again with --force"
         )
 
 

@@ -132,7 +132,7 @@ def tune(
     picture = draw_heat_map(result["results"], *axes) if axes is not None else None
     if heat_map is not None and picture is not None:
         write_plot(picture, heat_map)
-    _tell(result | ({"model": str(model)} if model else {}), as_json)
+    _print_result(result | ({"model": str(model)} if model else {}), as_json)
 
 
 def _require_place(model: Place | None, **of: Any) -> None:
@@ -153,7 +153,7 @@ def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
     return axes
 
 
-def _tell(result: dict[str, Any], as_json: bool) -> None:
+def _print_result(result: dict[str, Any], as_json: bool) -> None:
     if not as_json:
         columns = [name for name in result["results"][0] if name != "fold_scores"]
         emit_table("Best first", [{name: row[name] for name in columns} for row in result["results"]])

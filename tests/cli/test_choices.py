@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamsvm.cli.app import app
-from streamsvm.cli.choices import choices, scores, tell, times
+from streamsvm.cli.choices import choices, print_fit, scores, times
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.search.options import completed
@@ -62,10 +62,10 @@ def test_what_was_chosen_is_said_option_by_option():
 
 def test_a_gap_is_next_to_its_objective_and_converged_next_to_tol(capsys):
     report = REPORT | {"objective": -2000.0, "gap": 1.0, "converged": False}
-    tell(report, BARE, ["streamsvm", "fit"])
+    print_fit(report, BARE, ["streamsvm", "fit"])
     said = " ".join(capsys.readouterr().out.split())
     assert "gap 1, 0.0005 of the objective converged no, to tol 0.001" in said
-    tell(report | {"gap": None, "converged": None}, BARE, ["streamsvm", "fit"])  # a solver of passes
+    print_fit(report | {"gap": None, "converged": None}, BARE, ["streamsvm", "fit"])  # a solver of passes
     assert "to tol" not in capsys.readouterr().out
 
 
@@ -115,7 +115,7 @@ def test_seconds_are_parted():
 
 
 def test_all_lines_fit_a_terminal(capsys):
-    tell(REPORT, BARE, ["streamsvm", "fit", "--store", "s.zarr"])
+    print_fit(REPORT, BARE, ["streamsvm", "fit", "--store", "s.zarr"])
     out = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 100
     head = "Chosen by fits on up to 12,000 of 15,000 rows, compared on 3,000 held-out rows"
@@ -124,7 +124,7 @@ def test_all_lines_fit_a_terminal(capsys):
 
 
 def test_where_nothing_could_be_chosen_the_reason_is_said(capsys):
-    tell(REPORT | {"metric": {"kind": "none", "reason": "too few rows"}}, BARE, ["streamsvm", "fit"])
+    print_fit(REPORT | {"metric": {"kind": "none", "reason": "too few rows"}}, BARE, ["streamsvm", "fit"])
     assert "Nothing was chosen" in capsys.readouterr().out
 
 

@@ -91,7 +91,9 @@ def by_lines(stream, text):
 
 def by_http(stream, text):
     try:
-        return json.loads(LearningModel(stream, 9, 1 << 60, None, print)._learn_request(text.encode(), None))[0]
+        return json.loads(LearningModel(stream, 9, 1 << 60, None, print)._learn_request(text.encode(), None))[
+            0
+        ]
     except (DataError, RequestError) as error:
         return {"error": str(error)}
 
