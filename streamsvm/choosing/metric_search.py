@@ -8,7 +8,7 @@ without one (`chosen`). The search is a solver: its state goes into checkpoints,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +18,10 @@ from streamsvm.errors import ConfigError
 from streamsvm.options.search import FAILED
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.in_turn import prefixed, unprefixed
+from streamsvm.storage.jsonable import JsonObject
 
+SavedFields = dict[str, Any]  # of a checkpoint: arrays and numbers by name
+StepRecord = tuple[Any, ...]  # values of RECORD_FIELDS
 LEAST_ROWS = 1000  # of a phase
 RECORD_FIELDS = {  # of the record of a step's fit, and their types
     "rows": int,
@@ -51,7 +54,7 @@ class Trial(SizedInBytes):
     class_weight: str = ""
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Trial:
+    def from_arrays(cls, arrays: SavedFields) -> Trial:
         return cls(
             str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]), str(arrays["class_weight"])
         )
@@ -103,12 +106,12 @@ class FittedTrial(HeldOutLosses):
         gains = other.losses - self.losses
         return float(gains.mean()) > float(gains.std()) / max(1, len(gains)) ** 0.5
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> SavedFields:
         fields = {name: getattr(self, name) for name in ("rows", "factor", "losses", "learned")}
         return asdict(self.trial) | fields
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> FittedTrial:
+    def from_arrays(cls, arrays: SavedFields) -> FittedTrial:
         return cls(
             Trial.from_arrays(arrays),
             int(arrays["rows"]),
@@ -145,14 +148,14 @@ class Track:
             return 2.0 if ratio > 1 else 0.5
         return 1 / self.gamma_step if self.learns else NO_STEP if trial == self.trial else 2.0
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> SavedFields:
         arrays = asdict(self.trial) | {name: getattr(self, name) for name in ("factor", "learns", "scale")}
         arrays["way"] = self.gamma_step
         arrays |= {} if self.start is None else {"start": self.start}
         return arrays | (prefixed("last_", self.last.to_arrays()) if self.last else {})
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Track:
+    def from_arrays(cls, arrays: SavedFields) -> Track:
         last = unprefixed("last_", arrays)
         return cls(
             Trial.from_arrays(arrays),
@@ -205,14 +208,14 @@ class MetricState:
     failed: int = 0
     best: FittedTrial | None = None
     first: FittedTrial | None = None
-    records: tuple[tuple[Any, ...], ...] = ()
+    records: tuple[StepRecord, ...] = ()
     plain: tuple[FittedTrial, ...] = ()
     pool: tuple[np.ndarray, ...] = ()
     ended: bool = False
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> SavedFields:
         """All fields as named arrays, for a checkpoint."""
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS} | {"ended": self.ended}
+        arrays: SavedFields = {name: getattr(self, name) for name in NUMBERS} | {"ended": self.ended}
         arrays |= {f"told{i}": np.array([str(value) for value in row]) for i, row in enumerate(self.records)}
         arrays |= {f"pool{i}": losses for i, losses in enumerate(self.pool)}
         for name in ("best", "first"):
@@ -228,7 +231,7 @@ class MetricState:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> MetricState:
+    def from_arrays(cls, arrays: SavedFields) -> MetricState:
         numbers = {name: int(arrays.get(name, 0)) for name in NUMBERS}  # 0.2 counted no failed fits
         best, first = (unprefixed(name, arrays) for name in ("best_", "first_"))
         tracks = tuple(Track.from_arrays(fields) for fields in _numbered("track", arrays))
@@ -251,8 +254,8 @@ class MetricState:
         )
 
 
-def _numbered(name: str, arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
+def _numbered(name: str, arrays: SavedFields) -> list[SavedFields]:
+    items: list[SavedFields] = []
     while fields := unprefixed(f"{name}{len(items)}_", arrays):
         items.append(fields)
     return items
@@ -505,6 +508,6 @@ def factor_width(factor: np.ndarray) -> int:
     return int(np.count_nonzero(factor.any(axis=0))) if factor.ndim == 2 else factor.shape[2]
 
 
-def facts(state: MetricState) -> list[dict[str, Any]]:
+def facts(state: MetricState) -> list[JsonObject]:
     """The record of each step, for a report."""
     return [dict(zip(RECORD_FIELDS, row, strict=True)) for row in state.records]

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -54,6 +53,7 @@ from streamsvm.solvers.admm import (
 from streamsvm.solvers.catalogue import made_for
 from streamsvm.solvers.loop import run
 from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
 from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import signs
@@ -191,7 +191,7 @@ class Solved:
 
 def polished(
     fit: Fit, rows: Rows, duals: Iterable[Subproblem], bounds: np.ndarray, start: np.ndarray, most_rounds: int
-) -> tuple[Solved, dict[str, Any]]:
+) -> tuple[Solved, JsonObject]:
     """The exact solution of each dual, with bounds (n,), from coefficients to start from (n, columns), and report
     facts."""
     coef, bias = np.empty_like(start), np.empty(start.shape[1])
@@ -281,7 +281,7 @@ class ADMMHSSFit(PathFit):
         self.on_workers = {"least_hss_bytes_of_workers": least} if self.is_spread else {}
         require_memory(self.limit_bytes, sum(self.bytes.values()), "the compressed kernel matrix")
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> JsonObject:
         """The memory, without that of the ranks, which are not known yet."""
         return (
             self.bytes
@@ -312,7 +312,7 @@ class ADMMHSSFit(PathFit):
                 columns.take(columns_of_C), z[:, columns_of_C], f[:, columns_of_C], bias[columns_of_C]
             )
             solved = Solved(coef[:, columns_of_C], bias[columns_of_C], objective, gap, late=late)
-            facts_of_C: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[columns_of_C].max())}
+            facts_of_C: JsonObject = {"C": C, "dropped_bound": float(dropped[columns_of_C].max())}
             if (most_rounds := self.config.admm_hss.polish) and not late:
                 parts = duals(self.task, targets)
                 solved, polish_facts = polished(
@@ -510,7 +510,7 @@ class ADMMHSSFit(PathFit):
             return matrix.product(z, self.engine.threads)
         return self.kernel.in_float64().apply(rows, rows.take(support), z[support], self.engine.threads)
 
-    def _facts(self, rows: Rows, problem: _Problem, state: ADMMState) -> dict[str, Any]:
+    def _facts(self, rows: Rows, problem: _Problem, state: ADMMState) -> JsonObject:
         with self.phase("errors"), self.engine.serial_blas():
             errors = estimated_errors(
                 self.kernel, rows, problem.matrix, problem.inverse, self.config.seed, self.engine.threads
@@ -524,7 +524,7 @@ class ADMMHSSFit(PathFit):
         self.events(Compressed(tree.n, tree.depth, ranks, facts["hss_ranks"], shown))
         return facts
 
-    def _solution(self, rows: Rows, order: np.ndarray, solved: Solved, facts: dict[str, Any]) -> Solution:
+    def _solution(self, rows: Rows, order: np.ndarray, solved: Solved, facts: JsonObject) -> Solution:
         support_ids = np.flatnonzero(solved.coef.any(axis=1))
         relative = _relative(solved.objective, solved.gap)
         converged = relative <= CONVERGED if solved.converged is None else solved.converged

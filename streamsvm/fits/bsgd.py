@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -43,6 +42,7 @@ from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.budget.losses import right, values
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import remove_tree
 from streamsvm.tasks.base import LabelScale, Targets, Task
 from streamsvm.tasks.weights import class_factors
@@ -203,7 +203,7 @@ class BSGDFit(Fit):
             return units, True
         return LabelScale.of(self.task.learnable(self.prepared.targets)), False
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> JsonObject:
         """Memory, and the numbers of rows and kernel values to compute."""
         rows = self.store.n * self.config.bsgd.epochs
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
@@ -248,7 +248,7 @@ class BSGDFit(Fit):
     def _stats(self) -> BudgetStats:
         return together([learner.stats() for learner in self.learners])
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> JsonObject:
         """For regions: their number, rows of the largest, and the mean number of supports that decide about a row."""
         if self.regions is None:
             return {}
@@ -367,11 +367,11 @@ class BSGDFit(Fit):
         """A window's rows, and the seed of their order."""
         return self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)]
 
-    def _state(self, position: dict[str, Any]) -> dict[str, Any]:
+    def _state(self, position: Mapping[str, object]) -> dict[str, object]:
         states = (
             prefixed(_prefix(number), learner.to_state()) for number, learner in enumerate(self.learners)
         )
-        return position | {name: array for state in states for name, array in state.items()}
+        return {**position} | {name: array for state in states for name, array in state.items()}
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
         """Epoch and block to resume at, and the counts of that epoch so far."""

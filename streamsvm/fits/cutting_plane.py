@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -43,6 +42,7 @@ from streamsvm.problems.support_risk import RHO, SupportRisk
 from streamsvm.progress.approach import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run
+from streamsvm.storage.jsonable import JsonObject
 
 LANDMARKS = 3  # random stream of the landmarks
 TYPICAL_PASSES = 60
@@ -111,7 +111,7 @@ class CuttingPlaneFit(Fit):
         self.bytes["plane_bytes"] += 2 * more_planes * plane_bytes
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> JsonObject:
         """The memory, and the bytes that a pass reads."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         rows = {"held_bytes": self._cache_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
@@ -193,7 +193,7 @@ class CuttingPlaneFit(Fit):
             "scale the features"
         )
 
-    def _facts(self, state: BundleState, passes: int) -> dict[str, Any]:
+    def _facts(self, state: BundleState, passes: int) -> JsonObject:
         facts = {"task": self.config.task, "steps": state.steps, "passes": passes, "planes": state.planes}
         return facts | (self.task.facts(self.targets) if self.task.compares_rows else {})
 

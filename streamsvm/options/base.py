@@ -44,7 +44,7 @@ def parse_size(value: int | str) -> int:
     return int(float(match[1]) * SIZE_UNITS[unit]) if "." in match[1] else int(match[1]) * SIZE_UNITS[unit]
 
 
-def _plain_number(value: Any) -> Any:
+def _plain_number(value: object) -> object:
     """A NumPy scalar as a Python number. Booleans are not numbers."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool | str | bytes):
@@ -52,7 +52,7 @@ def _plain_number(value: Any) -> Any:
     return value
 
 
-def _gamma(value: Any) -> Any:
+def _gamma(value: object) -> object:
     if isinstance(value, str):
         if value not in ("scale", "auto"):
             raise ValueError("expected a number above 0, 'scale' or 'auto'")
@@ -69,18 +69,21 @@ def _smoothness(nu: float) -> float:
     return nu
 
 
-def _class_weight(value: Any) -> Any:
+def _class_weight(value: object) -> object:
     if value is None or value == "balanced":
         return value
     if not isinstance(value, Mapping) or not value:
         raise ValueError("expected 'balanced' or a table of label = weight")
-    weights = {str(label): _plain_number(weight) for label, weight in value.items()}
-    if not all(isinstance(w, int | float) and 0 < w < float("inf") for w in weights.values()):
-        raise ValueError("expected weights above 0")
-    return {label: float(weight) for label, weight in weights.items()}
+    weights = {}
+    for label, given in value.items():
+        weight = _plain_number(given)
+        if not isinstance(weight, int | float) or not 0 < weight < float("inf"):
+            raise ValueError("expected weights above 0")
+        weights[str(label)] = float(weight)
+    return weights
 
 
-def _every(value: Any) -> Any:
+def _every(value: object) -> object:
     """Seconds as a number, steps as text."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)s?|([1-9]\d*) ?steps?", str(value).strip())
     if isinstance(value, bool) or match is None:
@@ -88,7 +91,7 @@ def _every(value: Any) -> Any:
     return f"{match[2]} steps" if match[2] else float(match[1])
 
 
-def _labels(value: Any) -> Any:
+def _labels(value: object) -> object:
     values = names_in(value) if isinstance(value, str) else value
     if not isinstance(values, list | tuple):
         values = (values,)
@@ -196,20 +199,20 @@ class OneOf:
     names: Callable[[], tuple[str, ...]]
     unlisted: tuple[str, ...] = ()
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._known, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
         return {"type": "string", "enum": list(self.names())}
 
-    def _known(self, value: Any) -> Any:
+    def _known(self, value: object) -> object:
         if value not in (*self.names(), *self.unlisted):
             *first, last = map(repr, self.names())
             raise ValueError(f"expected {', '.join(first)} or {last}")
         return value
 
 
-def choices(kind: Any) -> tuple[str, ...]:
+def choices(kind: object) -> tuple[str, ...]:
     """The values that a type lists."""
     if isinstance(kind, OneOf):
         return kind.names()

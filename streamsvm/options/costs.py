@@ -14,7 +14,7 @@ Costs = dict[str, dict[str, float]]  # true label, predicted label, cost
 EXPECTED = "expected TRUE>PREDICTED=COST[,...], two labels and a number of at least 0, for example yes>no=5"
 
 
-def _checked(value: Any) -> Costs | None:
+def _checked(value: object) -> Costs | None:
     """The costs, from text or from tables of labels. In tables, labels may have any characters."""
     if value is None:
         return None
@@ -37,7 +37,7 @@ def _of_text(text: str) -> Iterator[tuple[str, str, float]]:
         yield name_of(true), name_of(">".join(predicted)), _number(cost)
 
 
-def _of_tables(tables: Mapping[Any, Any]) -> Iterator[tuple[str, str, float]]:
+def _of_tables(tables: Mapping[object, object]) -> Iterator[tuple[str, str, float]]:
     for true, row in tables.items():
         if not isinstance(row, Mapping):
             raise ValueError(EXPECTED)

@@ -12,7 +12,8 @@ from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.storage.paths import Place, place_of
 from streamsvm.storage.toml import string
 
-Layer = tuple[str, Mapping[str, Any]]
+Values = Mapping[str, Any]  # nested values of options
+Layer = tuple[str, Values]
 
 
 class Resolved(dict[str, Any]):
@@ -27,7 +28,7 @@ def merged(*layers: Layer) -> dict[str, Any]:
     return nested
 
 
-def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(old: Values, new: Values) -> dict[str, Any]:
     """`new` over `old`, tables key by key."""
     merged = dict(old)
     for key, value in new.items():
@@ -63,7 +64,7 @@ def parse_set(text: str) -> Layer:
     raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
 
 
-def _model_config(path: Place) -> Mapping[str, Any]:
+def _model_config(path: Place) -> Values:
     try:
         config = json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]["config"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -5,7 +5,7 @@ The objective of a threshold is text, for example `f1` or `precision=0.9`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -92,7 +92,7 @@ class ThresholdObjective(NamedTuple):
         return self.score if self.least is None else f"{self.score}={self.least!r}"
 
 
-def _checked(value: Any) -> Any:
+def _checked(value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):

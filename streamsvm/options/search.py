@@ -18,7 +18,7 @@ BALANCED = "balanced_accuracy"  # with this score, class weights may help
 LEAST_BUDGET_S = 5.0  # for Python, the store and one small fit
 
 
-def parse_seconds(value: Any) -> float:
+def parse_seconds(value: object) -> float:
     """A time budget in seconds (see `parse_time`). Raises ValueError."""
     seconds = parse_time(value)
     if seconds < LEAST_BUDGET_S:

@@ -27,6 +27,7 @@ from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.storage.atomic import storage_errors, whole_file
+from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.leases import require_lease
 from streamsvm.storage.locks import InUse, is_locked, locked
 from streamsvm.storage.paths import Place, URLPath, remove_tree
@@ -63,7 +64,7 @@ class Checkpoints:
             events(Warned(f"{message}; with --resume it would continue from it"))
 
     @cached_property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JsonObject:
         """Identifies this run. Computed only when a checkpoint is saved or read, because it reads all labels."""
         return identity(self._store, self._config)
 
@@ -271,13 +272,13 @@ def digest(config: FitConfig) -> str:
     return sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def identity(store: Store, config: FitConfig) -> dict[str, Any]:
+def identity(store: Store, config: FitConfig) -> JsonObject:
     """Identifies a run's data, options and program."""
     options = by_path(config.model_dump(mode="json", exclude=set(EXECUTION)))
     return {"store": store.fingerprint(), "streamsvm": __version__, **options}
 
 
-def by_path(options: Mapping[str, Any]) -> dict[str, Any]:
+def by_path(options: Mapping[str, Any]) -> JsonObject:
     """Nested options by their path, as `kernel.gamma`."""
     flat = {
         f"{group}.{name}": value
@@ -287,7 +288,7 @@ def by_path(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removesuffix("."): value for name, value in flat.items()}
 
 
-def without_tol(options: Mapping[str, Any]) -> dict[str, Any]:
+def without_tol(options: Mapping[str, Any]) -> JsonObject:
     """The options that a run shares with one that continues it with another tolerance."""
     return {name: value for name, value in options.items() if name != "tol"}
 

@@ -31,7 +31,7 @@ from streamsvm.runs.lines import GrowingFile, lines_of, opened_lines
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.runs.records import flat, is_log, parse
 from streamsvm.storage.atomic import whole_file
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.jsonable import JsonObject, jsonable
 from streamsvm.storage.paths import Place, nearest
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
@@ -131,7 +131,7 @@ def require_run(run_dir: Place) -> None:
         raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one{nearest(run_dir)}")
 
 
-def read_result(run_dir: Place) -> dict[str, Any] | None:
+def read_result(run_dir: Place) -> JsonObject | None:
     """The result of a finished run; None if it is not finished, or its result cannot be read."""
     try:
         result = json.loads((run_dir / RESULT).read_bytes())
@@ -146,7 +146,7 @@ def last_start(run_dir: Place) -> Started | None:
     return next((event for _, event in reversed(list(records)) if isinstance(event, Started)), None)
 
 
-def write_result(run_dir: Place, name: str, result: Any) -> None:
+def write_result(run_dir: Place, name: str, result: object) -> None:
     """Writes a JSON file of a run directory, whole or not at all. Raises StorageError."""
     with whole_file(run_dir / name) as file:
         file.write(json.dumps(jsonable(result)).encode())
@@ -161,7 +161,7 @@ def end_with(run_dir: Place, events: Events, result: Mapping[str, Any]) -> None:
         events(Warned(str(error)))
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> JsonObject:
     versions = {"streamsvm": __version__, "python": platform.python_version()}
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from streamsvm.parallel.machine import peak_rss_bytes
+from streamsvm.storage.jsonable import JsonObject
 
 SEARCH = ("search", "regions")  # phases in which options are chosen
 
@@ -59,7 +59,7 @@ class Phases:
         }
 
 
-def whole_command(report: dict[str, Any], start: tuple[float, float]) -> dict[str, Any]:
+def whole_command(report: JsonObject, start: tuple[float, float]) -> JsonObject:
     """A report with the further phases `start` (imports, options) and `other`, so that phases add up to its `seconds`.
 
     start: (wall, CPU) seconds of this process when the run began, from `used_s`.
@@ -87,7 +87,7 @@ def _busy(cpu_s: float, wall_s: float) -> float:
     return round(max(0.0, cpu_s) / max(wall_s, 1e-9), 2)
 
 
-def usage_so_far() -> dict[str, Any]:
+def usage_so_far() -> JsonObject:
     """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
     return {
         "seconds": _age_s(),

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, get_args, get_type_hints
 from streamsvm import events
 from streamsvm.events import Event, Phase, Record
 from streamsvm.runs.lines import lines_of
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.jsonable import JsonObject, jsonable
 from streamsvm.storage.paths import Place
 
+Read = Callable[[Any], Any]  # returns a value of a line, or None if it has another type
 FACTS, SCOPE = "facts", "scope"
 FIRST_LINES = 10  # one of which is a record, if a file is a run's
 
@@ -27,10 +28,10 @@ class Unknown(Event):
     name: str
 
 
-def flat(record: Record[Event]) -> dict[str, Any]:
+def flat(record: Record[Event]) -> JsonObject:
     """A record as it is written in a line: its fields, and its facts next to them. Optional fields only if they are
     set."""
-    line: dict[str, Any] = {"event": record.event.kind, "t": record.t}
+    line: JsonObject = {"event": record.event.kind, "t": record.t}
     optional = _layouts()[record.event.kind].optional
     for name, value in vars(record.event).items():
         if name == FACTS:
@@ -62,14 +63,14 @@ def is_log(path: Place) -> bool:
     return not first or any(map(parse, first))
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """A finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return float(value)
 
 
-def _event(line: dict[str, Any]) -> Event:
+def _event(line: JsonObject) -> Event:
     """The event of a line. Fields that are missing or have another type become None, if they may be None."""
     form = _layouts().get(line["event"])
     if form is None:
@@ -90,7 +91,7 @@ class _EventLayout:
     fields that are never None. optional: fields that a line may leave out."""
 
     make: Callable[..., Event]
-    readers: dict[str, Callable[[Any], Any]]
+    readers: dict[str, Read]
     needed: frozenset[str]
     optional: frozenset[str]
     has_facts: bool
@@ -114,21 +115,21 @@ def _layout(kind: Any) -> _EventLayout:
     )
 
 
-def _plain(annotation: Any) -> Any:
+def _plain(annotation: object) -> object:
     """A type without None."""
     return next((arg for arg in get_args(annotation) if type(None) in get_args(annotation)), annotation)
 
 
-def _instance(*types: type) -> Callable[[Any], Any]:
+def _instance(*types: type) -> Read:
     return lambda value: value if isinstance(value, types) else None
 
 
-def _number(*types: type) -> Callable[[Any], Any]:
+def _number(*types: type) -> Read:
     """A number as it is: counts stay int, shares float."""
     return lambda value: value if isinstance(value, types) and number(value) is not None else None
 
 
-READERS: dict[Any, Callable[[Any], Any]] = {
+READERS: dict[Any, Read] = {
     int: _number(int),
     float: _number(int, float),
     bool: _instance(bool),
