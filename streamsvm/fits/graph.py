@@ -38,9 +38,9 @@ from streamsvm.kernels.division import (
     PartitionOptions,
     Routes,
     TreeGrowth,
+    leaf_counts,
     leaves_of,
     most_rounds,
-    receipt,
     relabelled,
 )
 from streamsvm.kernels.kmeans import Partition
@@ -226,7 +226,7 @@ def _sampled(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Samp
 def _noted(last: Round, receipts: list[np.ndarray | None]) -> TreeGrowth:
     growth = deepcopy(last.growth)  # what another task, or this one again, is given stays as it is
     if last.routes:
-        growth.note(counts for counts in receipts if counts is not None)
+        growth.end_round(counts for counts in receipts if counts is not None)
     return growth
 
 
@@ -257,7 +257,7 @@ def _assigned(plan: Plan, last: Round, number: int) -> np.ndarray | None:
     cuts = [slice(lo - start, hi - start) for lo, hi in plan.spans.blocks[number]]
     leaves = np.concatenate([relabelled(last.routes, before[cut], rows.take(cut)) for cut in cuts])
     last.leaves.write(start, leaves)
-    return receipt(leaves)
+    return leaf_counts(leaves)
 
 
 @_task

@@ -1,4 +1,5 @@
-"""Regions of input space with about as many rows each: 2-means again and again, each border moved until it halves."""
+"""Regions of input space of about equal numbers of rows: repeated 2-means, whose borders are moved to halve the
+rows."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ class _Halves:
         self._n_parts = 0
 
     def divide(self, rows: Rows, n_parts: int, rng: np.random.Generator) -> int:
-        """What stands for these rows among the children of a node: a partition, or ~ a node with two sides."""
-        found = _halved(rows, n_parts, rng) if n_parts > 1 else None
-        if found is None:
+        """The child that these rows become, see `Partition.children`: a partition, or ~ a node with two sides."""
+        halves = _halved(rows, n_parts, rng) if n_parts > 1 else None
+        if halves is None:
             self._n_parts += 1
             return self._n_parts - 1
-        centres, is_first = found
+        centres, is_first = halves
         number, share = len(self.nodes), round(n_parts * float(is_first.mean()))
         share = min(max(share, 1), n_parts - 1)
         self.nodes.append(centres)

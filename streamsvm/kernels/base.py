@@ -31,7 +31,7 @@ class Kernel(ABC):
     name: ClassVar[str]
     libsvm: ClassVar[str | None] = None  # its kernel_type in LIBSVM's files
     most: ClassVar[float] = (
-        1e30  # of `largest`: float32 ends at 3e38, and sums of values times coefficients must not
+        1e30  # of `largest`: sums of values times coefficients must stay below float32's 3e38
     )
 
     @property
@@ -88,8 +88,8 @@ class Kernel(ABC):
     ) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed.
 
-        keep is shown each tile of it that is made: keep(columns, first row, tile). Raises ConfigError if values
-        are beyond float32.
+        keep(columns, first row, tile) is called with each tile of the block. Raises ConfigError if values are beyond
+        float32.
         """
         out = np.zeros((len(a), *coef.shape[1:]))
         for first in range(0, len(b), COLUMNS):
@@ -108,8 +108,8 @@ class Kernel(ABC):
     def for_sums(self, rows: Rows, coef: np.ndarray, sums: Sums | None = None) -> Kernel | Float64:
         """This kernel; or in float64, if float32 sums over these rows, coef (q,) or (q, k), are wrong by `SUM_ERROR`.
 
-        Measured at some of the rows, unless the coefficients are too small for that. sums: what is computed there, by
-        default K(a, rows) @ coef.
+        Measured at some of the rows, unless the coefficients are too small for that. sums: the sums of a kernel at rows
+        a, by default K(a, rows) @ coef.
         """
         if self.float32_error(rows) * float(np.linalg.norm(coef)) < 0.1 * SUM_ERROR:
             return self
@@ -137,9 +137,9 @@ class Kernel(ABC):
         out = np.zeros((len(columns), len(a), a.d), np.float32)
         for first in range(0, len(b), COLUMNS):
             part = b.take(slice(first, first + COLUMNS))
-            own = columns[:, first : first + COLUMNS]
-            for group in groups(own, part):
-                self._add_gradients(a, part, own[group], out[group], threads)
+            part_columns = columns[:, first : first + COLUMNS]
+            for group in groups(part_columns, part):
+                self._add_gradients(a, part, part_columns[group], out[group], threads)
         self._check_finite(out)
         return out.reshape(*coef.shape[1:], len(a), a.d)
 
@@ -149,7 +149,7 @@ class Kernel(ABC):
         def strip(start: int, stop: int) -> None:
             add(a.take(slice(start, stop)), out[:, start:stop])
 
-        wide = 2 if b.is_sparse else 1  # entries are met one by one, each with a whole strip
+        wide = 2 if b.is_sparse else 1  # entries are read one by one, each with a whole strip
         strips(strip, len(a), wide * height(len(b), a.d), threads)
 
     def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
@@ -224,11 +224,11 @@ class Stationary(Kernel):
 
     @abstractmethod
     def reach(self, a: Rows) -> float:
-        """The largest argument that rows at a distance from the origin as these bring about."""
+        """The largest value of gamma times distance (or squared distance) from the origin to these rows."""
 
     def widened(self) -> Self:
         """The kernel at twice the length."""
-        return replace(self, gamma=self.gamma / self._doubled)
+        return replace(self, gamma=self.gamma / 2**self._gamma_power)
 
     def median_gamma(self, a: Rows, b: Rows) -> float:
         """The gamma at which half of all pairs of rows have values above 1/e; 1 where these are all the same.
@@ -249,22 +249,22 @@ class Stationary(Kernel):
             low, high = (middle, high) if above else (low, middle)
         return 0.5 * (low + high)
 
-    _doubled: ClassVar[float] = 2.0  # gamma over that of the kernel at twice the length
+    _gamma_power: ClassVar[int] = 1  # gamma is that power of an inverse length
 
 
 def _difference(a: Rows, b: Rows) -> tuple[Rows, Rows]:
-    """A row less another one and the origin, which are as far apart: dense, and without empty columns."""
+    """The difference a - b of two rows, and the origin, at the same distance: dense, without columns of zeros."""
     difference = a.astype(np.float64).dense() - b.astype(np.float64).dense()
-    kept = difference[:, difference[0] != 0]
-    return Rows(kept), Rows(np.zeros_like(kept))
+    nonzero = difference[:, difference[0] != 0]
+    return Rows(nonzero), Rows(np.zeros_like(nonzero))
 
 
 def joined(kernels: Sequence[Kernel], counts: Sequence[int]) -> Kernel:
     """One kernel for the second rows of several kernels of one class, one after another: each parameter that differs
     has a value for each row. counts: how many rows are of each."""
-    attrs = [kernel.to_attrs() for kernel in kernels]
-    differ = {name for name in attrs[0] if len({own[name] for own in attrs}) > 1}
-    values: dict[str, Any] = {name: np.repeat([own[name] for own in attrs], counts) for name in differ}
+    columns = {name: [kernel.to_attrs()[name] for kernel in kernels] for name in kernels[0].to_attrs()}
+    differing = {name: column for name, column in columns.items() if len(set(column)) > 1}
+    values: dict[str, Any] = {name: np.repeat(column, counts) for name, column in differing.items()}
     return replace(kernels[0], **values)
 
 
@@ -280,15 +280,12 @@ def kernel_class(name: str) -> type[Kernel]:
 
 
 def kernel_from(attrs: Mapping[str, Any]) -> Kernel:
-    """The kernel of a name and parameters, of which it takes its own. Raises ValueError, KeyError."""
-    made = kernel_class(attrs["name"])
-    known = parameters()
-    unknown = attrs.keys() - known - {"name"}
-    if unknown:
-        raise ValueError(
-            f"found kernel parameter {min(unknown)!r}, expected one of {', '.join(sorted(known))}"
-        )
-    return made(**{field.name: attrs[field.name] for field in fields(made)})
+    """The kernel of a name and its parameters; those of other kernels are ignored. Raises ValueError, KeyError."""
+    kernel = kernel_class(attrs["name"])
+    if unknown := attrs.keys() - parameters() - {"name"}:
+        expected = ", ".join(sorted(parameters()))
+        raise ValueError(f"found kernel parameter {min(unknown)!r}, expected one of {expected}")
+    return kernel(**{field.name: attrs[field.name] for field in fields(kernel)})
 
 
 def has_graph(name: str) -> bool:

@@ -14,17 +14,15 @@ from streamsvm.kernels.base import Stationary, inner_products
 from streamsvm.kernels.slopes import Slopes, of_distances
 from streamsvm.kernels.tiles import Tile, inner_tile, transposed
 
-EPSILON = 2.0**-23  # of float32, by the squared norm: what a squared distance may be wrong by
+EPSILON = 2.0**-23  # of float32, times the squared norm: the error of a squared distance
 
 
 @dataclass(frozen=True)
 class Distances(Stationary):
     """K(a, b) = k(|a-b|^2)."""
 
-    most: ClassVar[float] = (
-        5e37  # squared norm: of it and others squared distances are made, up to four times it
-    )
-    _doubled: ClassVar[float] = 4.0
+    most: ClassVar[float] = 5e37  # of a squared norm: squared distances are up to four times it
+    _gamma_power: ClassVar[int] = 2
 
     def largest(self, a: Rows) -> float:
         return float(a.sq_norms.max())
@@ -59,14 +57,14 @@ class Distances(Stationary):
 
     def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
         weights = 2.0 * self.slope(sq_distances(a, b)) * coef
-        own = weights.sum(axis=1)[:, None] * a.astype(np.float64).dense()
-        return own - np.asarray(weights @ b.astype(np.float64).X)
+        sums = weights.sum(axis=1)[:, None] * a.astype(np.float64).dense()
+        return sums - np.asarray(weights @ b.astype(np.float64).X)
 
     def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
         return of_distances(b, coef.astype(np.float32), self.finish_slope)
 
     def finish_slope(self, tile: np.ndarray, b_norms: np.ndarray, a_norms: np.ndarray) -> float:
-        """`finish` for its slope, over a constant factor, which it returns; by default `slope`, in NumPy."""
+        """As `finish`, for the slope of k divided by a constant factor, which is returned; by default by `slope`."""
         tile *= -2.0
         tile += b_norms[:, None]
         tile += a_norms
@@ -154,7 +152,7 @@ class Matern(Distances):
     """
 
     name: ClassVar[str] = "matern"
-    _doubled: ClassVar[float] = 2.0
+    _gamma_power: ClassVar[int] = 1
     nu: float = 1.5
 
     def __post_init__(self) -> None:
@@ -172,7 +170,7 @@ class Matern(Distances):
 
     def slope(self, sq: np.ndarray) -> np.ndarray:
         s, half = self._rate * np.sqrt(sq), 0.5 * self._rate**2
-        if self.nu == 0.5:  # none where the distance is 0
+        if self.nu == 0.5:  # not differentiable where the distance is 0: taken to be 0
             return -half * np.divide(np.exp(-s), s, out=np.zeros_like(s), where=s > 0)
         return -half * np.exp(-s) * (1.0 if self.nu == 1.5 else (1.0 + s) / 3.0)
 

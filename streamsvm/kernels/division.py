@@ -1,8 +1,4 @@
-"""Rows divided into partitions by k-means: a tree of centres, fitted round by round, each of them one pass over the
-rows.
-
-The tree of centres as it grows, leaf by leaf, before it is a partition.
-"""
+"""Rows divided into partitions by k-means: a tree of centres, fitted in rounds, each of them one pass over the rows."""
 
 from __future__ import annotations
 
@@ -25,14 +21,14 @@ from streamsvm.kernels.kmeans import MOST_CENTRES, Centres, Partition, fit_centr
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.parallel.sizes import SizedInBytes
 
-RECEIPT_BYTES = 64 << 20  # of how many rows each block has of each leaf, which are kept
+COUNT_BYTES = 64 << 20  # of the rows of each leaf by block, up to which they are kept in memory
 SAMPLED = 64  # rows per centre, for a partition that is split further
 FEW_BLOCKS = 256  # random ones, that samples are read from: a hundredth of sorted rows is hardly missed
 PLENTY = 4  # times its sample: rows of a partition that suffice in these blocks
 MORE_ROUNDS = 4
 MOST_TOGETHER = 16  # leaves whose centres one task fits
 Routes = dict[int, tuple[Centres, np.ndarray]]
-Job = tuple[Rows, int, np.random.Generator]  # a leaf's sample, how many centres it gets, what draws these
+Job = tuple[Rows, int, np.random.Generator]  # a leaf's sample, the number of its centres, and their seeds
 
 
 @dataclass(frozen=True)
@@ -75,17 +71,17 @@ def partition(
         routes = growth.split(list(chain.from_iterable(centres)))
         old, leaves = leaves, vectors.new(growth.name, np.int32)
         shared = (engine.share((old, leaves, routes)),)
-        growth.note(every(_relabel, table.rows, blocks, shared=shared, phase="assign"))
+        growth.end_round(every(_relabel, table.rows, blocks, shared=shared, phase="assign"))
         if old is not None:
             old.remove()
-    found, numbers = growth.finish(leaves, blocks, engine)
+    tree, numbers = growth.finish(leaves, blocks, engine)
     parts = vectors.new("parts", np.int32)
     shared = (engine.share((numbers, parts)),)
     for _ in every(_number, blocks, shared=shared, phase="assign"):
         pass
     if leaves is not None:
         leaves.remove()
-    return found, parts, numbers.sizes
+    return tree, parts, numbers.sizes
 
 
 def most_rounds(n: int, wanted: PartitionOptions) -> int:
@@ -96,14 +92,14 @@ def most_rounds(n: int, wanted: PartitionOptions) -> int:
 
 
 class TreeGrowth(SizedInBytes):
-    """Leads `partition` from round to round. It holds the tree so far, the rows of its leaves, and the next draw. It is
-    small, and reads no rows: these come as receipts. A round is `samples`, `jobs`, `split` and `note`."""
+    """The state of `partition` between rounds: the tree so far, the numbers of rows of its leaves, and the random
+    generator. It is small, and reads no rows: only their counts. A round is `samples`, `jobs`, `split`, `end_round`."""
 
     def __init__(self, n: int, wanted: PartitionOptions, rng: np.random.Generator) -> None:
         self._tree, self._wanted, self._rng = Tree(), wanted, rng
         self._counts, self._left = np.array([n]), most_rounds(n, wanted)
         first = {0: min(wanted.n_parts, MOST_CENTRES)} if wanted.n_parts > 1 else self._too_large()
-        self._receipts: list[np.ndarray] | None = None  # of each block, where they are small
+        self._block_counts: list[np.ndarray] | None = None  # of leaves in each block, where they are small
         self._split: dict[int, np.ndarray] = {}  # the new leaves of each that this round splits
         self.todo = first  # leaves to split, and how many centres each gets
 
@@ -118,13 +114,13 @@ class TreeGrowth(SizedInBytes):
         sample, every = self._wanted.sample, range(len(table.blocks))
         if leaves is None:  # of the one leaf that there is
             return [table.take(random_rows(table, sample, self._rng))]
-        left, found = {leaf: min(sample, SAMPLED * k) for leaf, k in self.todo.items()}, dict[int, Rows]()
+        left, samples = {leaf: min(sample, SAMPLED * k) for leaf, k in self.todo.items()}, dict[int, Rows]()
         few = few_blocks(table, self._rng)
         if len(few) < len(every):
-            found = self._drawn(leaves, table, few, left, PLENTY, engine)
-            left = {leaf: m for leaf, m in left.items() if leaf not in found}
-        found |= self._drawn(leaves, table, every, left, 0, engine)
-        return [found[leaf] for leaf in self.todo]
+            samples = self._drawn(leaves, table, few, left, PLENTY, engine)
+            left = {leaf: m for leaf, m in left.items() if leaf not in samples}
+        samples |= self._drawn(leaves, table, every, left, 0, engine)
+        return [samples[leaf] for leaf in self.todo]
 
     def _drawn(
         self,
@@ -147,7 +143,7 @@ class TreeGrowth(SizedInBytes):
         return dict(zip(ranks, rows_of_ranks(leaves, pieces, blocks, ranks, seen, engine), strict=True))
 
     def jobs(self, samples: Sequence[Rows]) -> list[Job]:
-        """What centres are fitted from, of each leaf to split."""
+        """The arguments of fitting centres, of each leaf to split."""
         return list(zip(samples, self.todo.values(), self._rng.spawn(len(self.todo)), strict=True))
 
     def fit(self, samples: Sequence[Rows]) -> list[Centres]:
@@ -155,24 +151,24 @@ class TreeGrowth(SizedInBytes):
         return _fit_parts(self._wanted.kernel, self.jobs(samples))
 
     def split(self, centres: list[Centres]) -> Routes:
-        """The leaves that rows of split leaves go to."""
+        """Splits leaves by these centres; returns the centres and new leaves of each."""
         split = list(self.todo)
         self._split = {leaf: self._tree.split(leaf, c) for leaf, c in zip(split, centres, strict=True)}
         return {leaf: (c, self._split[leaf]) for leaf, c in zip(split, centres, strict=True)}
 
-    def note(self, receipts: Iterable[np.ndarray]) -> None:
-        """Ends a round that split leaves. receipts: of blocks, their rows in each leaf."""
+    def end_round(self, block_counts: Iterable[np.ndarray]) -> None:
+        """Ends a round that split leaves. block_counts: of blocks, their rows in each leaf."""
         before, self._counts = self._counts, np.zeros(self._tree.n_leaves, np.int64)
-        self._receipts, nbytes = [], 0
-        for found in receipts:
-            self._counts[: len(found)] += found
-            nbytes += found.nbytes
-            if self._receipts is not None and nbytes <= RECEIPT_BYTES:
-                self._receipts.append(found)
+        self._block_counts, nbytes = [], 0
+        for counts in block_counts:
+            self._counts[: len(counts)] += counts
+            nbytes += counts.nbytes
+            if self._block_counts is not None and nbytes <= COUNT_BYTES:
+                self._block_counts.append(counts)
             else:
-                self._receipts = None
+                self._block_counts = None
         for leaf, leaves in self._split.items():
-            self._tree.note(leaves, int(before[leaf]), self._counts[leaves])
+            self._tree.mark(leaves, int(before[leaf]), self._counts[leaves])
         self._left -= 1
         self.todo = self._too_large()
 
@@ -188,11 +184,11 @@ class TreeGrowth(SizedInBytes):
     def finish(
         self, leaves: Vector | None, blocks: Sequence[Block], engine: Engine
     ) -> tuple[Partition, LeafPartitions]:
-        """The tree, and what numbers rows of its leaves."""
-        found, first, cuts, sizes = self._tree.finish(self._counts, self._wanted.max_rows)
+        """The tree, and what maps its leaves to partitions."""
+        tree, first, cuts, sizes = self._tree.finish(self._counts, self._wanted.max_rows)
         seen = before_each(self._counts_in(leaves, [*cuts], blocks, range(len(blocks)), engine))
         starts = np.array([start for start, _ in blocks])
-        return found, LeafPartitions(leaves, first, tuple(cuts.values()), sizes, starts, seen)
+        return tree, LeafPartitions(leaves, first, tuple(cuts.values()), sizes, starts, seen)
 
     def _counts_in(
         self,
@@ -205,10 +201,10 @@ class TreeGrowth(SizedInBytes):
         """(blocks, wanted): rows of these leaves in each of the blocks, which have these numbers."""
         if not wanted or leaves is None:
             return np.zeros((len(blocks), len(wanted)), np.int64)
-        own = np.array(wanted)
-        if self._receipts is None:
-            return np.stack(list(engine.map(_counted, blocks, shared=(engine.share(leaves), own))))
-        return np.stack([_of_leaves(self._receipts[number], own) for number in numbers])
+        chosen = np.array(wanted)
+        if self._block_counts is None:
+            return np.stack(list(engine.map(_counted, blocks, shared=(engine.share(leaves), chosen))))
+        return np.stack([_of_leaves(self._block_counts[number], chosen) for number in numbers])
 
 
 @dataclass(frozen=True)
@@ -234,18 +230,18 @@ class LeafPartitions(SizedInBytes):
         out = self.first[leaves_of(self.leaves, block)]
         seen = self.seen[np.searchsorted(self.starts, block[0])]
         for before, parts in zip(seen, self.cuts, strict=True):
-            here = np.flatnonzero(out == parts[0])
+            members = np.flatnonzero(out == parts[0])
             ends = np.cumsum(self.sizes[parts])
-            out[here] = parts[np.searchsorted(ends, before + np.arange(len(here)), side="right")]
+            out[members] = parts[np.searchsorted(ends, before + np.arange(len(members)), side="right")]
         return out
 
 
-def _relabel(own: tuple[Vector | None, Vector, Routes], rows: Rows, block: Block) -> np.ndarray:
+def _relabel(shared: tuple[Vector | None, Vector, Routes], rows: Rows, block: Block) -> np.ndarray:
     """Writes the leaves of a block, and counts them."""
-    old, new, routes = own
+    old, new, routes = shared
     leaves = relabelled(routes, leaves_of(old, block), rows)
     new.write(block[0], leaves)
-    return receipt(leaves)
+    return leaf_counts(leaves)
 
 
 def relabelled(routes: Routes, leaves: np.ndarray, rows: Rows) -> np.ndarray:
@@ -254,8 +250,8 @@ def relabelled(routes: Routes, leaves: np.ndarray, rows: Rows) -> np.ndarray:
     for leaf in np.flatnonzero(np.diff(bounds)).tolist():
         if leaf in routes:
             centres, children = routes[leaf]
-            here = order[bounds[leaf] : bounds[leaf + 1]]
-            out[here] = children[centres.assign(rows if len(here) == len(rows) else rows.take(here))]
+            members = order[bounds[leaf] : bounds[leaf + 1]]
+            out[members] = children[centres.assign(rows if len(members) == len(rows) else rows.take(members))]
     return out
 
 
@@ -263,9 +259,9 @@ def leaves_of(vector: Vector | None, block: Block) -> np.ndarray:
     return np.zeros(block[1] - block[0], np.int32) if vector is None else vector.read(*block)
 
 
-def _number(own: tuple[LeafPartitions, Vector], block: Block) -> None:
+def _number(shared: tuple[LeafPartitions, Vector], block: Block) -> None:
     """Writes the partitions of a block's rows."""
-    numbers, parts = own
+    numbers, parts = shared
     parts.write(block[0], numbers.read(block))
 
 
@@ -317,22 +313,22 @@ def rows_of_ranks(
     rows in the blocks before each."""
     wanted, before = np.array([*ranks]), np.ascontiguousarray(seen.T)
     each = [
-        np.searchsorted(own, asked, side="right") - 1
-        for own, asked in zip(before, ranks.values(), strict=True)
+        np.searchsorted(leaf_before, leaf_ranks, side="right") - 1
+        for leaf_before, leaf_ranks in zip(before, ranks.values(), strict=True)
     ]
     block, which = np.concatenate(each), np.repeat(np.arange(len(wanted)), list(map(len, each)))
     local = np.concatenate(list(ranks.values())) - seen[block, which]
     order, bounds = order_by_part(block, len(blocks))
     cuts = [order[lo:hi] for lo, hi in pairwise(bounds)]
-    asked = [(rows[b], blocks[b], wanted[which[cut]], local[cut]) for b, cut in enumerate(cuts) if len(cut)]
-    found = concat(list(engine.map(_at_ranks, *zip(*asked, strict=True), shared=(engine.share(leaves),))))
+    items = [(rows[b], blocks[b], wanted[which[cut]], local[cut]) for b, cut in enumerate(cuts) if len(cut)]
+    drawn = concat(list(engine.map(_at_ranks, *zip(*items, strict=True), shared=(engine.share(leaves),))))
     places = np.empty(len(block), np.int64)
     places[order] = np.arange(len(block))
-    return [found.take(own) for own in np.split(places, np.cumsum(list(map(len, each)))[:-1])]
+    return [drawn.take(ids) for ids in np.split(places, np.cumsum(list(map(len, each)))[:-1])]
 
 
 def _at_ranks(leaves: Vector, rows: Rows, block: Block, leaf: np.ndarray, rank: np.ndarray) -> Rows:
-    """Rows of a block by their leaves, and ranks in these."""
+    """Rows of a block by their leaves, and their ranks in these."""
     order, bounds = order_by_part(leaves.read(*block))
     return rows.take(order[bounds[leaf] + rank])
 
@@ -345,19 +341,19 @@ def before_each(counts: np.ndarray) -> np.ndarray:
 
 
 def _counted(leaves: Vector, wanted: np.ndarray, block: Block) -> np.ndarray:
-    return _of_leaves(receipt(leaves.read(*block)), wanted)
+    return _of_leaves(leaf_counts(leaves.read(*block)), wanted)
 
 
-def receipt(leaves: np.ndarray) -> np.ndarray:
+def leaf_counts(leaves: np.ndarray) -> np.ndarray:
     """Rows of each leaf."""
     return np.bincount(leaves).astype(np.uint32)
 
 
-def _of_leaves(receipt: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """(wanted,) rows of these leaves."""
-    found = np.zeros(max(len(receipt), int(wanted.max()) + 1), np.uint32)
-    found[: len(receipt)] = receipt
-    return found[wanted]
+def _of_leaves(counts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """(wanted,) rows of these leaves, from those of the first leaves."""
+    padded = np.zeros(max(len(counts), int(wanted.max()) + 1), np.uint32)
+    padded[: len(counts)] = counts
+    return padded[wanted]
 
 
 def _fit_parts(kernel: Kernel, jobs: Sequence[Job]) -> list[Centres]:
@@ -365,7 +361,7 @@ def _fit_parts(kernel: Kernel, jobs: Sequence[Job]) -> list[Centres]:
 
 
 class Tree(SizedInBytes):
-    """A partition under construction; leaves are numbered as they appear."""
+    """A tree of centres that grows leaf by leaf; leaves are numbered as they appear."""
 
     def __init__(self) -> None:
         self.n_leaves = 1
@@ -388,16 +384,16 @@ class Tree(SizedInBytes):
         self._poor[int(leaves[0])] = self._poor.get(leaf, 0)
         return leaves
 
-    def note(self, leaves: np.ndarray, before: int, counts: np.ndarray) -> None:
-        """Marks what three splits in a row have hardly made smaller; an empty leaf routes nothing."""
+    def mark(self, leaves: np.ndarray, before: int, counts: np.ndarray) -> None:
+        """Marks leaves that three splits in a row have hardly made smaller; no rows are routed to an empty leaf."""
         largest = int(leaves[np.argmax(counts)])
         poor = self._poor[int(leaves[0])] + 1 if counts.max() > 0.9 * before else 0
         self._poor[largest] = poor
         if poor >= 3 or counts.max() == before:
             self.solid.add(largest)
-        at = self._place[int(leaves[0])][0]
-        node = self._nodes[at]
-        self._nodes[at] = replace(node, offsets=np.where(counts > 0, node.offsets, np.inf))
+        number = self._place[int(leaves[0])][0]
+        node = self._nodes[number]
+        self._nodes[number] = replace(node, offsets=np.where(counts > 0, node.offsets, np.inf))
 
     def finish(
         self, counts: np.ndarray, max_rows: int
@@ -414,11 +410,11 @@ class Tree(SizedInBytes):
         of_leaf[ranked] = np.arange(self.n_leaves)
         sizes = counts[ranked][: np.count_nonzero(counts)].tolist()
         parts: dict[int, np.ndarray] = {}
-        for leaf, own in cuts.items():
-            sizes[of_leaf[leaf]] = own[0]
-            more = np.arange(len(sizes), len(sizes) + len(own) - 1, dtype=np.int32)
+        for leaf, shares in cuts.items():
+            sizes[of_leaf[leaf]] = shares[0]
+            more = np.arange(len(sizes), len(sizes) + len(shares) - 1, dtype=np.int32)
             parts[leaf] = np.append(of_leaf[leaf], more)
-            sizes += own[1:]
+            sizes += shares[1:]
         children = tuple(tuple(c if c < 0 else int(of_leaf[c]) for c in row) for row in self._children)
         return Partition(tuple(self._nodes), children), of_leaf, parts, np.array(sizes)
 

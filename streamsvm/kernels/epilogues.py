@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-NEAR = 2.0**-21  # of |a|^2 + |b|^2: a squared distance below is rounding of float32, whose root would be none
+NEAR = 2.0**-21  # of |a|^2 + |b|^2: a smaller squared distance is rounding of float32, and counts as 0
 LOG2_E = 1.4426950408889634
 
 
@@ -61,16 +61,15 @@ def cauchy(tile, a_norms, b_norms, gamma):  # inner products (m, q) -> 1 / (1 + 
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def matern(
-    tile, a_norms, b_norms, rate, first, second
-):  # inner products -> (1 + first s + second s^2) exp(-s)
+def matern(tile, a_norms, b_norms, rate, first, second):
+    """Inner products (m, q) -> (1 + first s + second s^2) exp(-s), s = rate |a - b|, in place."""
     m, q = tile.shape
     bits = tile.view(np.int32)
     exponents, factors = np.empty(q, np.int32), np.empty(q, np.float32)
     for i in range(m):
         row, norm = tile[i], a_norms[i]
         for j in range(q):
-            s = rate * np.sqrt(_sq_apart(norm + b_norms[j], row[j]))
+            s = rate * np.sqrt(_sq_distance(norm + b_norms[j], row[j]))
             factors[j] = np.float32(1) + s * (first + second * s)
             row[j] = -s
         _exp(row, bits[i], exponents)
@@ -86,10 +85,10 @@ def matern_edge(tile, a_norms, b_norms, rate):  # inner products -> exp(-s) / s,
     for i in range(m):
         row, norm = tile[i], a_norms[i]
         for j in range(q):
-            sq = _sq_apart(norm + b_norms[j], row[j])
-            apart = sq > np.float32(0)
-            s = rate * np.sqrt(sq if apart else np.float32(1))
-            factors[j] = np.float32(1) / s if apart else np.float32(0)
+            sq = _sq_distance(norm + b_norms[j], row[j])
+            differs = sq > np.float32(0)
+            s = rate * np.sqrt(sq if differs else np.float32(1))
+            factors[j] = np.float32(1) / s if differs else np.float32(0)
             row[j] = -s
         _exp(row, bits[i], exponents)
         for j in range(q):
@@ -97,7 +96,7 @@ def matern_edge(tile, a_norms, b_norms, rate):  # inner products -> exp(-s) / s,
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _sq_apart(norms, inner):  # |a|^2 + |b|^2 and a'b -> |a - b|^2, 0 where that is rounding
+def _sq_distance(norms, inner):  # |a|^2 + |b|^2 and a'b -> |a - b|^2, 0 where that is rounding
     sq = norms - np.float32(2) * inner
     return sq if sq > np.float32(NEAR) * norms else np.float32(0)
 
@@ -177,7 +176,9 @@ def l1_dense(X, right, out):  # out (m, q) = |a - b|_1 of X (m, d) and right (d,
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def l1_rows(indptr, indices, data, right, out):  # CSR (m, d) against right (d, q); out comes as |b|_1
+def l1_rows(
+    indptr, indices, data, right, out
+):  # |a - b|_1 of CSR (m, d) and right (d, q); out starts as |b|_1
     for i in range(len(out)):
         row = out[i]
         for p in range(indptr[i], indptr[i + 1]):
@@ -187,9 +188,8 @@ def l1_rows(indptr, indices, data, right, out):  # CSR (m, d) against right (d, 
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def l1_scatter(
-    indptr, indices, data, right_indptr, right_indices, right_data, out
-):  # out comes as |a|_1 + |b|_1
+def l1_scatter(indptr, indices, data, right_indptr, right_indices, right_data, out):
+    """|a - b|_1 of CSR (m, d) and, by features, right (d, q); out starts as |a|_1 + |b|_1."""
     for i in range(len(out)):
         row = out[i]
         for p in range(indptr[i], indptr[i + 1]):
@@ -201,14 +201,14 @@ def l1_scatter(
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j) of X (m, d) and right (d, q)
-    # rows come times 2^60, so that a difference cut to [-1, 1] is its sign: less than two comparisons take. Two rows
-    # and four features a pass, which d is a multiple of: sums stay in registers
+    # X and right are times 2^60, so that a difference clipped to [-1, 1] is its sign, which takes less time than two
+    # comparisons. Two rows and four features a pass (d is a multiple of four): sums stay in registers
     m, d = X.shape
     one, none = np.float32(1), np.float32(0)
     for k in range(0, d, 4):
         R, S, T, U = right[k], right[k + 1], right[k + 2], right[k + 3]
         for i in range(0, m, 2):
-            other = min(i + 1, m - 1)  # the last of an odd number is its own
+            other = min(i + 1, m - 1)  # the last of an odd number is paired with itself
             v, w = tile[i], tile[other]
             a0, a1, a2, a3 = X[i, k], X[i, k + 1], X[i, k + 2], X[i, k + 3]
             b0, b1, b2, b3 = X[other, k], X[other, k + 1], X[other, k + 2], X[other, k + 3]
@@ -229,23 +229,23 @@ def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def l1_sign_columns(tile, X, right, signs, out):
-    # likewise across, tile (q, m), of X, b's (indptr, indices, data) by features, and right (d, m), whose signs are
-    # those of a: out (d, m) comes as sum_j tile[j] sign(a), right where b is 0
+    # as l1_signs, transposed: tile (q, m), X the (indptr, indices, data) of rows b by features, right (d, m) rows a
+    # times 2^60, and signs (d, m) theirs; out (d, m) starts as sum_j tile[j] sign(a), which holds where b is 0
     indptr, indices, data = X
     one = np.float32(1)
     for k in range(len(out)):
-        A, own, sums = right[k], signs[k], out[k]
+        A, sign_a, sums = right[k], signs[k], out[k]
         start, stop = indptr[k], indptr[k + 1]
         fours = start + (stop - start) // 4 * 4
         for p in range(start, fours, 4):  # what is loaded serves several sums
             b, c, d, e = data[p], data[p + 1], data[p + 2], data[p + 3]
             r, s, t, u = tile[indices[p]], tile[indices[p + 1]], tile[indices[p + 2]], tile[indices[p + 3]]
             for i in range(len(A)):
-                a, sign = A[i], own[i]
+                a, sign = A[i], sign_a[i]
                 x = r[i] * (max(min(a - b, one), -one) - sign) + s[i] * (max(min(a - c, one), -one) - sign)
                 y = t[i] * (max(min(a - d, one), -one) - sign) + u[i] * (max(min(a - e, one), -one) - sign)
                 sums[i] += x + y
         for p in range(fours, stop):
             b, row = data[p], tile[indices[p]]
             for i in range(len(A)):
-                sums[i] += row[i] * (max(min(A[i] - b, one), -one) - own[i])
+                sums[i] += row[i] * (max(min(A[i] - b, one), -one) - sign_a[i])

@@ -64,7 +64,7 @@ class InnerProducts(Kernel):
         return of_inner_products(b, coef.astype(np.float32), self.finish_slope)
 
     def finish_slope(self, tile: np.ndarray) -> float:
-        """`finish` for its slope, over a constant factor, which it returns; by default `slope`, in NumPy."""
+        """As `finish`, for the slope of k divided by a constant factor, which is returned; by default by `slope`."""
         tile[:] = self.slope(tile.astype(np.float64))
         return 1.0
 

@@ -43,8 +43,8 @@ class Centres(SizedInBytes):
     def assign(self, rows: Rows) -> np.ndarray:
         """(n,) int32: the nearest centre of each row."""
         out = np.empty(len(rows), np.int32)
-        for here in _tiles(len(rows), self.k):
-            out[here] = np.argmin(self.distances(rows.take(here)), axis=1)
+        for strip in _strips(len(rows), self.k):
+            out[strip] = np.argmin(self.distances(rows.take(strip)), axis=1)
         return out
 
     def distances(self, rows: Rows) -> np.ndarray:
@@ -58,7 +58,7 @@ class Centres(SizedInBytes):
         return self.kernel.apply(rows, self.rows, self.weights)
 
 
-def _tiles(n: int, k: int) -> Iterator[slice]:
+def _strips(n: int, k: int) -> Iterator[slice]:
     """Strips of n rows whose distances to k centres take DISTANCE_BYTES."""
     step = max(1, DISTANCE_BYTES // (8 * k))
     return (slice(start, start + step) for start in range(0, n, step))
@@ -136,14 +136,14 @@ def _lloyd(K: np.ndarray, labels: np.ndarray, k: int) -> tuple[np.ndarray, float
 
 def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:
     sizes = np.bincount(labels, minlength=k)
-    own = distances[np.arange(len(labels)), labels]
+    to_centre = distances[np.arange(len(labels)), labels]
     for empty in np.flatnonzero(sizes == 0):
-        candidates = np.where(sizes[labels] > 1, own, -np.inf)
+        candidates = np.where(sizes[labels] > 1, to_centre, -np.inf)
         worst = int(np.argmax(candidates))
         if not candidates[worst] > 1e-7:  # fewer distinct rows than clusters
             break
         sizes[labels[worst]] -= 1
-        labels[worst], sizes[empty], own[worst] = empty, 1, 0.0
+        labels[worst], sizes[empty], to_centre[worst] = empty, 1, 0.0
     return labels
 
 
@@ -173,11 +173,8 @@ class Partition(SizedInBytes):
         return depths[0] if depths else 0
 
     def nearest(self, rows: Rows, m: int) -> np.ndarray:
-        """(n, m) int32: the partition of each row, then those with the nearest centres, all centres being in input
-        space.
-
-        Fewer columns if there are fewer partitions.
-        """
+        """(n, m) int32: the partition of each row, then those with the nearest centres, by centres in input space;
+        fewer columns if there are fewer partitions."""
         parts = self.assign(rows)[:, None]
         leaves = [
             (node, c, part)
@@ -189,12 +186,12 @@ class Partition(SizedInBytes):
         if m <= 1:
             return parts
         numbers = np.array([part for _, _, part in leaves], np.int32)
-        centres = _together([(node, c) for node, c, _ in leaves])
+        centres = _joined([(node, c) for node, c, _ in leaves])
         out = np.empty((len(rows), m), np.int32)
-        for here in _tiles(len(rows), centres.k):
-            distances = centres.distances(rows.take(here))
-            distances[numbers == parts[here]] = -np.inf
-            out[here] = numbers[np.argsort(distances, axis=1, kind="stable")[:, :m]]
+        for strip in _strips(len(rows), centres.k):
+            distances = centres.distances(rows.take(strip))
+            distances[numbers == parts[strip]] = -np.inf
+            out[strip] = numbers[np.argsort(distances, axis=1, kind="stable")[:, :m]]
         return out
 
     def _descend(self, node: int, rows: Rows, ids: np.ndarray, parts: np.ndarray) -> None:
@@ -202,28 +199,27 @@ class Partition(SizedInBytes):
         targets = np.asarray(self.children[node], np.int32)[below]
         parts[ids] = targets
         for child in (c for c in self.children[node] if c < 0):
-            here = np.flatnonzero(targets == child)
-            if len(here):
-                self._descend(~child, rows.take(here), ids[here], parts)
+            members = np.flatnonzero(targets == child)
+            if len(members):
+                self._descend(~child, rows.take(members), ids[members], parts)
 
 
 def by_their_part(parts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each partition that rows fall into, (n,) or (n, m) of `Partition`, rising, and the numbers of its rows,
-    rising."""
+    """Each partition that has rows, and their numbers, both rising, from the partitions of rows (n,) or (n, m)."""
     order, bounds = order_by_part(parts.ravel())
     for part in np.flatnonzero(np.diff(bounds)).tolist():
         yield part, order[bounds[part] : bounds[part + 1]] // (parts.size // len(parts))
 
 
-def _together(chosen: list[tuple[Centres, int]]) -> Centres:
-    """Centres in input space out of several nodes."""
-    rows = concat([node.rows.take(np.array([c])) for node, c in chosen])
-    offsets = np.array([node.offsets[c] for node, c in chosen])
-    return Centres(chosen[0][0].kernel, rows, np.eye(len(rows), dtype=np.float32), offsets)
+def _joined(centres: list[tuple[Centres, int]]) -> Centres:
+    """One of centres in input space, from nodes and the numbers of their centres."""
+    rows = concat([node.rows.take(np.array([c])) for node, c in centres])
+    offsets = np.array([node.offsets[c] for node, c in centres])
+    return Centres(centres[0][0].kernel, rows, np.eye(len(rows), dtype=np.float32), offsets)
 
 
 def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Arrays of all nodes one after another, and what separates them again."""
+    """Arrays of all nodes one after another, and attributes by which `partition_from_state` separates them."""
     nodes = partition.nodes
     if not nodes:
         return {}, []

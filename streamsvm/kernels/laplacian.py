@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -15,7 +15,9 @@ from streamsvm.kernels.base import Stationary
 from streamsvm.kernels.slopes import Slopes
 from streamsvm.kernels.tiles import Tile, transposed
 
-APART = np.float32(2.0**60)  # that resolves differences from 2^-60 on, see epilogues.l1_signs
+SPREAD = np.float32(2.0**60)  # factor on rows: differences from 2^-60 on have a sign, see epilogues.l1_signs
+
+Matrix = np.ndarray | sparse.csr_array
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Laplacian(Stationary):
         return np.exp(-self.gamma * self._exact_distances(a, b))
 
     def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
-        """Its derivative where a_if = b_jf is 0."""
+        """The derivative of |a_if - b_jf| is taken to be 0 where they are equal."""
         weights, A, B = -self.gamma * self.exact(a, b) * coef, a.dense(), b.dense()
         out = np.empty(A.shape)
         for f in range(a.d):  # a block of signs at a time
@@ -54,36 +56,36 @@ class Laplacian(Stationary):
         return self._of_sparse(rows, weights) if b.is_sparse else self._of_dense(rows, weights)
 
     def _of_dense(self, b: Rows, weights: np.ndarray) -> Slopes:
-        right, gamma = np.ascontiguousarray(_apart(b).T), np.float32(self.gamma / APART)
+        right, gamma = np.ascontiguousarray(_spread(b).T), np.float32(self.gamma / SPREAD)
 
         def add(a: Rows, out: np.ndarray) -> None:
-            tile, apart = np.empty((len(a), len(b)), np.float32), _apart(a)
-            epilogues.l1_dense(apart, right, tile)
+            tile, spread = np.empty((len(a), len(b)), np.float32), _spread(a)
+            epilogues.l1_dense(spread, right, tile)
             epilogues.laplacian(tile, gamma)
             weighted = np.empty_like(tile) if len(out) > 1 else tile
             for column, gradient in zip(weights, out, strict=True):
-                sums = np.empty_like(apart)
-                epilogues.l1_signs(np.multiply(tile, column, out=weighted), apart, right, sums)
+                sums = np.empty_like(spread)
+                epilogues.l1_signs(np.multiply(tile, column, out=weighted), spread, right, sums)
                 gradient += sums[:, : b.d]
 
         return add
 
     def _of_sparse(self, b: Rows, weights: np.ndarray) -> Slopes:
-        by_feature = sparse.csc_array(b.X * APART)
-        apart = by_feature.indptr, by_feature.indices, by_feature.data
+        by_feature = sparse.csc_array(b.X * SPREAD)
+        spread = by_feature.indptr, by_feature.indices, by_feature.data
 
         def add(a: Rows, out: np.ndarray) -> None:
             a = a.astype(np.float32)
             tile = np.empty((len(b), len(a)), np.float32)
             _distances(b.X, transposed(a), _norms(a.X).astype(np.float32), tile)
             epilogues.laplacian(tile, np.float32(self.gamma))
-            right = np.ascontiguousarray(a.dense().T) * APART
+            right = np.ascontiguousarray(a.dense().T) * SPREAD
             signs = np.clip(right, -1, 1)
             weighted = np.empty_like(tile) if len(out) > 1 else tile
             for column, gradient in zip(weights, out, strict=True):
                 np.multiply(tile, column[:, None], out=weighted)
                 sums = signs * weighted.sum(axis=0)
-                epilogues.l1_sign_columns(weighted, apart, right, signs, sums)
+                epilogues.l1_sign_columns(weighted, spread, right, signs, sums)
                 gradient += sums.T
 
         return add
@@ -104,19 +106,19 @@ class Laplacian(Stationary):
         return out
 
 
-def _norms(X: Any) -> np.ndarray:
+def _norms(X: Matrix) -> np.ndarray:
     """(m,) |x|_1."""
     return np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel()
 
 
-def _apart(a: Rows) -> np.ndarray:
-    """a times APART, (m, d), and columns of zeros up to a multiple of four."""
+def _spread(a: Rows) -> np.ndarray:
+    """a times SPREAD, (m, d), and columns of zeros up to a multiple of four."""
     out = np.zeros((len(a), -(-a.d // 4) * 4), np.float32)
-    np.multiply(a.dense(), APART, out=out[:, : a.d], casting="same_kind")
+    np.multiply(a.dense(), SPREAD, out=out[:, : a.d], casting="same_kind")
     return out
 
 
-def _distances(X: Any, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:
+def _distances(X: Matrix, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:
     """Writes |a-b|_1 into out. X is (m, d), right = b' (d, q), or by features, and norms (q,) are those of b."""
     if isinstance(right, sparse.csc_array):
         left = sparse.csr_array(X)

@@ -26,20 +26,21 @@ class Nystroem(SizedInBytes):
     def of(cls, kernel: Kernel, landmarks: Rows) -> Nystroem:
         K = kernel.block(landmarks, landmarks).astype(np.float64)
         values, vectors = np.linalg.eigh((K + K.T) / 2)
-        kept = values > NOISE * values[-1]
-        return cls(kernel, landmarks, (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32))
+        significant = values > NOISE * values[-1]
+        M = vectors[:, significant] / np.sqrt(values[significant])
+        return cls(kernel, landmarks, M.astype(np.float32))
 
     def __call__(self, rows: Rows) -> Rows:
         """(m, r) float32 features of scaled rows."""
         return Rows(self.kernel.block(rows, self.landmarks) @ self.M)
 
     def coefficients(self, W: np.ndarray) -> np.ndarray:
-        """(s, q) over the landmarks' kernel values, that weights W (r, q) of the features stand for."""
+        """(s, q) coefficients of the landmarks' kernel values that are equivalent to weights W (r, q) of features."""
         return self.M.astype(np.float64) @ W
 
 
 class NystroemSamples(SizedInBytes):
-    """Samples as their features; each read makes them again."""
+    """Samples as their features, which each read computes again."""
 
     def __init__(self, samples: Samples, features: Nystroem, blocks: list[Block]) -> None:
         self.n, self.d = samples.n, features.M.shape[1]

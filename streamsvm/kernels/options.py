@@ -28,6 +28,6 @@ def kernel_of(options: KernelConfig, d: int, total: float | None = None) -> Kern
 def as_arguments(kernel: Kernel) -> dict[str, Any]:
     """The arguments of an estimator with this kernel: those without a parameter go into kernel_params."""
     attrs = kernel.to_attrs()
-    named = {"kernel": attrs.pop("name")}
-    named |= {name: attrs.pop(name) for name in ESTIMATOR_PARAMETERS if name in attrs}
-    return named | {"kernel_params": attrs or None}
+    arguments = {"kernel": attrs.pop("name")}
+    arguments |= {name: attrs.pop(name) for name in ESTIMATOR_PARAMETERS if name in attrs}
+    return arguments | {"kernel_params": attrs or None}

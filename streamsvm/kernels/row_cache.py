@@ -1,4 +1,4 @@
-"""Kernel rows computed once and kept, in a budget of bytes."""
+"""A cache of kernel rows within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ STRIP = 4096  # columns that one thread adds up: their sums (32 KiB) stay in L1
 class RowCache:
     """Rows K(x_i, columns) of a problem of n rows; the least recently used ones make room.
 
-    The columns are the problem's active rows: narrowing them keeps what is known, other columns start from scratch.
+    The columns are the problem's active rows: where they become fewer the cached rows stay; other columns empty it.
     """
 
     def __init__(self, n: int, budget_bytes: int) -> None:
-        floats = min(budget_bytes // 4, n * n)  # more rows than there are would have to be looked through
+        floats = min(budget_bytes // 4, n * n)  # `admit` looks through all places
         self._buffer = np.empty(floats, np.float32)  # the system gives memory as it is written
         self._columns = np.arange(n)
         self._position = np.arange(n)  # of each row among the columns, -1 where it is none
@@ -48,14 +48,14 @@ class RowCache:
         return self.capacity >= LEAST_ROWS
 
     def find(self, ids: np.ndarray) -> np.ndarray:
-        """(len(ids),) places of rows, -1 for those not here; all found count as used now."""
+        """(len(ids),) places of rows, -1 where not cached; the others count as used now."""
         places = self._place[ids]
         self._clock += 1
         self._used[places[places >= 0]] = self._clock
         return places
 
     def admit(self, ids: np.ndarray) -> np.ndarray:
-        """(len(ids),) places for rows not here yet, -1 where only rows in use could make room."""
+        """(len(ids),) places for rows not cached yet, -1 where only rows in use could make room."""
         oldest = np.argsort(self._used, kind="stable")[: len(ids)]
         oldest = oldest[self._used[oldest] < self._clock]
         evicted = self._owner[oldest]
@@ -68,7 +68,7 @@ class RowCache:
         return places
 
     def store(self, places: np.ndarray, start: int, tile: np.ndarray) -> None:
-        """Keeps a tile (m, q) of K(columns from start on, rows at these q places)."""
+        """Stores a tile (m, q) of K(columns from start on, rows at these q places)."""
         _store(tile, self._rows, places, start)
 
     def product(self, places: np.ndarray, coef: np.ndarray, threads: int) -> np.ndarray:
@@ -83,7 +83,7 @@ class RowCache:
         return out
 
     def block(self, ids: np.ndarray, out: np.ndarray, threads: int) -> np.ndarray:
-        """Writes what is known of K(ids, ids) into out; which rows are: (len(ids),) bool."""
+        """Writes the cached rows of K(ids, ids) into out; returns which they are, (len(ids),) bool."""
         at, places = self._position[ids], self._place[ids]
         if at.min() < 0:
             return np.zeros(len(ids), bool)
@@ -105,8 +105,8 @@ class RowCache:
     def _narrow(self, columns: np.ndarray) -> None:
         """Moves the rows together, with some of their columns; there is room for more rows then."""
         width, before = len(columns), self.capacity
-        kept = 1 + int(np.flatnonzero(self._owner >= 0).max(initial=-1))  # places fill up from the first
-        _compact(self._buffer, self._rows.shape[1], kept, columns)
+        n_rows = 1 + int(np.flatnonzero(self._owner >= 0).max(initial=-1))  # places fill up from the first
+        _compact(self._buffer, self._rows.shape[1], n_rows, columns)
         self._rows = self._buffer[: len(self._buffer) // width * width].reshape(-1, width)
         more = self.capacity - before
         self._owner = np.concatenate([self._owner, np.full(more, -1)])

@@ -1,7 +1,7 @@
 """Gradients by tiles: the slopes of a kernel, times coefficients, times rows, while a tile of them is in cache.
 
-These tiles lie across, (q, h): rows b from top to bottom, a strip of rows a from left to right. So every product with b
-is one of long rows, GEMM or sums over the features of CSR, and a alone is laid out for each strip.
+These tiles are transposed, (q, h): a row of the tile for each row b, a column for each row a of a strip. So every
+product with b is one of long rows, GEMM or sums over the features of CSR, and only a is transposed for each strip.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def groups(coef: np.ndarray, b: Rows) -> Iterator[slice]:
 def inner_across(b: Rows, a: Rows) -> np.ndarray:
     """b @ a', (q, h) float32."""
     out = np.empty((len(b), len(a)), np.float32)
-    inner_tile(b, across(a, b), out)
+    inner_tile(b, transposed_like(a, b), out)
     return out
 
 
-def across(a: Rows, b: Rows) -> np.ndarray | sparse.csc_array:
+def transposed_like(a: Rows, b: Rows) -> np.ndarray | sparse.csc_array:
     """a' (d, h) float32, dense where b is."""
     return transposed(a if b.is_sparse else Rows(a.dense()))
 
@@ -66,7 +66,8 @@ def _sparse_products(X: Any, coef: np.ndarray) -> Products:
 def of_distances(
     b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 ) -> Slopes:
-    """sum_j c_j 2 k'_ij (a_i - b_j); slope makes a tile of inner products one of k' over the factor it returns."""
+    """sum_j c_j 2 k'_ij (a_i - b_j). slope: turns a tile of inner products into k' divided by a factor, in place, and
+    returns the factor."""
     b = b.astype(np.float32)
     norms, with_rows = b.sq_norms.astype(np.float32), products(b, coef)
 
@@ -81,7 +82,7 @@ def of_distances(
 
 
 def of_inner_products(b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray], float]) -> Slopes:
-    """sum_j c_j k'_ij b_j, likewise."""
+    """sum_j c_j k'_ij b_j. slope: as of `of_distances`."""
     b = b.astype(np.float32)
     with_rows = products(b, coef)
 
@@ -94,7 +95,5 @@ def of_inner_products(b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray], f
 
 
 def _matmul(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    with np.errstate(
-        invalid="ignore"
-    ):  # BLAS sets the flag at times where all is finite; gradients looks itself
+    with np.errstate(invalid="ignore"):  # BLAS sets the flag at times where all is finite; `gradients` checks
         return left @ right

@@ -23,8 +23,8 @@ class KernelRow(NamedTuple):
     parameters: tuple[str, ...] = ("gamma",)
     definite: bool = True  # positive semidefinite at any data and parameters
     is_linear: bool = False  # its features are the rows themselves
-    merges: bool = False  # a point may stand for several, see solvers.budget
-    whole: bool = False  # values of all rows are given, so that no row can be scaled or left out
+    merges: bool = False  # one point may replace several support vectors, see solvers.budget
+    whole: bool = False  # values with all rows are given, so that no row can be scaled or left out
 
 
 KERNELS = {
@@ -67,7 +67,7 @@ def kernel_names() -> list[str]:
 
 
 def given_kernels() -> list[str]:
-    """Names of those whose values are given: estimators take them."""
+    """Names of the kernels whose values are given by the user: estimators take them."""
     return [name for name, row in KERNELS.items() if row.whole]
 
 
@@ -77,17 +77,17 @@ def readers(parameter: str) -> list[str]:
 
 
 def parameters() -> set[str]:
-    """All that kernels read."""
+    """The parameters of all kernels."""
     return {parameter for row in KERNELS.values() for parameter in row.parameters}
 
 
 def mergers() -> list[str]:
-    """Names of the kernels under which points may become one."""
+    """Names of the kernels under which support vectors may be merged."""
     return [name for name, row in KERNELS.items() if row.merges]
 
 
 def has_gamma(name: str) -> bool:
-    """Whether a run's kernel has a gamma; one of a later version is taken to."""
+    """Whether a run's kernel has a gamma; assumed of kernels of later versions."""
     return "gamma" in KERNELS[name].parameters if name in KERNELS else bool(name)
 
 
@@ -98,11 +98,12 @@ def register(name: str, row: KernelRow) -> None:
     if unknown := set(row.parameters) - parameters():
         expected = ", ".join(sorted(parameters()))
         raise ConfigError(f"kernel {name!r}: found parameter {min(unknown)!r}, expected some of {expected}")
-    made = whole_class(row.where, f"kernel {name!r}: class")
-    found = tuple(field.name for field in fields(made)) if is_dataclass(made) else ()
-    if (getattr(made, "name", None), found) != (name, row.parameters):
+    kernel = whole_class(row.where, f"kernel {name!r}: class")
+    class_name = getattr(kernel, "name", None)
+    class_fields = tuple(field.name for field in fields(kernel)) if is_dataclass(kernel) else ()
+    if (class_name, class_fields) != (name, row.parameters):
         raise ConfigError(
-            f"kernel {name!r}: found a class {row.where} of name {getattr(made, 'name', None)!r} and fields {found}, "
+            f"kernel {name!r}: found a class {row.where} of name {class_name!r} and fields {class_fields}, "
             f"expected this name, and a dataclass with fields {row.parameters} as its row says"
         )
     KERNELS[name] = row

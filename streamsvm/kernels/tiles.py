@@ -19,10 +19,12 @@ Tile = Callable[[Rows, np.ndarray], None]  # writes K(a, b) of rows a into an ar
 Keep = Callable[[slice, int, np.ndarray], None]
 TILE_BYTES = 1 << 20  # half of a common L2: the other half holds the operands
 COLUMNS = 2048  # b is split so that a tile keeps at least TILE_BYTES / (4 * COLUMNS) rows
-SKIP = 0.25  # share of nonzeros below which skipping zeros beats GEMM where the right operand stays in L2: covtype 1.8,
-SKIP_COLUMNS = 256  # a9a 3 times as fast; with fewer columns finding the nonzeros takes longer than GEMM
+# share of nonzeros below which skipping zeros is faster than GEMM if the right operand stays in L2: 1.8 times on
+# covtype, 3 times on a9a; with fewer columns than SKIP_COLUMNS finding the nonzeros takes longer than GEMM
+SKIP = 0.25
+SKIP_COLUMNS = 256
 FEW = 8  # columns of coefficients up to which float64 sums cost less than half of what the tile does
-SCATTER = 0.03  # share of nonzeros below which CSR rows are met entry by entry, not as dense rows
+SCATTER = 0.03  # share of nonzeros below which CSR rows are read entry by entry, not as dense rows
 
 
 def transposed(b: Rows) -> np.ndarray | sparse.csc_array:
@@ -54,6 +56,8 @@ def _worth_skipping(right: np.ndarray) -> float:
 def accumulate(
     tile_of: Tile, coef: np.ndarray, a: Rows, out: np.ndarray, keep: Callable[[int, np.ndarray], None] | None
 ) -> Callable[[int, int], None]:
+    """The function that adds to out (m, ...) the products of tiles of rows start..stop of a with coef (q,) or (q, k),
+    and calls keep(start, tile)."""
     few = coef.ndim == 1 or coef.shape[1] <= FEW
     columns: Any = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else np.float32)
 
@@ -63,7 +67,7 @@ def accumulate(
         if few:
             _add_products(tile, columns, out[start:stop].reshape(stop - start, -1))
         else:
-            # BLAS sets the invalid flag at times where all is finite; apply looks itself
+            # BLAS sets the invalid flag at times where all is finite; `Kernel.apply` checks
             with np.errstate(invalid="ignore"):
                 out[start:stop] += tile @ columns.T
         if keep is not None:

@@ -23,9 +23,9 @@ from streamsvm.kernels.division import (
     PartitionOptions,
     TreeGrowth,
     before_each,
+    leaf_counts,
     most_rounds,
     partition,
-    receipt,
     relabelled,
     rows_of_ranks,
 )
@@ -283,11 +283,11 @@ def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
 
 
 @pytest.mark.parametrize(("in_memory", "most"), [(False, 4), (True, 40)])
-@pytest.mark.parametrize("receipts", [0, 1 << 20])
-def test_samples_are_of_a_few_blocks(monkeypatch, receipts, in_memory, most):
+@pytest.mark.parametrize("count_bytes", [0, 1 << 20])
+def test_samples_are_of_a_few_blocks(monkeypatch, count_bytes, in_memory, most):
     """A leaf whose rows all lie in another block is sampled from that one."""
     monkeypatch.setattr(division, "FEW_BLOCKS", 4)
-    monkeypatch.setattr(division, "RECEIPT_BYTES", receipts)
+    monkeypatch.setattr(division, "COUNT_BYTES", count_bytes)
     monkeypatch.setattr(division, "SAMPLED", 8)
     block = np.arange(16_000) // 400
     X = np.stack([1e-3 * block, 1e3 * (block == 39)], axis=1).astype(np.float32)
@@ -304,17 +304,17 @@ def test_samples_are_of_a_few_blocks(monkeypatch, receipts, in_memory, most):
     assert most / 2 < len(blocks_of(whole)) <= most
     routes = growth.split(growth.fit([Rows(X)]))
     leaves = VectorInMemory(relabelled(routes, np.zeros(len(X), np.int32), Rows(X)))
-    growth.note(receipt(leaves.read(*block)) for block in blocks)
+    growth.end_round(leaf_counts(leaves.read(*block)) for block in blocks)
     assert len(growth.todo) == 2
     far, near = sorted(growth.samples(leaves, table, ENGINE), key=len)
     assert most / 2 < len(blocks_of(near)) <= most
     assert blocks_of(far).tolist() == [39]
 
 
-def test_rows_of_leaves_are_counted_again_where_receipts_are_large(monkeypatch):
+def test_rows_of_leaves_are_counted_again_where_counts_are_large(monkeypatch):
     rows = Rows(np.random.default_rng(0).integers(0, 9, (500, 3)).astype(np.float32))
     kept = divide(rows, 8, 30)[1]
-    monkeypatch.setattr(division, "RECEIPT_BYTES", 0)
+    monkeypatch.setattr(division, "COUNT_BYTES", 0)
     np.testing.assert_array_equal(kept, divide(rows, 8, 30)[1])
 
 
