@@ -35,25 +35,25 @@ class HSSOptions:
 def least_bytes(n: int, options: HSSOptions) -> int:
     """Of the diagonal blocks and their factors, neighbours and landmarks, whatever the ranks."""
     leaf = max(1, n // 2 ** ClusterTree.of(n, options.leaf_rows).depth)
-    return n * 2 * leaf * options.dtype.itemsize + beside_bytes(n, options)
+    return n * 2 * leaf * options.dtype.itemsize + fixed_bytes(n, options)
 
 
-def beside_bytes(n: int, options: HSSOptions) -> int:
-    """Of neighbours, and of the features of landmarks and what the inverse makes of them."""
+def fixed_bytes(n: int, options: HSSOptions) -> int:
+    """Of neighbours, and of the features Z of landmarks and W of the inverse."""
     return n * (8 * options.neighbours + 8 * options.landmarks)
 
 
 class Budget:
-    """Bytes that matrix and factor of n rows will take, from the ranks met so far.
+    """Bytes that matrix and factor of n rows will take, estimated from the ranks so far.
 
-    limit_bytes: of this process, None: no limit; with of_worker that of a worker's memory which is left to a subtree.
+    limit_bytes: of this process, None: no limit; with of_worker the share of a worker's memory for a subtree.
     """
 
     def __init__(
         self, n: int, options: HSSOptions, limit_bytes: int | None, *, of_worker: bool = False
     ) -> None:
         self._n, self._options, self._limit = n, options, limit_bytes
-        self._held = 0 if of_worker else process_bytes()
+        self._in_use = 0 if of_worker else process_bytes()
         self._whose = "the workers' memory for each subtree" if of_worker else "a memory limit"
         self._factor = 0.0
         if limit_bytes is not None:
@@ -67,15 +67,14 @@ class Budget:
         rank = float(ranks.mean())
         rows = self._n / nodes if self._factor == 0 else 2 * rank
         self._factor += nodes * itemsize * (rows**2 + rows * rank)
-        above = (
-            nodes * itemsize * 9 * rank**2
-        )  # half as many nodes of 2 r rows: B, P, Linv and Q; halved each level
-        met = f"a mean rank of {rank:.0f} and a maximum of {ranks.max()} at level {level}"
-        self._require(int(nbytes + self._factor + above + beside_bytes(self._n, self._options)), met)
+        # half as many nodes of 2 r rows on the next level, with B, P, Linv and Q; and half as many again on each other
+        above = nodes * itemsize * 9 * rank**2
+        when = f"a mean rank of {rank:.0f} and a maximum of {ranks.max()} at level {level}"
+        self._require(int(nbytes + self._factor + above + fixed_bytes(self._n, self._options)), when)
 
     def _require(self, needed: int, when: str) -> None:
         assert self._limit is not None
-        total = self._held + needed
+        total = self._in_use + needed
         if total > self._limit:
             raise MemoryLimitError(
                 f"{self._whose} of {human_bytes(self._limit)} is too small for the compressed kernel "

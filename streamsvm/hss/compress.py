@@ -16,11 +16,11 @@ from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.tree import ClusterTree, level_of
 from streamsvm.parallel.engine import Engine
 
-COLUMNS = 128  # sampled at first, and as many more each time as there are, while those not seen show an error
+COLUMNS = 128  # sampled at first; their number doubles while fresh columns show an error
 MOST_COLUMNS = 8  # for each row of a block
-FEW_COLUMNS = 4096  # that small blocks may see all the same
-SLACK = 3.0  # of the error on columns not seen over the tolerance
-GRAM_RTOL = 1e-6  # finer tolerances need QR: a Gram matrix knows singular values down to 1e-8 of the largest
+FEW_COLUMNS = 4096  # at most, of small blocks
+SLACK = 3.0  # the error on fresh columns may be so many times the tolerance
+GRAM_RTOL = 1e-6  # finer tolerances need QR: a Gram matrix has singular values down to 1e-8 of the largest
 JITTERS = (1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3)  # of the largest entry, where a skeleton's block is inverted
 TINY = 1e-290  # a first pivot below it is zero: its inverse would overflow
 
@@ -30,16 +30,17 @@ OnLevel = Callable[[int, int, np.ndarray], None]
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The end of a basis, and how it interpolates.
+    """Where a basis ends, and how it interpolates.
 
-    A basis has at most max_rank columns, and none whose pivot (the norm of what is left of a row) is below rtol of
-    the first or below atol for each entry in root mean square.
+    A basis has at most max_rank columns, and none whose pivot (the norm of a row's residual) is below rtol of the first
+    or below atol for each entry in root mean square.
 
-    definite: rows follow from the skeleton J by K(own, J) K(J, J)^-1, which keeps every positive semidefinite matrix
-    so, however coarse; else by least squares over the sampled columns, whose error follows a fine rtol further, and
-    which is indefinite by that error. None: as the caller of `compress` decides; there it is False.
+    definite: a node's rows I are K(I, J) K(J, J)^-1 times the rows of its skeleton J, which keeps every positive
+    semidefinite matrix so, however coarse; else they are a least squares fit over the sampled columns, whose error can
+    follow a finer rtol, and which is indefinite by that error. None: the caller of `compress` decides; `compress`
+    itself takes it as False.
 
-    noise: rounding of the entries; K(J, J) is inverted no finer. dtype: of the matrix's numbers.
+    noise: rounding of the entries, added to the diagonal of K(J, J). dtype: of the matrix's numbers.
     """
 
     rtol: float
@@ -56,10 +57,10 @@ class Sampling(NamedTuple):
     ids: np.ndarray  # (n, k) neighbours of each row, as `nearest_neighbours` finds them; -1: none
     sq_distances: np.ndarray  # (n, k)
     seed: list[int]
-    rows: np.ndarray | None = None  # that these are, rising, where they are not all
+    rows: np.ndarray | None = None  # whose neighbours these are, rising; None: of all rows
 
     def among(self, rows: np.ndarray) -> Sampling:
-        """Of these rows alone, which rise."""
+        """The sampling of these rows only, which rise."""
         return Sampling(self.ids[rows], self.sq_distances[rows], self.seed, rows)
 
     def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +71,7 @@ class Sampling(NamedTuple):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a tree by level, the lowest first; below: skeletons of those under them."""
+    """Nodes of a tree by level, the lowest first; below: skeletons of the nodes under them."""
 
     tree: ClusterTree
     levels: Sequence[range]
@@ -112,7 +113,7 @@ def compress_nodes(
     tree, skeletons = nodes.tree, dict(nodes.below)
     matrix = HSSMatrix(tree, {}, {}, {})
 
-    def own(node: int) -> np.ndarray:
+    def rows_of(node: int) -> np.ndarray:
         if tree.is_leaf(node):
             return np.arange(*tree.span(node))
         return np.concatenate([skeletons[2 * node + 1], skeletons[2 * node + 2]])
@@ -121,7 +122,7 @@ def compress_nodes(
         number = level_of(level.start)
         phase = f"compress level {number}"
         if number == tree.depth:
-            leaves = [own(leaf) for leaf in level]
+            leaves = [rows_of(leaf) for leaf in level]
             blocks = every(partial(_block, dtype), leaves, leaves, shared=shared[:1], phase=phase)
             matrix.D.update(zip(level, blocks, strict=True))
         else:
@@ -130,8 +131,8 @@ def compress_nodes(
             matrix.B.update(zip(level, blocks, strict=True))
         if number > 0:
             basis = partial(_basis, tree, tolerances)
-            found = every(basis, level, map(own, level), shared=shared, phase=phase)
-            for node, (skeleton, P) in zip(level, found, strict=True):
+            bases = every(basis, level, map(rows_of, level), shared=shared, phase=phase)
+            for node, (skeleton, P) in zip(level, bases, strict=True):
                 skeletons[node], matrix.P[node] = skeleton, P
             on_level(number, matrix.nbytes, np.array([len(skeletons[node]) for node in level]))
     return matrix, skeletons
@@ -147,22 +148,22 @@ def _basis(
     entries: Entries,
     sampling: Sampling,
     node: int,
-    own: np.ndarray,
+    rows: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A node's skeleton, among `own`, and its basis P."""
-    columns = _Columns(tree, node, sampling, own)
-    kept, P = _interpolated(entries, own, columns, tolerances)
-    return own[kept], np.ascontiguousarray(P, tolerances.dtype)
+    """A node's skeleton, some of `rows`, and its basis P."""
+    columns = _Columns(tree, node, sampling, rows)
+    J, P = _interpolated(entries, rows, columns, tolerances)
+    return rows[J], np.ascontiguousarray(P, tolerances.dtype)
 
 
 class _Columns:
-    """The columns of a node, nearest first."""
+    """The columns of a node's far block, nearest first. rows: of the node."""
 
-    def __init__(self, tree: ClusterTree, node: int, sampling: Sampling, own: np.ndarray) -> None:
+    def __init__(self, tree: ClusterTree, node: int, sampling: Sampling, rows: np.ndarray) -> None:
         self._start, self._stop = tree.span(node)
         self.outside = tree.n - (self._stop - self._start)
         self._rng = np.random.default_rng([*sampling.seed, node])
-        ids, sq_distances = sampling.of(own)
+        ids, sq_distances = sampling.of(rows)
         is_far = (ids >= 0) & ((ids < self._start) | (ids >= self._stop))
         ids = ids[is_far][np.argsort(sq_distances[is_far], kind="stable")]
         self._near = ids[np.sort(np.unique(ids, return_index=True)[1])]
@@ -181,39 +182,39 @@ class _Columns:
 
 
 def _interpolated(
-    entries: Entries, own: np.ndarray, columns: _Columns, tolerances: Tolerances
+    entries: Entries, rows: np.ndarray, columns: _Columns, tolerances: Tolerances
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the skeleton among own, and P (m, r): K(own, far) is about P K(skeleton, far)."""
-    most = max(MOST_COLUMNS * len(own), FEW_COLUMNS)
-    seen = entries(own, columns.take(COLUMNS))
+    """Positions J of the skeleton among rows, and P (m, r): K(rows, far) is about P K(rows[J], far)."""
+    most = max(MOST_COLUMNS * len(rows), FEW_COLUMNS)
+    seen = entries(rows, columns.take(COLUMNS))
     while True:
-        kept, P = row_interpolation(seen, tolerances)
-        full = len(kept) == min(len(own), tolerances.max_rank) and 2 * len(kept) <= seen.shape[1]
+        J, P = row_interpolation(seen, tolerances)
+        full = len(J) == min(len(rows), tolerances.max_rank) and 2 * len(J) <= seen.shape[1]
         if full or seen.shape[1] == columns.outside or seen.shape[1] >= most:
             break
-        new = entries(own, columns.take(seen.shape[1]))
+        new = entries(rows, columns.take(seen.shape[1]))
         allowed = max(tolerances.rtol * np.linalg.norm(new), tolerances.atol * np.sqrt(new.size))
-        if np.linalg.norm(new - P @ new[kept]) <= SLACK * allowed:
+        if np.linalg.norm(new - P @ new[J]) <= SLACK * allowed:
             break
         seen = new if new.shape[1] == columns.outside else np.concatenate([seen, new], axis=1)
-    return kept, _kernel_interpolation(entries, own, kept, tolerances.noise) if tolerances.definite else P
+    return J, _kernel_interpolation(entries, rows, J, tolerances.noise) if tolerances.definite else P
 
 
-def _kernel_interpolation(entries: Entries, own: np.ndarray, kept: np.ndarray, noise: float) -> np.ndarray:
-    """K(own, J) K(J, J)^-1: what is left, K - P K(J, J) P', is a Schur complement, semidefinite as K is.
+def _kernel_interpolation(entries: Entries, rows: np.ndarray, J: np.ndarray, noise: float) -> np.ndarray:
+    """P = K(rows, J) K(J, J)^-1: the remainder K - P K(J, J) P' is a Schur complement, semidefinite as K is.
 
-    So it is with a larger diagonal of K(J, J), which rounding may call for.
+    So it is with a larger diagonal of K(J, J), which rounding may require. Raises ConfigError if no jitter is enough.
     """
-    across = entries(own[kept], own)
-    K = across[:, kept]
-    diagonal, size = K.diagonal().copy(), max(float(np.abs(across).max()), 1e-300)
+    skeleton_rows = entries(rows[J], rows)
+    K = skeleton_rows[:, J]
+    diagonal, size = K.diagonal().copy(), max(float(np.abs(skeleton_rows).max()), 1e-300)
     for jitter in JITTERS:
         K.flat[:: len(K) + 1] = diagonal + jitter * size + noise
         factor, failed = lapack.dpotrf(K, lower=1)
         if not failed and np.isfinite(size):
-            return lapack.dpotrs(factor, across, lower=1)[0].T
+            return lapack.dpotrs(factor, skeleton_rows, lower=1)[0].T
     raise ConfigError(
-        f"the kernel matrix cannot be compressed: that of {len(kept)} rows is not positive definite, even with "
+        f"the kernel matrix cannot be compressed: that of {len(J)} rows is not positive definite, even with "
         f"{JITTERS[-1]:g} times its largest value, {size:.3g}, on the diagonal; scale the features, or take another "
         "kernel or solver dcsvm"
     )

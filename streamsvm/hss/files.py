@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, KernelMatrix, ShiftedKernel
 from streamsvm.hss.matrix import HSSMatrix
-from streamsvm.hss.spread import SpreadInverse, SpreadKernel, Subtree, spread_again
+from streamsvm.hss.spread import SpreadInverse, SpreadKernel, Subtree, spread_pair
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.hss.ulv import ULVFactor, ULVNode
 from streamsvm.parallel.engine import Engine
@@ -28,7 +28,7 @@ class Factorisation:
     order: np.ndarray
     matrix: AnyKernel
     inverse: AnyInverse
-    key: str = ""  # of the data and options that it was made from
+    key: str = ""  # of the data and options that it was computed from
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         matrix, inverse = self.matrix, self.inverse
@@ -45,7 +45,7 @@ class Factorisation:
         return arrays, attrs
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Factorisation:
+    def from_state(cls, arrays: Mapping[str, np.ndarray], attrs: dict[str, Any]) -> Factorisation:
         tree = _tree(attrs)
         H, factor = _blocks(arrays, tree, attrs["beta"], tree.above if tree.cut else range(tree.size))
         order, inner = (np.asarray(arrays[name]) for name in ("order", "inner"))
@@ -68,36 +68,37 @@ class Factorisation:
             assert isinstance(inverse, SpreadInverse)
             return engine.hold(_of_subtree, matrix.subtrees, inverse.subtrees, shared=(self.key,))
         assert isinstance(inverse, ShiftedKernel)
-        found = []
+        parts = []
         for root in self.matrix.tree.roots:
             nodes, rows = list(matrix.tree.below(root)), slice(*matrix.tree.span(root))
             blocks = Subtree(root, matrix.H.part(nodes), matrix.Z[rows])
             factors = Subtree(root, inverse.factor.part(nodes), inverse.W[rows])
-            found.append(SubtreeFactorisation(blocks, factors, self.key))
-        return found
+            parts.append(SubtreeFactorisation(blocks, factors, self.key))
+        return parts
 
     def joined(self, parts: Sequence[SubtreeFactorisation]) -> Factorisation:
-        """What is above, with all subtrees, in this process."""
+        """This, of the nodes above the subtrees, with all subtrees in this process."""
         assert isinstance(self.matrix, KernelMatrix)
         assert isinstance(self.inverse, ShiftedKernel)
         H, factor = self.matrix.H, self.inverse.factor
         for part in parts:
-            assert isinstance(part.blocks.made, HSSMatrix)
-            assert isinstance(part.factors.made, ULVFactor)
-            H, factor = H.with_part(part.blocks.made), factor.with_part(part.factors.made)
+            assert isinstance(part.blocks.operator, HSSMatrix)
+            assert isinstance(part.factors.operator, ULVFactor)
+            H, factor = H.with_part(part.blocks.operator), factor.with_part(part.factors.operator)
         Z = np.concatenate([part.blocks.features for part in parts])
         W = np.concatenate([part.factors.features for part in parts])
         inverse = ShiftedKernel(factor, W, self.inverse.inner)
         return Factorisation(self.order, KernelMatrix(H, Z, self.matrix.explained), inverse, self.key)
 
     def spread(self, parts: Sequence[Any], engine: Engine) -> Factorisation:
-        """What is above, with subtrees that the workers of a cluster hold."""
+        """This, of the nodes above the subtrees, with subtrees held by the workers of a cluster."""
         assert isinstance(self.matrix, KernelMatrix)
         assert isinstance(self.inverse, ShiftedKernel)
-        blocks, factors = (engine.hold(own, parts) for own in (_blocks_of, _factors_of))
-        matrix, inverse = spread_again(
-            (self.matrix.H, self.inverse.factor),
-            (blocks, factors),
+        matrix, inverse = spread_pair(
+            self.matrix.H,
+            self.inverse.factor,
+            engine.hold(_blocks_of, parts),
+            engine.hold(_factors_of, parts),
             self.inverse.inner,
             self.matrix.explained,
             engine,
@@ -116,14 +117,14 @@ class SubtreeFactorisation(SizedInBytes):
     key: str = ""
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        H, factor = self.blocks.made, self.factors.made
+        H, factor = self.blocks.operator, self.factors.operator
         assert isinstance(H, HSSMatrix)
         assert isinstance(factor, ULVFactor)
         arrays = {"Z": self.blocks.features, "W": self.factors.features} | _state(H, factor)
         return arrays, _attrs(H.tree) | {"root": self.blocks.root, "beta": factor.beta, "key": self.key}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> SubtreeFactorisation:
+    def from_state(cls, arrays: Mapping[str, np.ndarray], attrs: dict[str, Any]) -> SubtreeFactorisation:
         tree, root = _tree(attrs), attrs["root"]
         if root not in tree.roots:
             raise ValueError(f"found the subtree of node {root}, expected one of {tree.roots}")
@@ -167,18 +168,18 @@ def _state(H: HSSMatrix, factor: ULVFactor) -> dict[str, np.ndarray]:
 
 
 def _blocks(
-    arrays: Mapping[str, Any], tree: ClusterTree, beta: float, nodes: Iterable[int]
+    arrays: Mapping[str, np.ndarray], tree: ClusterTree, beta: float, nodes: Iterable[int]
 ) -> tuple[HSSMatrix, ULVFactor]:
-    """What `_state` made of these nodes, whose numbers rise."""
+    """Matrix and factor of these nodes, whose numbers rise, from the arrays of `_state`."""
     nodes = list(nodes)
-    of = {
+    nodes_with = {
         "D": [node for node in nodes if tree.is_leaf(node)],
         "P": [node for node in nodes if node > 0],
         "B": [node for node in nodes if not tree.is_leaf(node)],
     }
-    H = HSSMatrix(tree, *(dict(zip(own, _unpacked(name, arrays), strict=True)) for name, own in of.items()))
-    blocks = zip(*(_unpacked(name, arrays) for name in ("Linv", "Q", "R")), strict=True)
-    return H, ULVFactor(tree, beta, {i: ULVNode(*own) for i, own in zip(nodes, blocks, strict=True)})
+    D, P, B = (dict(zip(i, _unpacked(name, arrays), strict=True)) for name, i in nodes_with.items())
+    factors = map(ULVNode, *(_unpacked(name, arrays) for name in ("Linv", "Q", "R")))
+    return HSSMatrix(tree, D, P, B), ULVFactor(tree, beta, dict(zip(nodes, factors, strict=True)))
 
 
 def _packed(name: str, blocks: list[np.ndarray]) -> dict[str, np.ndarray]:
@@ -188,7 +189,7 @@ def _packed(name: str, blocks: list[np.ndarray]) -> dict[str, np.ndarray]:
     return {name: flat, f"{name}_shapes": shapes}
 
 
-def _unpacked(name: str, arrays: Mapping[str, Any]) -> list[np.ndarray]:
+def _unpacked(name: str, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     flat, shapes = np.asarray(arrays[name]), np.asarray(arrays[f"{name}_shapes"])
     if not len(shapes):
         return []

@@ -28,8 +28,8 @@ from streamsvm.hss.ulv import ULVFactor, factorise
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.engine import Engine
 
-TREES = 8  # random trees that find neighbours: on ijcnn1 they know 98 % of the nearest 16
-NOISE = 1e-6  # of the diagonal: rounding of the landmarks' float32 features in what they leave
+TREES = 8  # random trees for neighbours: on ijcnn1 they have 98 % of the nearest 16
+NOISE = 1e-6  # of the diagonal: rounding of the landmarks' float32 features in the remainder
 PROBES = 4  # random vectors, and
 PROBED_ROWS = 300  # rows of the product, by which errors are estimated
 
@@ -38,8 +38,8 @@ PROBED_ROWS = 300  # rows of the product, by which errors are estimated
 class KernelMatrix:
     """K(X, X) as Z Z' + H: features Z (n, m) of m landmarks, m may be 0, and the HSS matrix H of the rest.
 
-    Rows are in tree order. A smooth kernel leaves H little, and what it leaves is local; of a narrow one landmarks
-    explain little and are left out. Nystroem's remainder is positive semidefinite, so H may be kept so.
+    Rows are in tree order. Of a smooth kernel the remainder H is small and local; of a narrow one landmarks explain
+    little and are left out. Nystroem's remainder is positive semidefinite, and H may be, too.
     """
 
     H: HSSMatrix
@@ -85,8 +85,8 @@ class KernelMatrix:
             for columns in column_strips(W.shape[1]):
                 W[:, columns] = factor.solve(self.Z[:, columns], engine.threads)
                 events.progress("factorise landmarks", columns.stop, W.shape[1])
-            own = [slice(*self.tree.span(root)) for root in self.tree.roots]
-            inner = woodbury([(self.Z[rows].T @ W[rows]).astype(np.float64) for rows in own])
+            spans = [slice(*self.tree.span(root)) for root in self.tree.roots]
+            inner = woodbury([(self.Z[rows].T @ W[rows]).astype(np.float64) for rows in spans])
         return ShiftedKernel(factor, W, inner)
 
 
@@ -121,7 +121,7 @@ AnyInverse = ShiftedKernel | SpreadInverse
 
 
 def facts_of(matrix: AnyKernel) -> dict[str, Any]:
-    """Ranks by level (mean, largest), bytes, and what the landmarks explain, for reports."""
+    """Ranks by level (mean, largest), bytes, and the share of the trace that landmarks explain, for reports."""
     levels = [{"mean": float(r.mean()), "most": int(r.max())} for r in matrix.ranks()]
     return {
         "hss_ranks": levels,
@@ -142,7 +142,7 @@ def approximate(
     """(order, K): K(X, X) approximated, its rows those of X in this order.
 
     On a cluster the subtrees of a tree that has several stay with the workers. limit_bytes is for the whole process.
-    Raises MemoryLimitError before it is met, with the bytes that it would take.
+    Raises MemoryLimitError before it is reached, with the bytes that would be needed.
     """
     tree = ClusterTree.of(len(rows), options.leaf_rows)
     is_spread = tree.cut > 0 and not engine.is_local
@@ -155,15 +155,15 @@ def approximate(
     sampling = Sampling(*neighbours, [options.seed, 2])
 
     scale, tolerances, m = float(kernel.diag(rows).mean()), options.tolerances, landmarks.M.shape[1]
-    noise = NOISE if m else 0.0  # no basis shall follow it
+    noise = NOISE if m else 0.0  # bases ignore values below it
     atol, noise = max(tolerances.atol, noise) * scale, noise * scale
     tolerances = replace(tolerances, atol=atol, noise=noise, dtype=options.dtype)
     if tolerances.definite is None:
         # landmarks that explain little imply a narrow kernel: its norm is below beta
         tolerances = replace(tolerances, definite=m > 0 or options.landmarks == 0)
     if is_spread:
-        made = replace(options, tolerances=tolerances)
-        return order, spread_kernel(rows, tree, landmarks, sampling, made, engine, events)
+        options = replace(options, tolerances=tolerances)
+        return order, spread_kernel(rows, tree, landmarks, sampling, options, engine, events)
     with engine.serial_blas():
         Z = landmarks.features(rows, tree.strips(STRIP_ROWS), engine.threads)
     entries = NystroemRemainder(kernel, rows, Z)

@@ -21,7 +21,7 @@ Strips = Sequence[tuple[int, int]]  # first and last row of each
 
 @dataclass(frozen=True)
 class Landmarks(SizedInBytes):
-    """Rows and M (rows, m), so that Z = K(X, rows) M makes Z Z' of Nystroem; m = 0 if they explain little.
+    """Rows and M (rows, m), so that Z = K(X, rows) M gives Nystroem's Z Z'; m = 0 if they explain little.
 
     explained: share of the trace.
     """
@@ -40,11 +40,11 @@ class Landmarks(SizedInBytes):
             return cls(kernel, rows.take(slice(0)), np.empty((0, 0)), 0.0)
         chosen = rows.take(np.sort(rng.choice(n, count, replace=False)))
         values, vectors = np.linalg.eigh(kernel.exact(chosen, chosen))
-        kept = values > RANK_TOL * values[-1]
-        M = vectors[:, kept] / np.sqrt(values[kept])
-        tried = rows.take(np.sort(rng.choice(n, min(n, 1000), replace=False)))
-        squares = np.square(kernel.exact(tried, chosen) @ M).sum()
-        explained = float(squares / max(kernel.diag(tried).sum(), 1e-300))
+        significant = values > RANK_TOL * values[-1]
+        M = vectors[:, significant] / np.sqrt(values[significant])
+        sample = rows.take(np.sort(rng.choice(n, min(n, 1000), replace=False)))
+        squares = np.square(kernel.exact(sample, chosen) @ M).sum()
+        explained = float(squares / max(kernel.diag(sample).sum(), 1e-300))
         return cls(kernel, chosen, M if explained >= WORTH else M[:, :0], explained)
 
     def features(self, rows: Rows, within: Strips, threads: int = 1) -> np.ndarray:
@@ -79,8 +79,8 @@ def partial_products(Z: np.ndarray, V: np.ndarray, within: Strips, threads: int 
     parts = np.empty((len(within), Z.shape[1], *V.shape[1:]), Z.dtype)
 
     def fill(number: int, _: int) -> None:
-        here = slice(*within[number])
-        parts[number] = Z[here].T @ V[here].astype(Z.dtype)
+        rows = slice(*within[number])
+        parts[number] = Z[rows].T @ V[rows].astype(Z.dtype)
 
     strips(fill, len(within), 1, threads)
     return parts

@@ -16,7 +16,7 @@ from streamsvm.parallel.strips import strips
 SUBTREES = 4  # tasks of a sweep for each thread
 WORTH_THREADS = (
     1 << 20
-)  # bytes of a node times columns below which threads wait for the interpreter, not for memory
+)  # bytes of a node times columns: below, threads wait for the interpreter, not for memory
 
 Blocks = dict[int, np.ndarray]  # by number of a node
 
@@ -25,34 +25,40 @@ Blocks = dict[int, np.ndarray]  # by number of a node
 class TreeSweep(SizedInBytes):
     """The state of a product or a solve on its way up and down a tree, or a subtree.
 
-    columns (m, k): of row number `first` and those after it. up, down: what each node sends up, and is sent from
-    above. kept: what `rise` leaves for `fall`. out (m, k): the result.
+    columns (m, k): of row number `first` and those after it. up, down: vectors that each node sends up, and receives
+    from above. scaled: vectors that `ULVFactor.rise` leaves for `fall`. out (m, k): the result.
     """
 
     columns: np.ndarray
     first: int = 0
     up: Blocks = field(default_factory=dict)
-    kept: Blocks = field(default_factory=dict)
+    scaled: Blocks = field(default_factory=dict)
     down: Blocks = field(default_factory=dict)
     out: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @classmethod
     def of(cls, V: np.ndarray, dtype: np.dtype, first: int = 0) -> TreeSweep:
-        """That of V (m,) or (m, k)."""
+        """The start of a sweep for V (m,) or (m, k)."""
         return cls(np.ascontiguousarray(V.reshape(len(V), -1), dtype), first)
 
     def falling(self, down: Blocks) -> TreeSweep:
-        """This on its way down, as often as wanted: what there is of the way up stays as it is."""
-        kept, out = dict(self.kept), np.empty_like(self.columns)
-        return TreeSweep(self.columns, self.first, self.up, kept, down, out)
+        """The start of the way down, from a copy: the state at the end of the way up does not change."""
+        scaled, out = dict(self.scaled), np.empty_like(self.columns)
+        return TreeSweep(self.columns, self.first, self.up, scaled, down, out)
 
     def rows(self, span: tuple[int, int]) -> slice:
         return slice(span[0] - self.first, span[1] - self.first)
 
+    def inputs(self, tree: ClusterTree, node: int) -> np.ndarray:
+        """The columns of a leaf's rows, or the vectors that the nodes below have sent up."""
+        if tree.is_leaf(node):
+            return self.columns[self.rows(tree.span(node))]
+        return np.concatenate([self.up[2 * node + 1], self.up[2 * node + 2]])
 
-class SweepNodes(Protocol):
-    """Nodes of a tree that a product or a solve goes up and down by: `rise` after the nodes below, `fall` after that
-    above."""
+
+class TreeOperator(Protocol):
+    """Nodes of a tree that a product or a solve goes up and down by: `rise` of a node after those below it, `fall`
+    after the one above."""
 
     @property
     def tree(self) -> ClusterTree: ...
@@ -76,7 +82,7 @@ class HSSMatrix(SizedInBytes):
     ranks of the nodes below, follow from r of them. Inner nodes hold B (r, r'), the coupling of the nodes below; so
     the block of siblings i and j is U_i B U_j' with U_leaf = P, U = blkdiag(U_below) P above.
 
-    Of a subtree, or of what is above all subtrees, it has the blocks of those nodes alone.
+    The matrix of a subtree, or of the nodes above all subtrees, has the blocks of those nodes only.
     """
 
     tree: ClusterTree
@@ -114,29 +120,23 @@ class HSSMatrix(SizedInBytes):
         return swept(self, V, threads)
 
     def rise(self, node: int, at: TreeSweep) -> None:
-        if node == 0:
-            return
-        below = (
-            at.columns[at.rows(self.tree.span(node))]
-            if self.tree.is_leaf(node)
-            else np.concatenate([at.up[2 * node + 1], at.up[2 * node + 2]])
-        )
-        at.up[node] = self.P[node].T @ below
+        if node > 0:
+            at.up[node] = self.P[node].T @ at.inputs(self.tree, node)
 
     def fall(self, node: int, at: TreeSweep) -> None:
         from_above = self.P[node] @ at.down.pop(node) if node in at.down else None
         if self.tree.is_leaf(node):
-            here = at.rows(self.tree.span(node))
-            at.out[here] = self.D[node] @ at.columns[here]
+            rows = at.rows(self.tree.span(node))
+            at.out[rows] = self.D[node] @ at.columns[rows]
             if from_above is not None:
-                at.out[here] += from_above
+                at.out[rows] += from_above
             return
         left, right = 2 * node + 1, 2 * node + 2
-        across = np.concatenate([self.B[node] @ at.up[right], self.B[node].T @ at.up[left]])
+        down = np.concatenate([self.B[node] @ at.up[right], self.B[node].T @ at.up[left]])
         if from_above is not None:
-            across += from_above
+            down += from_above
         r = len(at.up[left])
-        at.down[left], at.down[right] = across[:r], across[r:]
+        at.down[left], at.down[right] = down[:r], down[r:]
 
 
 Shapes = Mapping[int, tuple[int, ...]]  # of bases, by number of a node
@@ -161,14 +161,14 @@ def _of(blocks: Blocks, nodes: set[int]) -> Blocks:
     return {node: block for node, block in blocks.items() if node in nodes}
 
 
-def swept(made: SweepNodes, V: np.ndarray, threads: int) -> np.ndarray:
-    """The result of a product or a solve for V (n,) or (n, k), float64, of a whole tree that is here.
+def swept(operator: TreeOperator, V: np.ndarray, threads: int) -> np.ndarray:
+    """The result of a product or a solve for V (n,) or (n, k), float64, of a whole tree in this process.
 
-    Subtrees are shared among threads where the bytes of all nodes times columns are worth it.
+    Threads share the subtrees where the bytes of all nodes times columns are worth it.
     """
-    tree, at = made.tree, TreeSweep.of(V, made.dtype)
+    tree, at = operator.tree, TreeSweep.of(V, operator.dtype)
     at.out = np.empty_like(at.columns)
-    worth = made.nbytes * at.columns.shape[1] > WORTH_THREADS * tree.size
+    worth = operator.nbytes * at.columns.shape[1] > WORTH_THREADS * tree.size
     threads = threads if worth else 1
     top = min(tree.depth, int(np.ceil(np.log2(SUBTREES * threads))) if threads > 1 else 0)
     roots = tree.level(top)
@@ -181,38 +181,38 @@ def swept(made: SweepNodes, V: np.ndarray, threads: int) -> np.ndarray:
 
         return work
 
-    strips(whole(made.rise, 1), len(roots), 1, threads)
-    above = range(roots.start)
-    for node in reversed(above):
-        made.rise(node, at)
-    for node in above:
-        made.fall(node, at)
-    strips(whole(made.fall, -1), len(roots), 1, threads)
+    strips(whole(operator.rise, 1), len(roots), 1, threads)
+    _sweep_top(operator, range(roots.start), at)
+    strips(whole(operator.fall, -1), len(roots), 1, threads)
     return at.out.reshape(V.shape).astype(np.float64)
 
 
-def risen(made: SweepNodes, root: int, V: np.ndarray) -> TreeSweep:
-    """The way up a subtree, for V (m,) or (m, k) of its rows."""
-    at = TreeSweep.of(V, made.dtype, made.tree.span(root)[0])
-    for node in made.tree.below(root):
-        made.rise(node, at)
+def sweep_up(operator: TreeOperator, root: int, V: np.ndarray) -> TreeSweep:
+    """The state after the way up a subtree, for V (m,) or (m, k) of its rows."""
+    at = TreeSweep.of(V, operator.dtype, operator.tree.span(root)[0])
+    for node in operator.tree.below(root):
+        operator.rise(node, at)
     return at
 
 
-def fallen(made: SweepNodes, root: int, at: TreeSweep, down: np.ndarray) -> np.ndarray:
-    """The way down a subtree that `down` is sent to, and the result (m, k) of its rows, float64."""
+def sweep_down(operator: TreeOperator, root: int, at: TreeSweep, down: np.ndarray) -> np.ndarray:
+    """The result (m, k) of a subtree's rows, float64, after the way down. down: the vectors that the root receives."""
     falling = at.falling({root: down})
-    for node in list(made.tree.below(root))[::-1]:
-        made.fall(node, falling)
+    for node in list(operator.tree.below(root))[::-1]:
+        operator.fall(node, falling)
     return falling.out.astype(np.float64)
 
 
-def across(made: SweepNodes, up: Blocks) -> Blocks:
-    """What is sent down to each subtree, from what they send up."""
-    tree = made.tree
-    at = TreeSweep(np.empty((0, next(iter(up.values())).shape[1]), made.dtype), up=dict(up))
-    for node in reversed(tree.above):
-        made.rise(node, at)
-    for node in tree.above:
-        made.fall(node, at)
+def sweep_above(operator: TreeOperator, up: Blocks) -> Blocks:
+    """The vectors that the root of each subtree receives, from those that they send up."""
+    at = TreeSweep(np.empty((0, next(iter(up.values())).shape[1]), operator.dtype), up=dict(up))
+    _sweep_top(operator, operator.tree.above, at)
     return at.down
+
+
+def _sweep_top(operator: TreeOperator, nodes: range, at: TreeSweep) -> None:
+    """Up and down the first nodes of a tree."""
+    for node in reversed(nodes):
+        operator.rise(node, at)
+    for node in nodes:
+        operator.fall(node, at)

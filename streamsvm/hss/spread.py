@@ -1,15 +1,15 @@
-"""A compressed kernel matrix and its shifted inverse whose subtrees are elsewhere: with the workers of a cluster.
+"""A compressed kernel matrix and its shifted inverse whose subtrees are held by the workers of a cluster.
 
-The results of a worker for a subtree stay with it, and are made again if they are lost: blocks or factors of its nodes,
-features of its rows. This process has the nodes above all subtrees, and vectors while they are multiplied. Every number
-is the same as that of `kernel_matrix` in one process.
+A worker keeps what it has computed for a subtree, blocks or factors of its nodes and features of its rows, and dask
+computes it again if the worker is lost. The driver has the nodes above all subtrees, and vectors while they are
+multiplied. Every number is the same as that of `kernel_matrix` in one process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,14 +29,14 @@ from streamsvm.hss.landmarks import (
 from streamsvm.hss.matrix import (
     HSSMatrix,
     Shapes,
-    SweepNodes,
+    TreeOperator,
     TreeSweep,
-    across,
-    fallen,
     fullness,
     ranks_of,
-    risen,
     shapes_of,
+    sweep_above,
+    sweep_down,
+    sweep_up,
 )
 from streamsvm.hss.tree import ClusterTree, strips_of
 from streamsvm.hss.ulv import ULVFactor, factorise_nodes
@@ -54,7 +54,7 @@ class Subtree(SizedInBytes):
     until all are compressed."""
 
     root: int
-    made: HSSMatrix | ULVFactor
+    operator: HSSMatrix | ULVFactor
     features: np.ndarray
     skeleton: np.ndarray = field(default_factory=lambda: np.empty(0, np.intp))
 
@@ -65,9 +65,9 @@ class Subtree(SizedInBytes):
 
 @dataclass(frozen=True)
 class SpreadKernel:
-    """Z Z' + H, as a `KernelMatrix`. top: H above all subtrees; subtrees: the engine's, of each root.
+    """Z Z' + H, as a `KernelMatrix`. top: H above all subtrees; subtrees: of each root, held by the engine.
 
-    shapes: of all bases; nbytes: of all there is, wherever it is.
+    shapes: of all bases; nbytes: in all processes together.
     """
 
     engine: Engine
@@ -97,19 +97,19 @@ class SpreadKernel:
     def shifted(self, beta: float, engine: Engine, events: Events = ignore) -> SpreadInverse:
         """The factor of K + beta I. Raises ConfigError if that is not positive definite."""
         factors = engine.hold(_factorised, self.subtrees, shared=(beta,))
-        told = list(engine.map(_of_factor, factors, phase="factorise", events=events))
-        R = {root: R for root, (R, _) in zip(self.tree.roots, told, strict=True)}
+        summaries = list(engine.map(_factor_summary, factors, phase="factorise", events=events))
+        R = {root: R for root, (R, _) in zip(self.tree.roots, summaries, strict=True)}
         with engine.serial_blas():
             top = factorise_nodes(self.top, beta, self.tree.levels_above(), R, engine.local, events)
-        nbytes = top.nbytes + sum(nbytes for _, nbytes in told)
+        nbytes = top.nbytes + sum(nbytes for _, nbytes in summaries)
         if not self.landmarks:
             return SpreadInverse(engine, top, factors, np.empty((0, 0)), nbytes)
         strips = []
         for columns in column_strips(self.landmarks):
-            own = columns.start, columns.stop
-            begun = engine.hold(_rise_features, factors, self.subtrees, shared=(own,))
-            down = _down(top, [up for up, _ in engine.map(_sums, begun)])
-            strips.append(engine.hold(_fall_features, factors, begun, down))
+            bounds = columns.start, columns.stop
+            risen = engine.hold(_rise_features, factors, self.subtrees, shared=(bounds,))
+            down = _down(top, [up for up, _ in engine.map(_sums, risen)])
+            strips.append(engine.hold(_fall_features, factors, risen, down))
             events.progress("factorise landmarks", columns.stop, self.landmarks)
         inverses = engine.hold(_with_features, factors, *strips)
         with engine.serial_blas():
@@ -151,34 +151,35 @@ def spread_kernel(
     """K of these rows, in tree order, compressed by the workers. Raises MemoryLimitError."""
     row_bytes = rows.nbytes / tree.n + 4 * landmarks.M.shape[1]
     limit_bytes = _subtree_bytes(tree, row_bytes, engine)
-    here, of = engine.share(rows), engine.share(landmarks)
-    features = engine.hold(_features, tree.roots, shared=(of, here, tree))
-    entries = engine.hold(_remainder, [of], *[[own] for own in features], shared=(here,))[0]
+    shared_rows, shared_landmarks = engine.share(rows), engine.share(landmarks)
+    features = engine.hold(_features, tree.roots, shared=(shared_landmarks, shared_rows, tree))
+    of_subtrees = [[part] for part in features]
+    entries = engine.hold(_remainder, [shared_landmarks], *of_subtrees, shared=(shared_rows,))[0]
     near = [sampling.among(np.arange(*tree.span(root))) for root in tree.roots]
     work = _SubtreeOptions(tree, options, limit_bytes)
     subtrees = engine.hold(_compressed, tree.roots, features, near, shared=(entries, work))
-    told = list(engine.map(_of_matrix, subtrees, phase="compress", events=events))
-    skeletons = {root: own for root, (own, _, _) in zip(tree.roots, told, strict=True)}
+    summaries = list(engine.map(_matrix_summary, subtrees, phase="compress", events=events))
+    skeletons = {root: skeleton for root, (skeleton, _, _) in zip(tree.roots, summaries, strict=True)}
     rest = engine.share(sampling.among(np.sort(np.concatenate(list(skeletons.values())))))
     above = Nodes(tree, tree.levels_above(), skeletons)
     top, _ = compress_nodes((entries, rest), above, options.tolerances, engine, events=events)
-    engine.release([here, of, entries, *features])
-    return _kernel(engine, top, subtrees, told, (landmarks.M.shape[1], landmarks.explained))
+    engine.release([shared_rows, shared_landmarks, entries, *features])
+    return _kernel(engine, top, subtrees, summaries, landmarks.M.shape[1], landmarks.explained)
 
 
-def spread_again(
-    top: tuple[HSSMatrix, ULVFactor],
-    subtrees: tuple[Sequence[Any], Sequence[Any]],
+def spread_pair(
+    H: HSSMatrix,
+    factor: ULVFactor,
+    blocks: Sequence[Any],
+    factors: Sequence[Any],
     inner: np.ndarray,
     explained: float,
     engine: Engine,
 ) -> tuple[SpreadKernel, SpreadInverse]:
-    """Matrix and inverse of what is above the subtrees, and of the blocks and factors below that workers hold."""
-    H, factor = top
-    blocks, factors = subtrees
-    told = list(engine.map(_of_matrix, blocks))
-    matrix = _kernel(engine, H, blocks, told, (len(inner), explained))
-    nbytes = factor.nbytes + sum(nbytes for _, nbytes in engine.map(_of_factor, factors))
+    """Matrix and inverse from H and factor above the subtrees, and the subtrees' blocks and factors held by workers."""
+    summaries = list(engine.map(_matrix_summary, blocks))
+    matrix = _kernel(engine, H, blocks, summaries, len(inner), explained)
+    nbytes = factor.nbytes + sum(nbytes for _, nbytes in engine.map(_factor_summary, factors))
     return matrix, SpreadInverse(engine, factor, factors, inner, nbytes)
 
 
@@ -186,41 +187,43 @@ def _kernel(
     engine: Engine,
     top: HSSMatrix,
     subtrees: Sequence[Any],
-    told: Sequence[tuple[Any, Shapes, int]],
-    landmarks: tuple[int, float],
+    summaries: Sequence[tuple[np.ndarray, Shapes, int]],
+    landmarks: int,
+    explained: float,
 ) -> SpreadKernel:
-    """`told`: of each subtree, by `_of_matrix`. landmarks: how many, and what they explain."""
+    """summaries: of each subtree, by `_matrix_summary`."""
     shapes = shapes_of(top.P)
-    for _, own, _ in told:
-        shapes |= own
-    nbytes = top.nbytes + sum(nbytes for _, _, nbytes in told)
-    return SpreadKernel(engine, top, subtrees, dict(sorted(shapes.items())), nbytes, *landmarks)
+    for _, subtree_shapes, _ in summaries:
+        shapes |= subtree_shapes
+    nbytes = top.nbytes + sum(nbytes for _, _, nbytes in summaries)
+    return SpreadKernel(engine, top, subtrees, dict(sorted(shapes.items())), nbytes, landmarks, explained)
 
 
 def _applied(
     engine: Engine,
-    top: SweepNodes,
+    top: TreeOperator,
     subtrees: Sequence[Any],
     V: np.ndarray,
     inside: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """The product or solve of subtrees and top, less features times inside(features' V)."""
     spans = [slice(*top.tree.span(root)) for root in top.tree.roots]
-    begun = engine.hold(_rise, subtrees, [V[rows] for rows in spans])
-    ups, sums = zip(*engine.map(_sums, begun), strict=True)
+    risen = engine.hold(_rise, subtrees, [V[rows] for rows in spans])
+    ups, sums = zip(*engine.map(_sums, risen), strict=True)
     total = np.concatenate(sums).sum(axis=0, dtype=np.float64)
     B = engine.share(inside(total) if len(total) else total)
     out = np.empty(V.shape)
-    ends = engine.map(_fall, subtrees, begun, _down(top, ups), shared=(B,))
-    for rows, own in zip(spans, ends, strict=True):
-        out[rows] = own
+    for rows, part in zip(
+        spans, engine.map(_fall, subtrees, risen, _down(top, ups), shared=(B,)), strict=True
+    ):
+        out[rows] = part
     return out
 
 
-def _down(top: SweepNodes, ups: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What each subtree receives, from what they send up."""
-    found = across(top, dict(zip(top.tree.roots, ups, strict=True)))
-    return [found[root] for root in top.tree.roots]
+def _down(top: TreeOperator, ups: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The vectors that each subtree receives, from those that they send up."""
+    down = sweep_above(top, dict(zip(top.tree.roots, ups, strict=True)))
+    return [down[root] for root in top.tree.roots]
 
 
 def require_workers(tree: ClusterTree, row_bytes: float, options: HSSOptions, engine: Engine) -> None:
@@ -229,7 +232,7 @@ def require_workers(tree: ClusterTree, row_bytes: float, options: HSSOptions, en
 
 
 def _subtree_bytes(tree: ClusterTree, row_bytes: float, engine: Engine) -> int | None:
-    """What workers have for each subtree, besides all rows; None if they have no limit."""
+    """The workers' memory for each subtree, besides all rows; None if they have no limit."""
     limit, _ = engine.worker_memory()
     if limit is None:
         return None
@@ -268,60 +271,62 @@ def _compressed(
     return Subtree(root, matrix, features, skeletons[root])
 
 
-def _of_matrix(subtree: Subtree) -> tuple[np.ndarray, Shapes, int]:
+def _matrix_summary(subtree: Subtree) -> tuple[np.ndarray, Shapes, int]:
     """Skeleton of the root, shapes of bases, bytes."""
-    assert isinstance(subtree.made, HSSMatrix)
-    nbytes = subtree.made.nbytes + subtree.features.nbytes
-    return subtree.skeleton, shapes_of(subtree.made.P), nbytes
+    assert isinstance(subtree.operator, HSSMatrix)
+    nbytes = subtree.operator.nbytes + subtree.features.nbytes
+    return subtree.skeleton, shapes_of(subtree.operator.P), nbytes
 
 
 def _factorised(beta: float, subtree: Subtree) -> Subtree:
-    matrix = subtree.made
+    matrix = subtree.operator
     assert isinstance(matrix, HSSMatrix)
     levels = matrix.tree.levels(subtree.root)
     factor = factorise_nodes(matrix, beta, levels, {}, SerialEngine())
     return Subtree(subtree.root, factor, np.empty((len(subtree.features), 0), np.float32))
 
 
-def _of_factor(subtree: Subtree) -> tuple[np.ndarray, int]:
+def _factor_summary(subtree: Subtree) -> tuple[np.ndarray, int]:
     """R of the root, bytes."""
-    assert isinstance(subtree.made, ULVFactor)
-    return subtree.made.nodes[subtree.root].R, subtree.made.nbytes + subtree.features.nbytes
+    assert isinstance(subtree.operator, ULVFactor)
+    return subtree.operator.nodes[subtree.root].R, subtree.operator.nbytes + subtree.features.nbytes
 
 
-def _rise(subtree: Subtree, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, TreeSweep]:
-    at = risen(subtree.made, subtree.root, V)
-    return at.up[subtree.root], partial_products(subtree.features, V, subtree.within), at
+class _Risen(NamedTuple):
+    """A subtree after the way up: vectors that its root sends up, features' V by strip, and the state for the way
+    down."""
+
+    up: np.ndarray
+    sums: np.ndarray
+    at: TreeSweep
 
 
-def _sums(begun: tuple[np.ndarray, np.ndarray, TreeSweep]) -> tuple[np.ndarray, np.ndarray]:
-    """What is sent up, and features' V by strip."""
-    return begun[:2]
+def _rise(subtree: Subtree, V: np.ndarray) -> _Risen:
+    at = sweep_up(subtree.operator, subtree.root, V)
+    return _Risen(at.up[subtree.root], partial_products(subtree.features, V, subtree.within), at)
 
 
-def _fall(
-    B: np.ndarray, subtree: Subtree, begun: tuple[np.ndarray, np.ndarray, TreeSweep], down: np.ndarray
-) -> np.ndarray:
-    out = fallen(subtree.made, subtree.root, begun[2], down).reshape(-1, *B.shape[1:])
+def _sums(risen: _Risen) -> tuple[np.ndarray, np.ndarray]:
+    return risen.up, risen.sums
+
+
+def _fall(B: np.ndarray, subtree: Subtree, risen: _Risen, down: np.ndarray) -> np.ndarray:
+    out = sweep_down(subtree.operator, subtree.root, risen.at, down).reshape(-1, *B.shape[1:])
     if len(B):
         subtract_product(out, subtree.features, B, subtree.within)
     return out
 
 
-def _rise_features(
-    columns: tuple[int, int], factor: Subtree, subtree: Subtree
-) -> tuple[np.ndarray, np.ndarray, TreeSweep]:
+def _rise_features(columns: tuple[int, int], factor: Subtree, subtree: Subtree) -> _Risen:
     return _rise(factor, subtree.features[:, slice(*columns)])
 
 
-def _fall_features(
-    factor: Subtree, begun: tuple[np.ndarray, np.ndarray, TreeSweep], down: np.ndarray
-) -> np.ndarray:
-    return fallen(factor.made, factor.root, begun[2], down).astype(np.float32)
+def _fall_features(factor: Subtree, risen: _Risen, down: np.ndarray) -> np.ndarray:
+    return sweep_down(factor.operator, factor.root, risen.at, down).astype(np.float32)
 
 
 def _with_features(factor: Subtree, *strips: np.ndarray) -> Subtree:
-    return Subtree(factor.root, factor.made, np.hstack(strips))
+    return Subtree(factor.root, factor.operator, np.hstack(strips))
 
 
 def _inner(subtree: Subtree, inverse: Subtree) -> np.ndarray:

@@ -11,8 +11,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
 
-SUBTREE_ROWS = 32_768  # that a worker has whole: some hundred MB of matrix and factor
-SAMPLE = 1000  # rows that a split's direction is found from
+SUBTREE_ROWS = 32_768  # of a subtree, which one worker holds: some hundred MB of matrix and factor
+SAMPLE = 1000  # rows from which a split's direction is computed
 POWER_STEPS = 10
 
 Direction = Callable[[Rows, np.random.Generator], np.ndarray]
@@ -23,8 +23,8 @@ class ClusterTree:
     """A complete binary tree over n ordered rows, halved `depth` times.
 
     Nodes are numbered level by level from the root, 0: those below node i are 2i + 1 and 2i + 2. The nodes of level
-    `cut` are the roots of subtrees, each of which may be somewhere else; sums over rows are taken subtree by subtree,
-    wherever they are.
+    `cut` are the roots of subtrees, each of which a worker may hold; sums over rows are taken subtree by subtree, also
+    in one process, so that they are the same.
     """
 
     n: int
@@ -75,7 +75,7 @@ class ClusterTree:
         return place * self.n >> level, (place + 1) * self.n >> level
 
     def strips(self, height: int) -> list[tuple[int, int]]:
-        """First and last row of strips of `height` rows, which start again with each subtree."""
+        """First and last row of strips of at most `height` rows, each within one subtree."""
         spans = map(self.span, self.roots)
         return [strip for start, stop in spans for strip in strips_of(start, stop, height)]
 
@@ -110,8 +110,8 @@ def order_rows(
     def split(node: int) -> np.ndarray:
         start, stop = tree.span(node)
         ids = order[start:stop]
-        here, rng = rows.take(ids), np.random.default_rng([*seed, node])
-        along = here.X @ direction(here, rng).astype(np.float32)
+        members, rng = rows.take(ids), np.random.default_rng([*seed, node])
+        along = members.X @ direction(members, rng).astype(np.float32)
         return ids[np.argpartition(along, tree.span(2 * node + 1)[1] - start)]
 
     for level in range(tree.depth):

@@ -30,9 +30,9 @@ class ULVFactor(SizedInBytes):
     """K + beta I = (product of block diagonal L Q over levels) times its transpose.
 
     A node's diagonal block is scaled to the identity by its Cholesky factor; then the orthogonal Q leaves only r
-    variables that meet other nodes, and these are the next level's (Xia and Gu 2010: scaling and compression).
+    variables coupled with other nodes, and these are the next level's (Xia and Gu 2010: scaling and compression).
 
-    Of a subtree, or of what is above all subtrees, it has those nodes alone.
+    The factor of a subtree, or of the nodes above all subtrees, has those nodes only.
     """
 
     tree: ClusterTree
@@ -61,17 +61,12 @@ class ULVFactor(SizedInBytes):
 
     def rise(self, i: int, at: TreeSweep) -> None:
         node = self.nodes[i]
-        own = (
-            at.columns[at.rows(self.tree.span(i))]
-            if self.tree.is_leaf(i)
-            else np.concatenate([at.up[2 * i + 1], at.up[2 * i + 2]])
-        )
-        at.kept[i] = node.Linv @ own
+        at.scaled[i] = node.Linv @ at.inputs(self.tree, i)
         if i > 0:
-            at.up[i] = node.Q.T @ at.kept[i]
+            at.up[i] = node.Q.T @ at.scaled[i]
 
     def fall(self, i: int, at: TreeSweep) -> None:
-        node, t = self.nodes[i], at.kept.pop(i)
+        node, t = self.nodes[i], at.scaled.pop(i)
         if i > 0:
             t = t + node.Q @ (at.down.pop(i) - at.up[i])
         x = node.Linv.T @ t
@@ -95,12 +90,13 @@ def factorise_nodes(
     engine: Engine,
     events: Events = ignore,
 ) -> ULVFactor:
-    """The nodes of these levels, the lowest first; below: R of those that are under them. Raises ConfigError."""
+    """The factor of the nodes of these levels, the lowest first; below: R of the nodes under them. Raises
+    ConfigError."""
     tree = matrix.tree
     nodes, R = dict[int, ULVNode](), dict(below)
 
     def reduced(i: int) -> tuple[np.ndarray, np.ndarray]:
-        """The diagonal block of what is left of a node, and its basis."""
+        """The reduced diagonal block of a node, and its basis."""
         if tree.is_leaf(i):
             D = matrix.D[i].astype(np.float64)
             D.flat[:: len(D) + 1] += beta
