@@ -166,7 +166,7 @@ def _says(like: LocalModel, part: ModelPartition, rows: Rows) -> np.ndarray:
     """(m, subproblems) what a partition of such a model decides for scaled rows."""
     weights = None if part.weights is None else part.weights[None]
     bounds = np.array([0, part.n_support])
-    return replace(like, bounds=bounds, arrays=part.support, weights=weights).says(0, rows)
+    return replace(like, bounds=bounds, arrays=part.support, weights=weights).part_sums(0, rows)
 
 
 def _files_say(

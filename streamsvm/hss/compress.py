@@ -30,7 +30,7 @@ OnLevel = Callable[[int, int, np.ndarray], None]
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Where a basis ends, and how it interpolates.
+    """The end of a basis, and how it interpolates.
 
     A basis has at most max_rank columns, and none whose pivot (the norm of a row's residual) is below rtol of the first
     or below atol for each entry in root mean square.

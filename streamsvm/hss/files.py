@@ -15,6 +15,7 @@ from streamsvm.hss.tree import ClusterTree
 from streamsvm.hss.ulv import ULVFactor, ULVNode
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.storage.arrays import Arrays, Attrs, State
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Factorisation:
     inverse: AnyInverse
     key: str = ""  # of the data and options that it was computed from
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         matrix, inverse = self.matrix, self.inverse
         H = matrix.H if isinstance(matrix, KernelMatrix) else matrix.top
         factor = inverse.factor if isinstance(inverse, ShiftedKernel) else inverse.top
@@ -45,7 +46,7 @@ class Factorisation:
         return arrays, attrs
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, np.ndarray], attrs: dict[str, Any]) -> Factorisation:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> Factorisation:
         tree = _tree(attrs)
         H, factor = _blocks(arrays, tree, attrs["beta"], tree.above if tree.cut else range(tree.size))
         order, inner = (np.asarray(arrays[name]) for name in ("order", "inner"))
@@ -116,7 +117,7 @@ class SubtreeFactorisation(SizedInBytes):
     factors: Subtree
     key: str = ""
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         H, factor = self.blocks.operator, self.factors.operator
         assert isinstance(H, HSSMatrix)
         assert isinstance(factor, ULVFactor)
@@ -124,7 +125,7 @@ class SubtreeFactorisation(SizedInBytes):
         return arrays, _attrs(H.tree) | {"root": self.blocks.root, "beta": factor.beta, "key": self.key}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, np.ndarray], attrs: dict[str, Any]) -> SubtreeFactorisation:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> SubtreeFactorisation:
         tree, root = _tree(attrs), attrs["root"]
         if root not in tree.roots:
             raise ValueError(f"found the subtree of node {root}, expected one of {tree.roots}")
@@ -168,7 +169,7 @@ def _state(H: HSSMatrix, factor: ULVFactor) -> dict[str, np.ndarray]:
 
 
 def _blocks(
-    arrays: Mapping[str, np.ndarray], tree: ClusterTree, beta: float, nodes: Iterable[int]
+    arrays: Arrays, tree: ClusterTree, beta: float, nodes: Iterable[int]
 ) -> tuple[HSSMatrix, ULVFactor]:
     """Matrix and factor of these nodes, whose numbers rise, from the arrays of `_state`."""
     nodes = list(nodes)
@@ -189,7 +190,7 @@ def _packed(name: str, blocks: list[np.ndarray]) -> dict[str, np.ndarray]:
     return {name: flat, f"{name}_shapes": shapes}
 
 
-def _unpacked(name: str, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def _unpacked(name: str, arrays: Arrays) -> list[np.ndarray]:
     flat, shapes = np.asarray(arrays[name]), np.asarray(arrays[f"{name}_shapes"])
     if not len(shapes):
         return []

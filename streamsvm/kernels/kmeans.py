@@ -7,7 +7,7 @@ where a centre is one vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from streamsvm.data.regroup import order_by_part
 from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.storage.arrays import Arrays
 
 RESTARTS = 3
 DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
@@ -234,7 +235,7 @@ def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[d
     return arrays, attrs
 
 
-def partition_from_state(arrays: Mapping[str, Any], attrs: list[dict[str, Any]], d: int) -> Partition:
+def partition_from_state(arrays: Arrays, attrs: list[dict[str, Any]], d: int) -> Partition:
     loaded = {key: np.asarray(arrays[key]) for key in arrays if key.startswith("node_")}
     nodes = tuple(_nodes_from(loaded, attrs, d))
     return Partition(nodes, tuple(tuple(node["children"]) for node in attrs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +17,7 @@ from streamsvm.kernels.tiles import Tile, transposed
 
 SPREAD = np.float32(2.0**60)  # factor on rows: differences from 2^-60 on have a sign, see epilogues.l1_signs
 
-Matrix = np.ndarray | sparse.csr_array
+Matrix: TypeAlias = np.ndarray | sparse.csr_array
 
 
 @dataclass(frozen=True)

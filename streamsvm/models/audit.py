@@ -1,4 +1,4 @@
-"""Checks what a model file holds, and that it contains no code: every file is known, every byte is read."""
+"""Checks a model file, and that it contains no code: every file has to belong to a model, every byte is read."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def audit(path: str | Place) -> dict[str, Any]:
     >>> from sklearn.datasets import load_iris
     >>> from streamsvm import DCSVC, audit
     >>> DCSVC().fit(*load_iris(return_X_y=True)).save("iris.model.zarr")
-    >>> found = audit("iris.model.zarr")
-    >>> found["kind"], found["arrays"][0]["array"], found["arrays"][0]["codecs"]
+    >>> report = audit("iris.model.zarr")
+    >>> report["kind"], report["arrays"][0]["array"], report["arrays"][0]["codecs"]
     ('kernel', 'alpha', ['bytes', 'zstd', 'crc32c'])
     """
     place = place_of(path)
@@ -57,19 +57,19 @@ def audit(path: str | Place) -> dict[str, Any]:
     files = list(_files(home))
     for name in files:
         _require_part(home, name, files)
-    told = [_array(home, found[1]) for name in files if (found := _ARRAY.fullmatch(name))]
+    entries = [_array(home, match[1]) for name in files if (match := _ARRAY.fullmatch(name))]
     load_model(place)
     with whole_metadata(str(place)):
         arrays = stored_arrays(place, attrs)
-        held = [one | {"bytes": _read(arrays[one["array"]])} for one in told]
+        entries = [entry | {"bytes": _read(arrays[entry["array"]])} for entry in entries]
     return {
         "model": str(path),
         "kind": attrs["kind"],
         "version": attrs["version"],
         "attributes": sorted(attrs),
         "files": len(files),
-        "bytes": sum(one["bytes"] for one in held),
-        "arrays": held,
+        "bytes": sum(entry["bytes"] for entry in entries),
+        "arrays": entries,
     }
 
 
@@ -95,11 +95,12 @@ def _require_part(home: Place, name: str, files: list[str]) -> None:
 
 
 def _array(home: Place, name: str) -> dict[str, Any]:
-    """What the metadata of an array says. Raises ModelError if it does not hold plain numbers."""
+    """Name, shape, dtype and codecs of an array, from its metadata. Raises ModelError unless it holds plain numbers."""
     where = f"{home}/{name}/zarr.json"
     try:
-        said = json.loads((home / name / "zarr.json").read_text(encoding="utf-8"))
-        dtype, shape, codecs = said["data_type"], said["shape"], [codec["name"] for codec in said["codecs"]]
+        metadata = json.loads((home / name / "zarr.json").read_text(encoding="utf-8"))
+        dtype, shape = metadata["data_type"], metadata["shape"]
+        codecs = [codec["name"] for codec in metadata["codecs"]]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptDataError(f"{where}: damaged: {error}") from None
     if not (isinstance(dtype, str) and NUMBERS.fullmatch(dtype)):

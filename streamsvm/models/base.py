@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,6 +20,7 @@ from streamsvm.models.columns import NamedColumns
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.storage.arrays import Arrays, Attrs, State
 from streamsvm.tables.target_encoding import with_values_of_model
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Header(SizedInBytes):
-    """What every model has: kernel, scaling, classes, its origin, and the data for probabilities and
-    intervals."""
+    """The common part of all models: kernel, scaling, classes, origin, and what probabilities and intervals need."""
 
     kernel: Kernel
     scaling: Scaling
@@ -45,10 +44,8 @@ class Header(SizedInBytes):
     certificate: dict[str, Any] | None = None
     calibration: Calibration | None = None
     feature_names: Names | None = None  # (d,) of the columns of raw rows
-    threshold: float | np.ndarray | None = (
-        None  # beyond which a decision value is the second class's, or, (k,), a row
-    )
-    # has a label; None: see `Model.codes_of`
+    # decision values above it are of the second class, or, (k,), of rows that have a label; None: see `Model.codes_of`
+    threshold: float | np.ndarray | None = None
     intervals: Intervals | None = None
     layout: Layout | None = None  # how the training rows came out of files, where they did
     costs: np.ndarray | None = None  # of errors, see `Task.costs`, by which probabilities decide
@@ -57,8 +54,8 @@ class Header(SizedInBytes):
     def d(self) -> int:
         return self.scaling.d
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        attrs: dict[str, Any] = {
+    def to_state(self) -> State:
+        attrs: Attrs = {
             "kernel": self.kernel.to_attrs(),
             "scaling": self.scaling.kind,
             "positive": list(self.positive),
@@ -77,12 +74,12 @@ class Header(SizedInBytes):
             attrs["layout"] = self.layout.to_attrs()
         for part in (self.calibration, self.intervals):
             if part is not None:
-                more = part.to_state()
-                arrays, attrs = arrays | more[0], attrs | more[1]
+                part_arrays, part_attrs = part.to_state()
+                arrays, attrs = arrays | part_arrays, attrs | part_attrs
         return arrays, attrs
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> Header:
         names = tuple(arrays["feature_names"].tolist()) if "feature_names" in arrays else None
         threshold = attrs.get("threshold")
         header = cls(
@@ -128,7 +125,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
     thresholds: np.ndarray = np.empty(0)  # of tasks that need them to separate labels
 
     def facts(self) -> dict[str, str]:
-        """What matters, by name, in words: what a console and a notebook show."""
+        """A summary by name, in words, for a console or a notebook."""
         kernel = self.header.kernel.to_attrs()
         numbers = [f"{name}={value:.4g}" for name, value in kernel.items() if name != "name"]
         n_support, features = getattr(self, "n_support", None), f"{self.d} features"
@@ -151,13 +148,13 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
 
     @property
     def intervals(self) -> Intervals | None:
-        """How far labels may be from its answers, for a regression that held out rows for it."""
+        """Intervals for labels, of a regression that held out rows for them."""
         return self.header.intervals
 
     @property
     def costs(self) -> np.ndarray | None:
-        """(k, k) what predicting j costs if i is true, of a model that was given costs; of several labels a row (2, k)
-        what it costs to predict each falsely, and to miss it."""
+        """(k, k) the costs of predicting j if i is true, if the fit had costs; of several labels a row (2, k) the costs
+        of predicting each falsely, and of missing it."""
         return self.header.costs
 
     @property
@@ -182,7 +179,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
         return self.header.classes
 
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
-        """The label of each row from what `answers` gives; the values themselves if the task has no classes."""
+        """The label of each row from the result of `answers`; the values themselves if the task has no classes."""
         if not self.learned.has_labels:
             return decision
         return self.learned.labels(self.classes, self.codes_of(decision, proba))
@@ -203,8 +200,8 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
     @property
     def cuts(self) -> np.ndarray:
         """The values of one column beyond each of which the code is one higher."""
-        own = self.header.threshold
-        return self.learned.cuts(self.thresholds) if own is None else np.array([own])
+        threshold = self.header.threshold
+        return self.learned.cuts(self.thresholds) if threshold is None else np.array([threshold])
 
     def _decided(self, decision: np.ndarray) -> np.ndarray:
         return self.learned.codes(decision, self.thresholds)
@@ -274,13 +271,13 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
         return rows.arranged(columns, self.d)
 
     @abstractmethod
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         """(arrays, attributes) that are saved, see `files`."""
 
     @classmethod
     @abstractmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Self:
-        """The model that was saved as these."""
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> Self:
+        """The model from what `to_state` returned."""
 
     @abstractmethod
     def binary_decisions(self, rows: Rows) -> np.ndarray:
@@ -295,7 +292,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
         return None
 
     def as_pooled(self) -> ExpertPool | None:
-        """The experts of a model that pools what they say."""
+        """The experts of a model that pools their decisions; else None."""
         return None
 
     @property
@@ -308,7 +305,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
         return np.zeros(len(rows), np.intp)
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray:
-        """(n,) class codes of labels, -1 for one the model does not know; of sets (n, k) bool."""
+        """(n,) class codes of labels, -1 for labels that are not among `classes`; of sets (n, k) bool."""
         return self.learned.encoded(y, self.classes, self.header.positive)
 
     def _scores(self, decisions: np.ndarray) -> np.ndarray:
@@ -316,7 +313,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
 
     def _probabilities(self, decisions: np.ndarray, rows: Rows) -> np.ndarray:
         calibration = self.header.calibration
-        assert calibration is not None  # or there is nothing to ask for
+        assert calibration is not None
         parts = None
         if calibration.by_part is not None:
             if len(calibration.by_part) != self.n_parts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ from streamsvm.models.columns import categories_of, text_features_of
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import part_of
 from streamsvm.models.shapes import Expansion
+from streamsvm.storage.arrays import Arrays, Attrs, State
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +34,7 @@ class BudgetModel(Model):
     coef: np.ndarray  # (s, columns)
     bias: np.ndarray  # (columns,)
     options: BudgetOptions
-    state: Mapping[str, Any]  # of the learner, see BudgetLearner.to_state
+    state: Arrays  # of the learner, see BudgetLearner.to_state
     stream: dict[str, Any] | None = None  # what an online learner adds: features, labels, calibration
     task: str = "classify"
 
@@ -46,7 +46,7 @@ class BudgetModel(Model):
         stream: dict[str, Any] | None = None,
         task: str = "classify",
     ) -> BudgetModel:
-        """What a learner knows now; it may continue learning."""
+        """The model of a learner's present state; the learner may continue."""
         state = {name: array.copy() for name, array in learner.to_state().items()}
         return cls(header, learner.supports(), *learner.coefficients(), learner.options, state, stream, task)
 
@@ -88,28 +88,18 @@ class BudgetModel(Model):
         return self.header.kernel.apply(rows, self.support, self.coef) + self.bias
 
     def as_expansion(self) -> Expansion:
-        own = self.header.kernel, self.header.scaling
-        return Expansion(*own, self.support, self.coef, self.bias)
+        return Expansion(self.header.kernel, self.header.scaling, self.support, self.coef, self.bias)
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         arrays, attrs = self.header.to_state()
         arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
         attrs |= {"options": asdict(self.options), "stream": self.stream, "task": self.task}
         return arrays | {"coef": self.coef, "bias": self.bias}, attrs
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> BudgetModel:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> BudgetModel:
         header, options = Header.from_state(arrays, attrs), BudgetOptions(**attrs["options"])
         state = part_of("learner", arrays)
-        support = Rows(np.asarray(state["X"]))
+        support, task = Rows(np.asarray(state["X"])), known_task(attrs.get("task", "classify"))
         coef, bias = np.asarray(arrays["coef"]), np.asarray(arrays["bias"])
-        return cls(
-            header,
-            support,
-            coef,
-            bias,
-            options,
-            state,
-            attrs["stream"],
-            known_task(attrs.get("task", "classify")),
-        )
+        return cls(header, support, coef, bias, options, state, attrs["stream"], task)

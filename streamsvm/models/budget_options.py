@@ -1,4 +1,4 @@
-"""Options of budgeted SGD, and what a learner has seen and done."""
+"""Options of budgeted SGD, and counters of a learner's work."""
 
 from __future__ import annotations
 
@@ -36,14 +36,24 @@ class BudgetOptions:
 
     @classmethod
     def of(cls, config: FitConfig, task: Task, n: int, unit: float = 1.0) -> BudgetOptions:
-        """lambda is 1 / (n C) where the options name none, C 1 of a task that reads none. unit: of targets; lambda and
-        epsilon of the options are in theirs."""
+        """lambda is 1 / (n C) unless the options have one, with C = 1 for a task that reads no C. unit: of targets, in
+        which lambda and epsilon of the options are."""
         o = config.bsgd
         loss: Loss = o.loss if task.has_probabilities else task.loss
         C = config.C if task.reads_labels else 1.0
         lam = unit * (o.lam if o.lam is not None else 1.0 / (n * C))
-        own = config.epsilon / unit, task.nu(config) or 0.0, LONGEST.get(loss, 0.0)
-        return cls(lam, o.budget, o.merge, o.strategy, o.bias, o.average, loss, *own)
+        return cls(
+            lam,
+            o.budget,
+            o.merge,
+            o.strategy,
+            o.bias,
+            o.average,
+            loss,
+            epsilon=config.epsilon / unit,
+            nu=task.nu(config) or 0.0,
+            longest=LONGEST.get(loss, 0.0),
+        )
 
     def for_odds(self, weight: float) -> BudgetOptions:
         """For all rows of a store, where decisions are to be logarithms of odds; others stay. weight: of a typical row,

@@ -1,6 +1,6 @@
 """Probabilities from decision values: a map for each binary problem, combined if there are more than two classes.
 
-The map is Platt's sigmoid (1999), found as Lin, Lin and Weng (2007) do, or an isotonic one (Zadrozny and Elkan 2002).
+The map is Platt's sigmoid (1999), fitted as by Lin, Lin and Weng (2007), or an isotonic one (Zadrozny and Elkan 2002).
 A learner of streams has its own map (see `online.calibration`).
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.storage.arrays import Arrays, State
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.pairs import classes_of_pairs, n_columns, n_pairs
 
@@ -83,8 +84,8 @@ class Calibration(SizedInBytes):
         """(m, problems) of each by itself; as `probabilities`."""
         decisions = self._checked(decisions)
         if self.by_part is not None and parts is not None:
-            own = self.by_part[parts]
-            return sigmoid(own[..., 0] * decisions + own[..., 1])
+            slopes, offsets = np.moveaxis(self.by_part[parts], -1, 0)
+            return sigmoid(slopes * decisions + offsets)
         maps = zip(decisions.T, self.bounds, self.bounds[1:], strict=False)
         return np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
 
@@ -112,47 +113,44 @@ class Calibration(SizedInBytes):
         p /= p.sum(axis=1, keepdims=True)
         return p if self.by_decisions else with_decisions(p, f)
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         arrays = {"calibration_points": self.points, "calibration_bounds": self.bounds}
         if self.by_part is not None:
             arrays["calibration_by_part"] = self.by_part
         if self.class_weight is not None:
             arrays["calibration_class_weight"] = self.class_weight
-        by = {"calibration_labels": "decisions"} if self.by_decisions else {}
-        return arrays, {"calibration": self.method} | by
+        attrs = {"calibration": self.method}
+        return arrays, attrs | ({"calibration_labels": "decisions"} if self.by_decisions else {})
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Calibration | None:
-        """None if a model has none. Raises ValueError for what `to_state` did not make."""
+    def from_state(cls, arrays: Arrays, attrs: Mapping[str, Any]) -> Calibration | None:
+        """None if a model has none. Raises ValueError for arrays that `to_state` cannot have written."""
         method = attrs.get("calibration")
         if method is None:
             return None
         points, bounds = (np.asarray(arrays[f"calibration_{name}"]) for name in ("points", "bounds"))
         sizes, y = np.diff(bounds), points[:, 1]
-        whole = (
-            bounds.dtype == np.int64 and bounds[0] == 0 and bounds[-1] == len(points) and np.all(sizes > 0)
-        )
+        whole = bounds.dtype == np.int64 and bounds[0] == 0 and bounds[-1] == len(points)
         one_each, inside = bool(np.all(sizes == 1)), bool(np.all((y > 0) & (y < 1)))
         columns = (3, len(points) + 2) if method == "stream" else (2,)
-        fits = {"sigmoid": one_each, "isotonic": inside, "stream": one_each and np.all(points[:, -1] > 0)}[
-            method
-        ]
-        fits = fits and points.shape[1] in columns and np.isfinite(points).all()
-        if not (whole and fits and points.dtype == np.float64):
+        of_stream = one_each and bool(np.all(points[:, -1] > 0))
+        fits = {"sigmoid": one_each, "isotonic": inside, "stream": of_stream}[method]
+        fits = fits and points.shape[1] in columns and bool(np.isfinite(points).all())
+        if not (whole and np.all(sizes > 0) and fits and points.dtype == np.float64):
             raise ValueError("the maps of the calibration are incomplete")
-        found = cls(method, points, bounds, by_decisions=attrs.get("calibration_labels") == "decisions")
+        calibration = cls(method, points, bounds, by_decisions=attrs.get("calibration_labels") == "decisions")
         if "calibration_class_weight" in arrays:
             weight = np.asarray(arrays["calibration_class_weight"])
             if weight.shape != (len(points),) or not np.all((weight > 0) & np.isfinite(weight)):
                 raise ValueError("the class weights of the calibration are incomplete")
-            found = replace(found, class_weight=weight)
+            calibration = replace(calibration, class_weight=weight)
         if "calibration_by_part" not in arrays:
-            return found
+            return calibration
         by_part = np.asarray(arrays["calibration_by_part"])
         shape = (len(by_part), len(points), 2)
         if method != "sigmoid" or by_part.shape != shape or not np.isfinite(by_part).all():
             raise ValueError("the maps of the calibration's partitions are incomplete")
-        return replace(found, by_part=by_part)
+        return replace(calibration, by_part=by_part)
 
 
 def are_odds(loss: str | None) -> bool:
@@ -184,15 +182,15 @@ def with_decisions(p: np.ndarray, f: np.ndarray) -> np.ndarray:
     """
     winners = (f[:, 0] > 0).astype(np.intp) if f.shape[1] == 1 else np.argmax(f, axis=1)
     for row in np.flatnonzero(np.argmax(p, axis=1) != winners):
-        own, winner = p[row], int(winners[row])
+        p_row, winner = p[row], int(winners[row])
         shared = [winner]
-        for c in np.argsort(-own, kind="stable").tolist():
-            if own[c] < own[shared].mean():
+        for c in np.argsort(-p_row, kind="stable").tolist():
+            if p_row[c] < p_row[shared].mean():
                 break
             if c != winner:
                 shared.append(c)
-        own[shared] = own[shared].mean()
-        own[winner] *= 1 + EDGE
+        p_row[shared] = p_row[shared].mean()
+        p_row[winner] *= 1 + EDGE
     return p
 
 
@@ -216,8 +214,8 @@ def _coupled(p: np.ndarray, k: int) -> np.ndarray:
     system[:, k, k] = 0
     right = np.zeros((len(p), k + 1, 1))
     right[:, k] = 1
-    found = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0)
-    return found / found.sum(axis=1, keepdims=True)
+    solution = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0)
+    return solution / solution.sum(axis=1, keepdims=True)
 
 
 def own_problems(decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
@@ -249,7 +247,9 @@ def calibrate(
     """
     weight = np.ones(len(codes)) if weight is None else weight
     problems = binary_problems(decisions, codes, weight, k, pairwise=pairwise)
-    return Calibration.of(method, [FITS[method](f, targets(own, w), w) for _, f, own, w in problems])
+    return Calibration.of(
+        method, [FITS[method](f, targets(positive, w), w) for _, f, positive, w in problems]
+    )
 
 
 def binary_problems(
@@ -259,14 +259,14 @@ def binary_problems(
     and their weights, of which the mean of all rows is 1. As `calibrate`."""
     used = np.flatnonzero(weight)
     decisions, codes, weight = decisions[used].astype(np.float64), codes[used], weight[used]
-    found = int(codes.any(axis=0).sum()) if codes.ndim == 2 else len(np.unique(codes))
-    if found < k:
+    present = int(codes.any(axis=0).sum()) if codes.ndim == 2 else len(np.unique(codes))
+    if present < k:
         raise DataError(
-            f"probabilities need rows of all {k} {'labels' if codes.ndim == 2 else 'classes'}, found {found}"
+            f"probabilities need rows of all {k} {'labels' if codes.ndim == 2 else 'classes'}, found {present}"
         )
     weight = weight / weight.mean()
     if codes.ndim == 2:
-        yield from ((used, f, own, weight) for f, own in zip(decisions.T, codes.T, strict=True))
+        yield from ((used, f, has, weight) for f, has in zip(decisions.T, codes.T, strict=True))
     elif pairwise and k > 2:
         for i, j in combinations(range(k), 2):
             first, second = np.flatnonzero(codes == i), np.flatnonzero(codes == j)
@@ -278,7 +278,7 @@ def binary_problems(
 
 
 def targets(positive: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Platt's: 0 and 1, as far as so many rows support them."""
+    """(n,) Platt's targets: (n+ + 1) / (n+ + 2) for positive rows and 1 / (n- + 2) for others, by summed weights."""
     n_positive = float(weight[positive].sum())
     n_negative = float(weight.sum()) - n_positive
     return np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
@@ -294,26 +294,26 @@ def fit_sigmoid(f: np.ndarray, t: np.ndarray, weight: np.ndarray) -> np.ndarray:
     Z = np.column_stack([f / scale, np.ones(len(f))])
     total = weight.sum()
     rate = float(weight @ t / total)
-    at = np.array([0.0, np.log(rate / (1 - rate))])
+    x = np.array([0.0, np.log(rate / (1 - rate))])  # slope and offset
 
-    def loss(at: np.ndarray) -> float:
-        u = Z @ at
+    def loss(x: np.ndarray) -> float:
+        u = Z @ x
         return float(weight @ (np.logaddexp(0, u) - t * u))
 
-    value = loss(at)
+    value = loss(x)
     for _ in range(100):
-        p = sigmoid(Z @ at)
+        p = sigmoid(Z @ x)
         gradient = Z.T @ (weight * (p - t))
         if np.abs(gradient).max() <= 1e-10 * total:
             break
         H = Z.T @ (Z * (weight * p * (1 - p))[:, None]) + 1e-12 * total * np.eye(2)
         step, size = -np.linalg.solve(H, gradient), 1.0
-        while (lower := loss(at + size * step)) > value + 1e-4 * size * (gradient @ step) and size > 1e-10:
+        while (lower := loss(x + size * step)) > value + 1e-4 * size * (gradient @ step) and size > 1e-10:
             size /= 2
         if lower >= value:  # as low as rounding lets it be
             break
-        at, value = at + size * step, lower
-    return np.array([[at[0] / scale, at[1]]])
+        x, value = x + size * step, lower
+    return np.array([[x[0] / scale, x[1]]])
 
 
 def fit_isotonic(f: np.ndarray, t: np.ndarray, weight: np.ndarray) -> np.ndarray:

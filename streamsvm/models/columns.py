@@ -20,7 +20,7 @@ class NamedColumns(ABC):
     """A model with names for the d columns of its input rows.
 
     by_name: columns come in any order, as in the events of a stream. There may then be further columns without a name,
-    after the others. text_features: of a stream; rows may have texts of them that it has not met, and lack others.
+    after the others. text_features: of a stream; rows may have new texts of them, and lack others.
     """
 
     by_name = False
@@ -67,45 +67,48 @@ class NamedColumns(ABC):
 
         If both have names, names decide, else the number of columns. Raises ModelError naming the first difference.
         """
-        found, expected, where = store.feature_names, self.feature_names, store.url or "X"
+        names, expected, where = store.feature_names, self.feature_names, store.url or "X"
         if self.by_name and expected:
             numbers = tuple(map(str, range(store.d)))
-            found = (
-                numbers if set(expected) == set(numbers) else found
-            )  # features named by number are those columns
-        if not (found and expected):
+            if set(expected) == set(numbers):  # features named by number are those columns
+                names = numbers
+        if not (names and expected):
             return _by_position(store.d, expected, self.d, where, by_name=self.by_name)
         if self.by_name:
-            return _by_name(found, expected, self.d, where, self.text_features), None
-        _require_same(found, expected, where)
+            return _by_name(names, expected, self.d, where, self.text_features), None
+        _require_same(names, expected, where)
         return None, None
 
 
 def _by_position(
     n: int, expected: Names | None, d: int, where: str, *, by_name: bool
 ) -> tuple[np.ndarray | None, str | None]:
-    known = len(expected) if by_name and expected else d
-    if n != known:
-        raise ModelError(f"{where} has {n} columns, the model was trained on {known}; {ANSWER}")
-    told = f"{where} has no column names; assuming the model's: {listed(expected or ())}"
-    return None if known == d else np.arange(known), told if expected else None
+    trained_on = len(expected) if by_name and expected else d
+    if n != trained_on:
+        raise ModelError(f"{where} has {n} columns, the model was trained on {trained_on}; {ANSWER}")
+    note = f"{where} has no column names; assuming the model's: {listed(expected or ())}"
+    return None if trained_on == d else np.arange(trained_on), note if expected else None
 
 
-def _by_name(found: Names, expected: Names, d: int, where: str, texts: frozenset[str]) -> np.ndarray | None:
+def _by_name(names: Names, expected: Names, d: int, where: str, texts: frozenset[str]) -> np.ndarray | None:
     """-1 for a text that no row has."""
-    place, known = {name: column for column, name in enumerate(found)}, set(expected)
-    there = texts & set(map(feature_of, found))
+    place, expected_set = {name: column for column, name in enumerate(names)}, set(expected)
+    present = texts & set(map(feature_of, names))
     for name in expected:
-        if name not in place and feature_of(name) not in there:
+        if name not in place and feature_of(name) not in present:
             raise ModelError(
                 f"{where} has no column {name[:80]!r}, a feature of the stream that the model was trained on"
             )
-    for column, name in enumerate(found):
-        if (name not in known and feature_of(name) not in there) or place[name] != column:
-            what = "twice" if name in known else "not a feature of the stream that the model was trained on"
+    for column, name in enumerate(names):
+        if (name not in expected_set and feature_of(name) not in present) or place[name] != column:
+            what = (
+                "twice"
+                if name in expected_set
+                else "not a feature of the stream that the model was trained on"
+            )
             raise ModelError(f"{where}: column {column} is {name[:80]!r}, {what}; leave it out")
     columns = np.array([place.get(name, -1) for name in expected], np.intp)
-    return None if found == expected and len(found) == d else columns
+    return None if names == expected and len(names) == d else columns
 
 
 def feature_of(name: str) -> str:
@@ -114,12 +117,12 @@ def feature_of(name: str) -> str:
 
 
 def categories_of(stream: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The features of a stream whose numbers are codes, from what its model keeps of it."""
+    """The features of a stream whose numbers are codes, from the `stream` of its model."""
     return tuple((stream or {}).get("categories", ()))
 
 
 def text_features_of(stream: Mapping[str, Any] | None) -> frozenset[str]:
-    """The features of a stream that are texts, from what its model keeps of it."""
+    """The features of a stream that are texts, from the `stream` of its model."""
     stream = stream or {}
     kinds = stream.get("kinds_unscaled", stream.get("kinds"))
     if kinds is None:  # of an earlier version
@@ -128,9 +131,9 @@ def text_features_of(stream: Mapping[str, Any] | None) -> frozenset[str]:
     return frozenset(str(name) for name, kind in kinds if kind == "text")
 
 
-def _require_same(found: Names, expected: Names, where: str) -> None:
-    if found != expected:
-        counts = f" has {len(found)} columns, the model was trained on {len(expected)}"
+def _require_same(names: Names, expected: Names, where: str) -> None:
+    if names != expected:
+        counts = f" has {len(names)} columns, the model was trained on {len(expected)}"
         raise ModelError(
-            f"{where}{counts if len(found) != len(expected) else ''}: {first_difference(found, expected)}; {ANSWER}"
+            f"{where}{counts if len(names) != len(expected) else ''}: {first_difference(names, expected)}; {ANSWER}"
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion
+from streamsvm.storage.arrays import Arrays, Attrs, State
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,17 +44,17 @@ class ExpansionModel(Model):
         return self.header.kernel.for_sums(self.support, self.coef)
 
     def as_expansion(self) -> Expansion:
-        own = self.header.kernel, self.header.scaling
-        return Expansion(*own, self.support, self.coef, self.intercept, ids=self.ids)
+        kernel, scaling = self.header.kernel, self.header.scaling
+        return Expansion(kernel, scaling, self.support, self.coef, self.intercept, ids=self.ids)
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         arrays, attrs = self.header.to_state()
         arrays |= rows_state("support", self.support)
         arrays |= {"coef": self.coef, "intercept": self.intercept, "ids": self.ids}
         return arrays, attrs | {"task": self.task}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpansionModel:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> ExpansionModel:
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.scaling.width)
         coef, intercept, ids = (np.asarray(arrays[name]) for name in ("coef", "intercept", "ids"))

@@ -7,7 +7,7 @@ outputs by how right they were. The worst kernels are dropped once the stream ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ from streamsvm.models.pooled import Expert, ExpertPool, part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS
 from streamsvm.solvers.pooling import LOOK
-from streamsvm.storage.arrays import packed, unpacked
+from streamsvm.storage.arrays import Arrays, Attrs, State, packed, unpacked
 
 TRIAL = 2048  # rows after which a second pool that is no better goes
 BEHIND = 25.0  # or once its loss is so much larger, in nats
@@ -88,12 +88,12 @@ class ExpertsLearner:
         """(m, columns) logarithms of odds of raw rows."""
         return self.first.decide(rows.dense())
 
-    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
-        """(columns,) logarithms of odds for one row (d,), and what `learn_one` needs of it."""
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, None]:
+        """(columns,) logarithms of odds for one row (d,); None, as `learn_one` needs no values of it."""
         return self.first.decide_one(x), None
 
-    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
-        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+    def learn_one(self, x: np.ndarray, values: None, y: np.ndarray, weight: float = 1.0) -> None:
+        """One step for the row of the last `decide_one`. y (columns,): -1 or +1."""
         self.first.learn_one(x, y, weight)
         if self.second is not None:
             self.second.decide_one(x)
@@ -104,25 +104,25 @@ class ExpertsLearner:
         """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
         X, out, start = rows.dense(), np.empty(Y.shape), 0
         while start < len(X):
-            here = slice(start, start + min(BLOCK, self.first.to_settle))
-            start += self._learn_block(X[here], Y[here], weight[here], out[here])
+            block = slice(start, start + min(BLOCK, self.first.to_settle))
+            start += self._learn_block(X[block], Y[block], weight[block], out[block])
         return out
 
     def _learn_block(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray, out: np.ndarray) -> int:
-        """Steps up to a row where the second pool takes over; how many. The experts of the first are ahead of their
-        pool: they learn the same whatever it says."""
+        """Steps up to a row where the second pool takes over; returns their number. The experts of the first pool learn
+        the whole block before their pool does: their steps do not depend on it."""
         first, done = self.first, 0
         D = first.learn(X, Y, weight)
         while done < len(X) and self.first is first:
-            here = slice(done, len(X) if self.second is None else done + self._to_next)
-            weighed = first.weigh(D[:, here], Y[here], weight[here])
-            here = slice(done, done + len(weighed))
-            out[here] = weighed
+            part = slice(done, len(X) if self.second is None else done + self._to_next)
+            decisions = first.weigh(D[:, part], Y[part], weight[part])
+            part = slice(done, done + len(decisions))
+            out[part] = decisions
             if self.second is not None:
-                others = self.second.learn(X[here], Y[here], weight[here])
-                self.second.weigh(others, Y[here], weight[here])
-            self._passed(len(weighed))
-            done = here.stop
+                of_experts = self.second.learn(X[part], Y[part], weight[part])
+                self.second.weigh(of_experts, Y[part], weight[part])
+            self._passed(len(decisions))
+            done = part.stop
         return done
 
     @property
@@ -171,7 +171,7 @@ class ExpertsLearner:
 
 @dataclass(frozen=True, repr=False)
 class ExpertsModel(Model):
-    """What an `ExpertsLearner` knew when it was taken, with all that it needs to continue.
+    """The state of an `ExpertsLearner`, which decides, and from which learning can continue.
 
     Decision values are logarithms of odds, of the second class, or of each against the rest.
     """
@@ -182,17 +182,17 @@ class ExpertsModel(Model):
     first: tuple[Expert, ...]  # that decide
     second: tuple[Expert, ...]  # that learn with them; none if nothing has changed
     columns: int
-    state: Mapping[str, Any]  # of both, and the counts
+    state: Arrays  # of both, and the counts
     stream: dict[str, Any]  # features, labels, and what else the stream keeps
 
     @classmethod
     def of(cls, header: Header, learner: ExpertsLearner, stream: dict[str, Any]) -> ExpertsModel:
-        """What a learner knows now; it may continue learning."""
+        """The model of a learner's present state; the learner may continue."""
         state = {"counts": np.array([learner.t, learner.alarms, learner.switches])}
         pools = {"first": learner.first, "second": learner.second}
         for name, pooled in pools.items():
             if pooled is not None:
-                state |= {f"{name}_{own}": array.copy() for own, array in pooled.to_state().items()}
+                state |= {f"{name}_{key}": array.copy() for key, array in pooled.to_state().items()}
         second = () if learner.second is None else learner.second.now()
         return cls(header, learner.experts, learner.first.now(), second, learner.columns, state, stream)
 
@@ -218,7 +218,7 @@ class ExpertsModel(Model):
 
     @property
     def feature_names(self) -> Names | None:
-        """Those it has met, in the order of their columns; there may be more columns, for those to come."""
+        """The features so far, in the order of their columns; there may be spare columns for new ones."""
         return tuple(map(str, self.stream["features"]))
 
     @property
@@ -259,7 +259,7 @@ class ExpertsModel(Model):
     def as_pooled(self) -> ExpertPool:
         return self._deciding
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         arrays, attrs = self.header.to_state()
         state, attrs["packed"] = packed({name: np.asarray(array) for name, array in self.state.items()})
         arrays |= {f"learner_{dtype}": array for dtype, array in state.items()}
@@ -268,7 +268,7 @@ class ExpertsModel(Model):
         return arrays, attrs | {"columns": self.columns, "stream": self.stream}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpertsModel:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> ExpertsModel:
         sets = {name: tuple(map(Expert.from_attrs, attrs[name])) for name in SETS}
         header, state = Header.from_state(arrays, attrs), part_of("learner", arrays)
         if "packed" in attrs:  # not by versions before 0.2

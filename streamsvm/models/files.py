@@ -20,6 +20,7 @@ import zarr
 from streamsvm.data.growing import GrowingArray
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError, StreamSVMError
 from streamsvm.private.zarr import opened_as_is
+from streamsvm.storage.arrays import Arrays, Attrs, State
 from streamsvm.storage.atomic import Target
 from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 from streamsvm.storage.jsonable import jsonable
@@ -36,7 +37,7 @@ KEEP_CHUNKS = 4  # of an array that is larger: threads read different chunks
 VERSION = 1  # of models, but for those with
 OF_TARGETS = 2  # values of target-encoded columns
 PACKED = 3  # arrays of one type as one, see `storage.arrays`
-HOMES = {
+MODELS = {  # module:class by kind
     "kernel": "streamsvm.models:KernelModel",
     "local": "streamsvm.models:LocalModel",
     "budget": "streamsvm.models:BudgetModel",
@@ -57,10 +58,10 @@ class Model(Protocol):
 
     kind: ClassVar[str]
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
+    def to_state(self) -> State: ...
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Self: ...
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> Self: ...
 
 
 def block_length(array: Any) -> int:
@@ -106,7 +107,7 @@ def load_model(path: str | Place) -> AnyModel:
     >>> model.classes
     array([0, 1, 2])
     """
-    model: AnyModel = _load(place_of(path), HOMES)
+    model: AnyModel = _load(place_of(path), MODELS)
     return model
 
 
@@ -115,16 +116,16 @@ def load_factorisation(path: str | Place) -> Any:
     return _load(place_of(path), FACTORISATIONS)
 
 
-def _load(path: Place, homes: Mapping[str, str]) -> Any:
+def _load(path: Place, classes: Mapping[str, str]) -> Any:
     attrs = read_attrs(path)
-    model_class = _resolve(path, attrs, homes)
+    model_class = _resolve(path, attrs, classes)
     with whole_metadata(str(path)):
         arrays = stored_arrays(path, attrs)
         return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
 
 
-def stored_arrays(path: Place, attrs: dict[str, Any]) -> Mapping[str, Any]:
-    """The arrays of the model with these attributes, opened when asked for; text is in the attributes."""
+def stored_arrays(path: Place, attrs: Attrs) -> Mapping[str, Any]:
+    """The arrays of the model with these attributes, opened on access; text is in the attributes."""
     strings = {name: _text(values) for name, values in attrs["strings"].items()}
     return _Arrays(arrays_at(path, attrs), strings)
 
@@ -139,10 +140,9 @@ def read_attrs(path: Place) -> dict[str, Any]:
             f"{path}: found a zarr group that is not a model, expected one written by streamsvm fit"
         )
     if attrs.get("version") not in (VERSION, OF_TARGETS, PACKED):
-        found, known = attrs.get("version"), f"versions {VERSION} to {PACKED}"
         raise ModelError(
-            f"{path}: found model version {found!r}, this streamsvm reads {known}; "
-            "use the streamsvm that wrote it, or a newer one"
+            f"{path}: found model version {attrs.get('version')!r}, this streamsvm reads versions {VERSION} to "
+            f"{PACKED}; use the streamsvm that wrote it, or a newer one"
         )
     if not isinstance(attrs.setdefault("strings", {}), dict):
         raise CorruptDataError(f"{path}: the attribute 'strings' is damaged")
@@ -174,11 +174,11 @@ def _group_attrs(path: Place) -> dict[str, Any]:
     return attrs
 
 
-def _resolve(path: Place, attrs: dict[str, Any], homes: Mapping[str, str]) -> type[Model]:
+def _resolve(path: Place, attrs: Attrs, classes: Mapping[str, str]) -> type[Model]:
     kind = attrs.get("kind")
-    if not isinstance(kind, str) or kind not in homes:
-        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(homes)}")
-    module, _, name = homes[kind].partition(":")
+    if not isinstance(kind, str) or kind not in classes:
+        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(classes)}")
+    module, _, name = classes[kind].partition(":")
     return getattr(import_module(module), name)
 
 
@@ -191,8 +191,8 @@ def _text(values: Any) -> np.ndarray:
 class StoredArray:
     """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`.
 
-    An array of at most KEEP_BYTES is kept after its first use; of a larger one the last chunks, as partitions are read
-    in order.
+    An array of at most KEEP_BYTES stays in memory after its first use; of a larger one the last chunks do, as
+    partitions are read in order.
     """
 
     def __init__(self, checked: CheckedArray) -> None:
@@ -226,11 +226,11 @@ class StoredArray:
         step = self._checked.chunk_rows
         if stop - start > step or start >= stop:
             return self._checked.read(start, stop)
-        found = [
+        pieces = [
             self._chunk(c)[max(0, start - c * step) : stop - c * step]
             for c in range(start // step, -(-stop // step))
         ]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _read_chunk(self, number: int) -> np.ndarray:
         step = self._checked.chunk_rows
@@ -238,7 +238,7 @@ class StoredArray:
 
 
 class _Arrays(Mapping[str, Any]):
-    """The arrays of a stored model, opened when asked for."""
+    """The arrays of a stored model, opened on access."""
 
     def __init__(self, path: Place, strings: dict[str, np.ndarray]) -> None:
         self._path, self._strings = path, strings
@@ -275,11 +275,11 @@ class ModelWriter:
     """
 
     def __init__(self, path: str | Place, kind: str) -> None:
-        self.attrs: dict[str, Any] = {}
+        self.attrs: Attrs = {}
         self._kind = kind
         place = place_of(path)
-        is_there = is_model(place)
-        self._target = Version(place, is_there) if isinstance(place, URLPath) else Target(str(path), is_there)
+        replaces = is_model(place)
+        self._target = Version(place, replaces) if isinstance(place, URLPath) else Target(str(path), replaces)
         self._columns: dict[str, GrowingArray] = {}
         self._strings: dict[str, list[str]] = {}
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from streamsvm.errors import ModelError
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.storage.arrays import Arrays, State
 
 ROUNDING = 1e-12  # of a level times a number of rows, relative
 
@@ -48,7 +49,7 @@ class Intervals(SizedInBytes):
         return float(self.errors[rank(level, m) - 1])
 
     def levels(self, among: Iterable[float]) -> list[float]:
-        """Those of some levels in (0, 1) that it has enough errors for."""
+        """The levels in (0, 1), of some, that it has enough errors for."""
         return [level for level in among if rows_needed(level) <= len(self.errors)]
 
     def around(self, values: np.ndarray, level: float | None = None) -> np.ndarray:
@@ -59,12 +60,12 @@ class Intervals(SizedInBytes):
         """For reports: its level, the number of rows it is computed from, and q."""
         return {"level": self.level, "rows": len(self.errors), "half_width": self.half_width()}
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         return {"interval_errors": self.errors}, {"interval": self.level}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Intervals | None:
-        """None if a model has none. Raises ValueError for what `to_state` did not make."""
+    def from_state(cls, arrays: Arrays, attrs: Mapping[str, Any]) -> Intervals | None:
+        """None if a model has none. Raises ValueError for arrays that `to_state` cannot have written."""
         level = attrs.get("interval")
         if level is None:
             return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.models.base import Header, Model
 from streamsvm.models.shapes import Expansion, PairCoefficients
+from streamsvm.storage.arrays import Arrays, Attrs, State
 from streamsvm.tasks.pairs import MANY, pair_coefficients, pair_decisions
 
 
@@ -40,7 +40,7 @@ class KernelModel(Model):
     @cached_property
     def coefficients(self) -> np.ndarray:
         """(s, n_pairs) y_i alpha_i of each pair, float32 where that is enough for their sums."""
-        return pair_coefficients(self.alpha, self.codes, len(self.classes), self._dtype)
+        return pair_coefficients(self.alpha, self.codes, len(self.classes), _coef_dtype(self._kernel))
 
     @cached_property
     def _kernel(self) -> Kernel | Float64:
@@ -48,10 +48,6 @@ class KernelModel(Model):
         if k >= MANY:  # whose table of coefficients is nearly all zeros
             return kernel.for_sums(self.support, self.alpha, self._pair_sums)
         return kernel.for_sums(self.support, pair_coefficients(self.alpha, self.codes, k, np.float64))
-
-    @property
-    def _dtype(self) -> type:
-        return _number_of(self._kernel)
 
     def _decided(self, decision: np.ndarray) -> np.ndarray:
         # votes are whole numbers, and confidence below 1/3 is added
@@ -67,19 +63,19 @@ class KernelModel(Model):
 
     def _pair_sums(self, kernel: Kernel | Float64, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of scaled rows without the intercepts, class by class."""
-        number = _number_of(kernel)
+        dtype = _coef_dtype(kernel)
 
-        def said(ids: np.ndarray, coef: np.ndarray) -> np.ndarray:
-            return kernel.apply(rows, self.support.take(ids), coef.astype(number))
+        def sums(ids: np.ndarray, coef: np.ndarray) -> np.ndarray:
+            return kernel.apply(rows, self.support.take(ids), coef.astype(dtype))
 
-        return pair_decisions(said, len(rows), self.alpha, self.codes, len(self.classes))
+        return pair_decisions(sums, len(rows), self.alpha, self.codes, len(self.classes))
 
     def as_expansion(self) -> Expansion:
-        own = self.header.kernel, self.header.scaling
+        kernel, scaling = self.header.kernel, self.header.scaling
         compact = PairCoefficients(self.alpha, self.codes)
-        return Expansion(*own, self.support, self.coefficients, self.intercept, compact, self.ids)
+        return Expansion(kernel, scaling, self.support, self.coefficients, self.intercept, compact, self.ids)
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         arrays, attrs = self.header.to_state()
         return arrays | rows_state("support", self.support) | {
             "alpha": self.alpha,
@@ -89,7 +85,7 @@ class KernelModel(Model):
         }, attrs | {"break_ties": self.break_ties}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> KernelModel:
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.scaling.width)
         alpha, codes, ids, intercept = (
@@ -98,6 +94,6 @@ class KernelModel(Model):
         return cls(header, support, alpha, codes, ids, intercept, attrs["break_ties"])
 
 
-def _number_of(kernel: Kernel | Float64) -> type:
+def _coef_dtype(kernel: Kernel | Float64) -> type:
     """The type of coefficients that a kernel is applied with."""
     return np.float64 if isinstance(kernel, Float64) else np.float32

@@ -13,10 +13,8 @@ All columns share one support set of at most `budget` points, so that kernel wor
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -39,19 +37,22 @@ from streamsvm.solvers.budget.state import (
 )
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms, transpose
+from streamsvm.storage.arrays import Arrays
 
 MERGING, FORGETTING = ("sequence", "gradient"), ("forget", "lru")
 NARROW = 64  # columns up to which computing values between supports is faster than reading them
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
-STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
+STRIP = 256  # supports whose values one thread computes at once: results do not depend on the threads
 INSIDE = 32  # the same for rows of the block itself, with those after them
 WORTH_TAKING = (
     0.9  # share of the columns: if more are not 0 in a block, products of all take less than a copy
 )
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
+Maintenance = tuple[tuple[np.ndarray, np.ndarray, np.ndarray] | None, bool | None, bool | None]
+
 _FIRST = np.zeros(1, int)
-supports_of = attrgetter(*Supports._fields)  # of a learner, as a tuple
+supports_of = attrgetter(*Supports._fields)  # the `Supports` of a learner, as a tuple
 
 
 class BudgetLearner:
@@ -69,15 +70,15 @@ class BudgetLearner:
         options: BudgetOptions,
         units: tuple[float, float] = (0.0, 1.0),
     ) -> None:
-        """units: of targets, where they are 0, and what is 1 of them."""
+        """units: origin and unit of targets, which are learned as (y - origin) / unit."""
         self.options = options
-        self.is_rbf = isinstance(kernel, RBF)  # what is known of supports is gamma |a - b|^2, else K(a, b)
-        self._take_kernel(kernel)
+        self.is_rbf = isinstance(kernel, RBF)  # values between supports are gamma |a - b|^2, else K(a, b)
+        self._set_kernel(kernel)
         slots = options.budget + 1
         self.X = np.zeros((slots, d), np.float32)
         self.norms = np.zeros(slots, np.float32)
         self.born = np.zeros(slots, np.int64)
-        self._room = np.empty(slots * self.block_rows, np.float32)  # for values of a block, each in its turn
+        self._buffer = np.empty(slots * self.block_rows, np.float32)  # for values of one block after another
         self.A = np.zeros((slots, columns))
         self.U = np.zeros((slots + 1, columns if options.average else 0))  # the last row is of the bias
         self.bias = np.zeros(columns)
@@ -85,17 +86,17 @@ class BudgetLearner:
         self.sums = np.zeros(2)
         self.used = np.zeros(slots if options.strategy == "lru" else 0, np.int64)
         self.units = np.array(units)
-        together, projects = (options.strategy == way or None for way in ("gradient", "project"))
-        self._merges, self._ways = options.strategy in MERGING, (together, projects)
+        together, projects = (options.strategy == name or None for name in ("gradient", "project"))
+        self._merges, self._strategy = options.strategy in MERGING, (together, projects)
         self._lay_out()
 
     @property
     def _is_narrow(self) -> bool:
-        """Whether values between supports are found from T when they are asked for."""
+        """Whether values between supports are computed from T when needed, not kept."""
         return len(self.T) > 0
 
     def _lay_out(self) -> None:
-        """T, or the values, of the existing supports."""
+        """Sets T, or the values, of the existing supports."""
         slots = len(self.X)
         if self.is_rbf and self._merges and 0 < self.d <= NARROW:
             self.T, self.values = np.ascontiguousarray(self.X.T), np.zeros((0, 0), np.float32)
@@ -110,20 +111,20 @@ class BudgetLearner:
         self._values(X, norms, X, norms, values)
         return values
 
-    def _take_kernel(self, kernel: Kernel) -> None:
+    def _set_kernel(self, kernel: Kernel) -> None:
         self.kernel, o = kernel, self.options
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
-        self.of_step = tuple(
+        self.step_options = tuple(
             StepOptions(
                 o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy in FORGETTING
             )
         )
 
     @property
-    def ways(self) -> tuple[Any, Any, Any]:
-        """What the steps need for maintenance."""
-        return merge_tables() if self._merges else None, *self._ways
+    def maintenance(self) -> Maintenance:
+        """The arguments of `steps` for maintenance: tables, together and projects."""
+        return merge_tables() if self._merges else None, *self._strategy
 
     @property
     def n_support(self) -> int:
@@ -140,7 +141,8 @@ class BudgetLearner:
 
     @property
     def block_rows(self) -> int:
-        """Rows that are met with the supports at once: few against the budget, as they are met with each other too."""
+        """Rows whose values with the supports are computed at once: few against the budget, as those between the rows
+        are computed, too."""
         return int(np.clip(self.options.budget // 2, 32, 512))
 
     def stats(self) -> BudgetStats:
@@ -166,8 +168,8 @@ class BudgetLearner:
         weight = np.ones(len(rows)) if weight is None else weight
         decisions = np.empty((len(rows), self.A.shape[1]))
         for start in range(0, len(rows), self.block_rows):
-            here = slice(start, start + self.block_rows)
-            self._learn_block(rows.take(here), Y[here], weight[here], threads, decisions[here])
+            block = slice(start, start + self.block_rows)
+            self._learn_block(rows.take(block), Y[block], weight[block], threads, decisions[block])
         return origin + unit * decisions
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
@@ -182,7 +184,7 @@ class BudgetLearner:
 
     @property
     def _step(self) -> float:
-        """lambda t, t counted from `first`: what coefficients are kept times."""
+        """lambda t, t counted from `first`: the factor of the coefficients A."""
         return self.options.lam * (self.t + self.options.first)
 
     @property
@@ -202,7 +204,7 @@ class BudgetLearner:
         A, bias = self.coefficients()
         return self.kernel.apply(rows, self.supports(), A) + bias
 
-    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """(columns,) decision values of one row x (d,) float32; and its (W, F), for `learn_one`.
 
         W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
@@ -229,11 +231,13 @@ class BudgetLearner:
         decide(W, self.n_support, A, mean, self.is_rbf)
         return mean[:, 0] + bias
 
-    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
-        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
-        W, F = met
-        own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
-        V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
+    def learn_one(
+        self, x: np.ndarray, values: tuple[np.ndarray, np.ndarray], y: np.ndarray, weight: float = 1.0
+    ) -> None:
+        """One step for the row of the last `decide_one`, with the values it returned. y (columns,): -1 or +1."""
+        W, F = values
+        with_itself = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
+        V, decisions = np.array([[with_itself]], np.float32), np.empty((1, len(y)))
         Y = ((y - self.units[0]) / self.units[1])[None]
         self._steps((x[None], W, V[:0], _FIRST, V, F, Y, np.array([weight]), decisions))
 
@@ -241,17 +245,17 @@ class BudgetLearner:
         """Continues with another gamma: supports and coefficients stay, the values between supports become
         those of that gamma."""
         before, n = self.gamma, self.n_support
-        self._take_kernel(replace(self.kernel, **{"gamma": gamma}))
+        self._set_kernel(replace(self.kernel, **{"gamma": gamma}))
         if self.is_rbf:
             self.values[:n, :n] *= self.gamma / before
         else:
             self.values[:n, :n] = self._between()
 
     def set_units(self, origin: float, unit: float) -> None:
-        """Targets are learned as (y - origin) / unit from here on; the function so far stays, up to the origin, which a
-        bias that is learned keeps."""
-        before, old = self.units
-        factor = old / unit
+        """Targets are learned as (y - origin) / unit from here on. The function so far stays; without a bias, up to the
+        origin."""
+        before, unit_before = self.units
+        factor = unit_before / unit
         self.A[: self.n_support] *= factor
         self.U *= factor
         self.bias *= factor
@@ -301,25 +305,25 @@ class BudgetLearner:
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
         used = self._used(block)
         seen = block[:, used]
-        W, F = self._meet(seen, used, norms, threads)
-        N, entries, V = self._meet_inside(seen, norms, Y, (W, F), threads)
+        W, F = self._support_values(seen, used, norms, threads)
+        N, entries, V = self._block_values(seen, norms, Y, W, F, threads)
         self._steps((block, W, N, entries, V, F, Y, weight, decisions))
 
-    def _steps(self, met: tuple[np.ndarray, ...]) -> None:
-        """met: Met as a plain tuple. What does not change between events was found before."""
+    def _steps(self, block: tuple[np.ndarray, ...]) -> None:
+        """block: `BlockValues` as a plain tuple."""
         start = time.perf_counter_ns()
-        steps(supports_of(self), met, self.of_step, *self.ways)
+        steps(supports_of(self), block, self.step_options, *self.maintenance)
         self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
-    def _used(self, block: np.ndarray) -> Any:
-        """The columns that products with these rows need: those not 0 in all of them, if that spares enough."""
+    def _used(self, block: np.ndarray) -> np.ndarray | slice:
+        """The columns that products with these rows need: those that are not all 0, if these are few enough."""
         if not self.is_rbf or self._is_narrow:
             return slice(None)
         used = np.flatnonzero(block.any(axis=0))
         return used if len(used) < WORTH_TAKING * self.d else slice(None)
 
-    def _meet(
-        self, block: np.ndarray, used: Any, norms: np.ndarray, threads: int
+    def _support_values(
+        self, block: np.ndarray, used: np.ndarray | slice, norms: np.ndarray, threads: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Values of the supports with a block of b rows (slots, b), and its decisions in units of A (columns, b).
 
@@ -327,24 +331,29 @@ class BudgetLearner:
         """
         n, b = self.n_support, len(block)
         slots, columns = self.A.shape
-        W, F = self._room[: slots * b].reshape(slots, b), np.zeros((-(-n // STRIP), columns, b))
+        W, F = self._buffer[: slots * b].reshape(slots, b), np.zeros((-(-n // STRIP), columns, b))
 
-        def meet(start: int, stop: int) -> None:
+        def fill(start: int, stop: int) -> None:
             self._values(self.X[start:stop, used], self.norms[start:stop], block, norms, W[start:stop])
             decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self.is_rbf)
 
-        strips(meet, n, STRIP, self._worth(threads, n * b))
+        strips(fill, n, STRIP, self._threads_for(n * b, threads))
         return W, F.sum(axis=0)
 
-    def _meet_inside(
-        self, block: np.ndarray, norms: np.ndarray, Y: np.ndarray, met: tuple[Any, Any], threads: int
+    def _block_values(
+        self,
+        block: np.ndarray,
+        norms: np.ndarray,
+        Y: np.ndarray,
+        W: np.ndarray,
+        F: np.ndarray,
+        threads: int,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Values of the rows that will probably become supports with the supports, N, and with those after them in
+        """Values of the rows that will probably become supports: with the supports, N, and with the rows after them in
         the block, V.
 
-        entries (b,): where in N and V a row's values are, or -1: the steps find them themselves, where missed.
+        entries (b,): the index of a row in N and V, or -1: the steps compute its values if they need them.
         """
-        W, F = met
         scale = 1 / (self.options.lam * self.t) if self.t else 0.0
         likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
         ids = np.flatnonzero(likely | (not self.is_rbf or self.options.loss not in ("hinge", "logistic")))
@@ -353,7 +362,7 @@ class BudgetLearner:
         V = np.empty((len(ids), len(block)), np.float32)
         N = np.empty((0 if self._is_narrow else len(ids), len(W)), np.float32)
 
-        def meet(start: int, stop: int) -> None:
+        def fill(start: int, stop: int) -> None:
             first = ids[start]
             some = ids[start:stop]
             tile = np.empty((len(some), len(block) - first), np.float32)
@@ -362,12 +371,12 @@ class BudgetLearner:
             if len(N):
                 transpose(W, self.n_support, some, N[start:stop])
 
-        strips(meet, len(ids), INSIDE, self._worth(threads, V.size / 2))
+        strips(fill, len(ids), INSIDE, self._threads_for(V.size / 2, threads))
         if self.is_rbf:
             V[np.arange(len(ids)), ids] = 0
         return N, entries, V
 
-    def _worth(self, threads: int, values: float) -> int:
+    def _threads_for(self, values: float, threads: int) -> int:
         return threads if values * self.X.shape[1] > THREADS_FROM else 1
 
     def _values(
@@ -388,7 +397,7 @@ class BudgetLearner:
         return "X", "norms", "born", "A", "U", *(("used",) if len(self.used) else ())
 
     def to_state(self) -> dict[str, np.ndarray]:
-        """Arrays that `from_state` restores, of the supports in use."""
+        """Arrays of the supports in use, for `restore`."""
         n = self.n_support
         state = {name: getattr(self, name)[:n] for name in self._of_supports}
         state |= {name: getattr(self, name) for name in self.ARRAYS}
@@ -399,8 +408,8 @@ class BudgetLearner:
         """(n, n) between supports."""
         return self._between() if self._is_narrow else self.values[: self.n_support, : self.n_support]
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a state that `to_state` gave."""
+    def restore(self, state: Arrays) -> None:
+        """Restores a state of `to_state`."""
         n = int(np.asarray(state["counts"])[SUPPORTS])
         for name in self._of_supports:
             getattr(self, name)[:n] = np.asarray(state[name])

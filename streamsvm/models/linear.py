@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from streamsvm.kernels.inner import Linear
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion
 from streamsvm.problems.products import times
+from streamsvm.storage.arrays import Arrays, Attrs, State
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +47,7 @@ class LinearModel(Model):
         rows = Rows(self.coef.T.copy())  # w is its own support row
         return Expansion(Linear(), scaling, rows, np.eye(len(rows)), self.intercept, of_rows=False)
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         arrays, attrs = self.header.to_state()
         arrays |= {"coef": self.coef, "intercept": self.intercept, "thresholds": self.thresholds}
         if self.landmarks is not None:
@@ -55,7 +55,7 @@ class LinearModel(Model):
         return arrays, attrs | {"task": self.task, "has_landmarks": self.landmarks is not None}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LinearModel:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> LinearModel:
         header = Header.from_state(arrays, attrs)
         landmarks = (
             rows_from_state("landmarks", arrays, header.scaling.width) if attrs["has_landmarks"] else None

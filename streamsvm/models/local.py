@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_st
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.parallel.strips import evenly
+from streamsvm.storage.arrays import Arrays, Attrs, State
 from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import pair_coefficients
@@ -22,7 +22,7 @@ from streamsvm.tasks.pairs import pair_coefficients
 
 @dataclass(frozen=True, repr=False)
 class LocalModel(Model):
-    """Early prediction: each partition decides for the rows that fall into it.
+    """Early prediction: each partition decides for the rows that are assigned to it.
 
     combine: "nearest" is equation (11) of Hsieh et al. 2014, "naive" equation (10), the sum over all partitions, and
     "committee" the Bayesian committee machine (Tresp 2000), partitions weighted by their certainty. With neighbours > 1
@@ -37,7 +37,7 @@ class LocalModel(Model):
     partition: Partition
     bounds: np.ndarray  # (partitions + 1,) int64: partition p holds support rows bounds[p]..bounds[p+1]
     present: np.ndarray  # (partitions, k) bool: classes among the partition's training rows, see Task.present
-    arrays: Mapping[str, Any]  # support (or its CSR arrays), alpha, codes: in memory, or read by partition
+    arrays: Arrays  # support (or its CSR arrays), alpha, codes: in memory, or read by partition
     combine: str = "nearest"
     neighbours: int = 1
     weights: np.ndarray | None = None  # (partitions, width) float64, above 0
@@ -75,13 +75,12 @@ class LocalModel(Model):
         alpha, codes = (np.asarray(self.arrays[name][start:stop]) for name in ("alpha", "codes"))
         return rows, pair_coefficients(alpha, codes, len(self.classes)) if self.is_pairwise else alpha
 
-    def says(self, p: int, rows: Rows) -> np.ndarray:
-        """(m, columns) what a partition's support rows decide for scaled rows; weighted by certainty in a committee."""
+    def part_sums(self, p: int, rows: Rows) -> np.ndarray:
+        """(m, columns) sums over a partition's support rows, for scaled rows; in a committee over their variance."""
         support, coefficients = self.part(p)
-        said = self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
-        return (
-            said / self._variance(p, rows)[:, None] if self.combine == "committee" and len(support) else said
-        )
+        sums = self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
+        is_weighted = self.combine == "committee" and len(support) > 0
+        return sums / self._variance(p, rows)[:, None] if is_weighted else sums
 
     def _weighed(self, p: int, rows: Rows) -> Rows:
         return rows if self.weights is None else rows.times(self.weights[p])
@@ -91,13 +90,13 @@ class LocalModel(Model):
         rows = self.header.scaling.apply(rows)
         if self.combine == "nearest":
             return self._nearest(rows)
-        return sum(self.says(p, rows) for p in range(len(self.present)))  # type: ignore
+        return sum(self.part_sums(p, rows) for p in range(len(self.present)))  # type: ignore
 
     def _nearest(self, rows: Rows) -> np.ndarray:
         decisions = np.zeros((len(rows), self.columns))
         parts = self.partition.nearest(rows, self.neighbours)
-        for p, here in by_their_part(parts):
-            decisions[here] += self.says(p, rows.take(here)) + self.intercept[p]
+        for p, members in by_their_part(parts):
+            decisions[members] += self.part_sums(p, rows.take(members)) + self.intercept[p]
         return decisions / parts.shape[1]
 
     def _variance(self, p: int, rows: Rows) -> np.ndarray:
@@ -106,15 +105,14 @@ class LocalModel(Model):
         rows = self._weighed(p, rows)
         basis = support.take(evenly(len(support), 512))
         noise = 1e-2 * float(kernel.diag(basis).mean())
-        factor = np.linalg.cholesky(
-            kernel.block(basis, basis).astype(np.float64) + noise * np.eye(len(basis))
-        )
+        K = kernel.block(basis, basis).astype(np.float64)
+        factor = np.linalg.cholesky(K + noise * np.eye(len(basis)))
         half = np.linalg.solve(factor, kernel.block(basis, rows).astype(np.float64))
         return np.maximum(kernel.diag(rows) - np.einsum("ij,ij->j", half, half), 0.0) + noise
 
     @cached_property
     def intercept(self) -> np.ndarray:
-        """(partitions, columns): what "nearest" adds to each; -1 or +1 if a partition had rows of one side only."""
+        """(partitions, columns) added to the sums by "nearest"; -1 or +1 if a partition had rows of one side only."""
         one_sided = self.learned.one_sided(self.present)
         return one_sided if self.bias is None else one_sided + self.bias
 
@@ -130,17 +128,23 @@ class LocalModel(Model):
                 f"combine = {self.combine!r} asks all partitions about every row, which is neither exported nor "
                 "explained; fit with dcsvm.combine=nearest, or without --early"
             )
-        own = self.header.kernel, self.header.scaling
         return PartitionRouting(
-            *own, self.partition, self.neighbours, self.bounds, self.part, self.intercept, self.weights
+            self.header.kernel,
+            self.header.scaling,
+            self.partition,
+            self.neighbours,
+            self.bounds,
+            self.part,
+            self.intercept,
+            self.weights,
         )
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         """The state; support arrays that are read from disk stay there until they are written."""
         arrays, attrs = self.small_state()
         return arrays | dict(self.arrays), attrs
 
-    def small_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def small_state(self) -> State:
         """All but the support arrays."""
         arrays, attrs = self.header.to_state()
         tree_arrays, tree_attrs = partition_state(self.partition)
@@ -149,15 +153,15 @@ class LocalModel(Model):
             arrays["weights"] = self.weights
         if self.bias is not None:
             arrays["bias"] = self.bias
-        own = {} if self.is_pairwise else {"task": self.task, "multiclass": self.multiclass}
-        return arrays, attrs | own | {
+        task = {} if self.is_pairwise else {"task": self.task, "multiclass": self.multiclass}
+        return arrays, attrs | task | {
             "partition": tree_attrs,
             "combine": self.combine,
             "neighbours": self.neighbours,
         }
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalModel:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> LocalModel:
         header = Header.from_state(arrays, attrs)
         task, multiclass = known_task(attrs.get("task", "classify")), attrs.get("multiclass", "pairs")
         columns = task_of(task).by(multiclass).n_subproblems(len(header.classes))
@@ -177,11 +181,11 @@ class LocalModel(Model):
         )
 
 
-def _of_parts(arrays: Mapping[str, Any], name: str, width: int) -> np.ndarray | None:
+def _of_parts(arrays: Arrays, name: str, width: int) -> np.ndarray | None:
     """(partitions, width) float64; None if the model has none."""
     if name not in arrays:
         return None
-    found, expected = np.asarray(arrays[name], np.float64), (len(arrays["present"]), width)
-    if found.shape != expected:
-        raise ValueError(f"found {name} of partitions {found.shape}, expected {expected}")
-    return found
+    values, expected = np.asarray(arrays[name], np.float64), (len(arrays["present"]), width)
+    if values.shape != expected:
+        raise ValueError(f"found {name} of partitions {values.shape}, expected {expected}")
+    return values

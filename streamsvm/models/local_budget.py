@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_st
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.shapes import Expansion, PartitionRouting
+from streamsvm.storage.arrays import Arrays, Attrs, State
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +38,7 @@ class LocalBudgetModel(Model):
     def of(
         cls, header: Header, partition: Partition, learners: Sequence[BudgetLearner], task: str = "classify"
     ) -> LocalBudgetModel:
-        """What the learners of all regions know now."""
+        """The model of the present states of all regions' learners."""
         coefs, biases = zip(*(learner.coefficients() for learner in learners), strict=True)
         bounds = np.cumsum([0, *map(len, coefs)], dtype=np.int64)
         support = concat([learner.supports() for learner in learners])
@@ -56,16 +57,16 @@ class LocalBudgetModel(Model):
 
     def part(self, p: int) -> tuple[Rows, np.ndarray]:
         """Supports of a region, scaled, and their coefficients."""
-        here = slice(*self.bounds[p : p + 2].tolist())
-        return self.support.take(here), self.coef[here]
+        members = slice(*self.bounds[p : p + 2].tolist())
+        return self.support.take(members), self.coef[members]
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, columns) decision values; rows are raw."""
         rows = self.header.scaling.apply(rows)
         parts = self.partition.assign(rows)
         decisions = self.bias[parts]
-        for p, here in by_their_part(parts):
-            decisions[here] += self.header.kernel.apply(rows.take(here), *self.part(p))
+        for p, members in by_their_part(parts):
+            decisions[members] += self.header.kernel.apply(rows.take(members), *self.part(p))
         return decisions
 
     def as_expansion(self) -> Expansion:
@@ -75,10 +76,10 @@ class LocalBudgetModel(Model):
         )
 
     def as_routes(self) -> PartitionRouting:
-        own = self.header.kernel, self.header.scaling
-        return PartitionRouting(*own, self.partition, 1, self.bounds, self.part, self.bias)
+        kernel, scaling = self.header.kernel, self.header.scaling
+        return PartitionRouting(kernel, scaling, self.partition, 1, self.bounds, self.part, self.bias)
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_state(self) -> State:
         arrays, attrs = self.header.to_state()
         tree, nodes = partition_state(self.partition)
         arrays |= {"bounds": self.bounds, "support": self.support.dense()} | tree
@@ -88,7 +89,7 @@ class LocalBudgetModel(Model):
         }
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalBudgetModel:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> LocalBudgetModel:
         header = Header.from_state(arrays, attrs)
         partition = partition_from_state(arrays, attrs["partition"], header.scaling.width)
         bounds, support, coef, bias = (

@@ -1,8 +1,8 @@
-"""One row through all experts of a pool, compiled as a whole: calls are most of the cost of an event. And rows through
-one expert of it.
+"""Compiled decisions and steps of a whole pool for one row, as calls are most of the cost of an event; and of one
+expert for several rows.
 
-What is read and changed goes to compiled code as one object, `CompiledPool`, made once: unpacking its 47 arrays at each
-call would take ten times as long as the call.
+All arrays go to compiled code as one object, `CompiledPool`, made once: unpacking its 47 arrays at each call would take
+ten times as long as the call.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from streamsvm.solvers.budget.state import STEPS, SUPPORTS, StepOptions, Support
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import exponents_of_row
 
-FIELDS = ("scaling", "coefficients", "row", "pool", "kernels", "ways", "room")
+FIELDS = ("scaling", "coefficients", "row", "pool", "kernels", "maintenance", "buffers")
 
 
 @structref.register
 class _CompiledPoolType(types.StructRef):
     def preprocess_fields(self, fields: Any) -> Any:
-        return tuple((name, types.unliteral(found)) for name, found in fields)
+        return tuple((name, types.unliteral(kind)) for name, kind in fields)
 
 
 class CompiledPool(structref.StructRefProxy):
     """scaling, coefficients, pool: arrays of `RunningScaling`, `AdditiveLearner` and `Pool`. row: `AdditiveRow`.
-    kernels: of each rbf learner Supports, Options, and room for its values (slots, 1) and decisions (columns, 1); as
-    many as D has rows for count. ways: tables, together and projects of `steps`. room: Z (1, d), the row scaled, D
-    (experts, 1, columns), what each says, out (1, columns), what they say together, and what a block of one row needs.
+    kernels: of each rbf learner `Supports`, `StepOptions`, and buffers for its values (slots, 1) and decisions
+    (columns, 1); those beyond the rows of D are padding. maintenance: tables, together and projects of `steps`.
+    buffers: Z (1, d), the scaled row, D (experts, 1, columns), decisions of each expert, out (1, columns), of the pool,
+    and `one_row_block`.
     """
 
 
@@ -48,7 +49,7 @@ structref.define_proxy(CompiledPool, _CompiledPoolType, FIELDS)
 
 @stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(cache=True)
-def bind(scaling, coefficients, row, pool, kernels, ways, room):
+def bind(scaling, coefficients, row, pool, kernels, maintenance, buffers):
     """A `CompiledPool`. The caller keeps these arrays alive; they stay what their learners change."""
     return CompiledPool(
         borrowed(scaling),
@@ -56,68 +57,69 @@ def bind(scaling, coefficients, row, pool, kernels, ways, room):
         borrowed(row),
         borrowed(pool),
         borrowed(kernels),
-        borrowed(ways),
-        borrowed(room),
+        borrowed(maintenance),
+        borrowed(buffers),
     )
 
 
-def room_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
-    """The room of a `CompiledPool`."""
+def buffers_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
+    """The buffers of a `CompiledPool`."""
     Z, D, out = np.empty((1, d), np.float32), np.empty((experts, 1, columns)), np.empty((1, columns))
-    return Z, D, out, *block_of_one()
+    return Z, D, out, *one_row_block()
 
 
-def block_of_one() -> tuple[np.ndarray, np.ndarray]:
-    """What `steps` need of a block of one row: where its values are, and those with itself, which are known, and 0."""
+def one_row_block() -> tuple[np.ndarray, np.ndarray]:
+    """`BlockValues.entries` and V of a block of one row: its value with itself is 0."""
     return np.zeros(1, np.int64), np.zeros((1, 1), np.float32)
 
 
 @stale_with(running, additive, pooling, losses, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
-def meet(x, bound, out):
+def decide_pooled(x, compiled, out):
     """Fills out (columns,) with the pooled decision for row x (d,)."""
-    _meet(x, bound)
-    pooling.decide(bound.room[1], len(bound.coefficients[0]), bound.pool[0], out.reshape(1, -1))
+    _decide_experts(x, compiled)
+    D, shared = compiled.buffers[1], len(compiled.coefficients[0])
+    pooling.decide(D, shared, compiled.pool[0], out.reshape(1, -1))
 
 
 @stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
-def learn(x, y, weight, bound):
-    """One step of all for the row x (d,) that has just been met. y (columns,): -1 or +1."""
+def learn_pooled(x, y, weight, compiled):
+    """One step of all for the row x (d,) of the last `decide_pooled`. y (columns,): -1 or +1."""
     code = np.int64(y[0] > 0) if len(y) == 1 else np.int64(np.argmax(y))
-    _learn(x, y.reshape(1, -1), np.full(1, code), np.full(1, weight), bound)
+    _learn_experts(x, y.reshape(1, -1), np.full(1, code), np.full(1, weight), compiled)
 
 
 @stale_with(running, additive, losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
-def kernel_learns(Z, Y, weight, kernel, ways, room, D):
+def learn_kernel(Z, Y, weight, kernel, maintenance, block, D):
     """One step of one kernel for each scaled row Z (m, d), in order. D (m, columns): its decisions before its steps."""
-    kernel, ways, room = borrowed(kernel), borrowed(ways), borrowed(room)
+    kernel, maintenance, block = borrowed(kernel), borrowed(maintenance), borrowed(block)
     for i in range(len(Z)):
-        here = slice(i, i + 1)
-        _meet_kernel(Z[i], kernel, D[i])
-        _step_kernel(Z[here], Y[here], weight[here], kernel, ways, room, D[here])
+        row = slice(i, i + 1)
+        _decide_kernel(Z[i], kernel, D[i])
+        _step_kernel(Z[row], Y[row], weight[row], kernel, maintenance, block, D[row])
 
 
 @nb.njit(nogil=True, inline="always")
-def _meet(x, bound):
-    counts, born, means, variances, n = bound.scaling
-    Z, D, _, _, _ = bound.room
+def _decide_experts(x, compiled):
+    counts, born, means, variances, n = compiled.scaling
+    Z, D, _, _, _ = compiled.buffers
     scale_row(x, counts, born, means, variances, n[0], Z[0])
-    decide_row(Z[0], bound.coefficients, bound.row)
-    f = AdditiveRow(*bound.row).f
+    decide_row(Z[0], compiled.coefficients, compiled.row)
+    f = AdditiveRow(*compiled.row).f
     for i in range(len(f)):
         values.copy(D[i, 0], f[i])
     e = len(f)
-    for kernel in bound.kernels:
+    for kernel in compiled.kernels:
         if e == len(D):
             break
-        _meet_kernel(Z[0], kernel, D[e, 0])
+        _decide_kernel(Z[0], kernel, D[e, 0])
         e += 1
 
 
 @nb.njit(nogil=True, inline="always")
-def _meet_kernel(z, kernel, f):
+def _decide_kernel(z, kernel, f):
     supports, options, W, F = kernel
     s, o = Supports(*supports), StepOptions(*options)
     exponents_of_row(s.X, s.T, s.norms, s.counts[SUPPORTS], z, o.gamma, W)
@@ -127,32 +129,32 @@ def _meet_kernel(z, kernel, f):
         f[c] = factor * (F[c, 0] + s.bias[c])
 
 
-# what is inlined before it is compiled is not compiled by itself, too
+# inlined functions are not compiled separately
 @nb.njit(nogil=True, inline="always")
-def _learn(x, Y, code, weight, bound):
-    counts, born, means, variances, n = bound.scaling
-    Z, D, out, entries, own = bound.room
+def _learn_experts(x, Y, code, weight, compiled):
+    counts, born, means, variances, n = compiled.scaling
+    Z, D, out, entries, V = compiled.buffers
     see_row(x, counts, born, means, variances, n)
-    e = len(bound.coefficients[0])
-    pooling.learn(D, e, bound.pool, code, weight, out)
-    for kernel in bound.kernels:
+    e = len(compiled.coefficients[0])
+    pooling.learn(D, e, compiled.pool, code, weight, out)
+    for kernel in compiled.kernels:
         if e == len(D):
             break
-        _step_kernel(Z, Y, weight, kernel, bound.ways, (entries, own), D[e])
+        _step_kernel(Z, Y, weight, kernel, compiled.maintenance, (entries, V), D[e])
         e += 1
-    learn_row(bound.coefficients, bound.row, code[0], weight[0])
+    learn_row(compiled.coefficients, compiled.row, code[0], weight[0])
 
 
 @nb.njit(nogil=True, inline="always")
-def _step_kernel(Z, Y, weight, kernel, ways, room, D):
+def _step_kernel(Z, Y, weight, kernel, maintenance, block, D):
     supports, options, W, F = kernel
-    entries, own = room
-    tables, together, projects = ways
+    entries, V = block
+    tables, together, projects = maintenance
     s = Supports(*supports)
     chance, is_pulled = chance_of(s.counts[STEPS]), len(s.used) > 0  # every row is a use
     for c in range(len(F)):
         is_pulled |= weight[0] * pull(LOGISTIC, Y[0, c], D[0, c], 0.0, 0.0, chance) != 0
     if is_pulled:
-        steps(supports, (Z, W, own[:0], entries, own, F, Y, weight, D), options, tables, together, projects)
+        steps(supports, (Z, W, V[:0], entries, V, F, Y, weight, D), options, tables, together, projects)
     else:
         s.counts[STEPS] += 1

@@ -14,14 +14,20 @@ from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner, supports_of
-from streamsvm.models.one_row import bind, block_of_one, kernel_learns, meet, room_for
-from streamsvm.models.one_row import learn as learn_row
+from streamsvm.models.one_row import (
+    bind,
+    buffers_for,
+    decide_pooled,
+    learn_kernel,
+    learn_pooled,
+    one_row_block,
+)
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.strips import strips
 from streamsvm.private.numba import direct
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
 from streamsvm.solvers.pooling import Pool
-from streamsvm.storage.arrays import arrays_of
+from streamsvm.storage.arrays import Arrays, arrays_of
 
 WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
 LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
@@ -51,7 +57,7 @@ class Expert:
         return cls(kernel_from(attrs["kernel"]), BudgetOptions(**attrs["options"]), attrs["factor"])
 
 
-def side_by_side(
+def parallel_experts(
     kernel: Kernel, options: BudgetOptions, lam: float | None, gamma: float | str | None, *, has_gamma: bool
 ) -> list[Expert]:
     """Experts of several widths and lambdas; given ones are fixed. gamma: a number, or text if it follows
@@ -64,7 +70,7 @@ def side_by_side(
 
 
 class _Compiled(NamedTuple):
-    """What decides and learns one row."""
+    """Functions that decide and learn one row."""
 
     decide: Callable[[np.ndarray], np.ndarray]
     learn: Callable[[np.ndarray, np.ndarray, float], None]
@@ -103,7 +109,7 @@ class ExpertPool:
         return compiled.decide(x)
 
     def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
-        """One step for the row that `decide_one` has just met. y (columns,) float64: -1 or +1."""
+        """One step for the row of the last `decide_one`. y (columns,) float64: -1 or +1."""
         compiled = self._compiled or self._compile()
         if compiled is None:
             Y, weights = y[None], np.array([weight])
@@ -113,33 +119,33 @@ class ExpertPool:
 
     @property
     def _is_compiled(self) -> bool:
-        """Whether all is that `models.one_row` does."""
+        """Whether `models.one_row` can decide and learn."""
         return self.kernels[0].is_rbf
 
     def _compile(self) -> _Compiled | None:
-        """What `models.one_row` does, and what it reads and changes, found once; None if the kernels are not for it."""
+        """The functions of `models.one_row`, bound to this pool's arrays; None if it cannot take these kernels."""
         if not self._is_compiled:
             return None
-        kernels = list(map(self._room_of, self.kernels))
+        kernels = list(map(self._compiled_kernel, self.kernels))
         scaling, coefficients, pool = map(arrays_of, (self.scaling, self.additive, self.pool))
-        row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
+        row, buffers = self.additive.row(), buffers_for(self.d, len(self.pool.v), self.columns)
         kernels += kernels[-1:] * (len(WIDTHS) - len(kernels))  # one type, so it is compiled once
-        arrays = scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room
+        arrays = scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].maintenance, buffers
         self._compiled = _compiled(self.d, self.columns, arrays)
         return self._compiled
 
-    def _room_of(self, learner: BudgetLearner) -> tuple[Any, ...]:
-        """A learner in `Bound.kernels`."""
+    def _compiled_kernel(self, learner: BudgetLearner) -> tuple[Any, ...]:
+        """A learner in `CompiledPool.kernels`."""
         W, F = np.empty((len(learner.A), 1), np.float32), np.empty((self.columns, 1))
-        return supports_of(learner), learner.of_step, W, F
+        return supports_of(learner), learner.step_options, W, F
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_compiled": None}
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """One step of each expert for each row (m, d), in order; what each said before, (experts, m, columns).
+        """One step of each expert for each row (m, d), in order; its decisions before, (experts, m, columns).
 
-        The pool learns it in `weigh`. No expert needs another one, so that each has a thread.
+        The pool learns them in `weigh`. No expert needs another one, so that each has a thread.
         """
         Z = self.scaling.learn(X)
         D = np.empty((len(self.pool.v), *Y.shape))
@@ -148,22 +154,23 @@ class ExpertPool:
             if expert == len(self.kernels):
                 D[: len(TRACKS)] = self.additive.learn(Z, _codes(Y), weight)
             else:
-                self._kernel_learns(expert, Z, Y, weight, D[len(TRACKS) + expert])
+                self._learn_kernel(expert, Z, Y, weight, D[len(TRACKS) + expert])
 
         strips(learn, len(self.kernels) + 1, 1, _threads() if len(X) >= WORTH_A_THREAD else 1)
         return D
 
-    def _kernel_learns(
+    def _learn_kernel(
         self, kernel: int, Z: np.ndarray, Y: np.ndarray, weight: np.ndarray, out: np.ndarray
     ) -> None:
         learner = self.kernels[kernel]
         if self._is_compiled and self.d <= ROW_BY_ROW:
-            kernel_learns(Z, Y, weight, self._room_of(learner), learner.ways, block_of_one(), out)
+            kernel_arrays = self._compiled_kernel(learner)
+            learn_kernel(Z, Y, weight, kernel_arrays, learner.maintenance, one_row_block(), out)
         else:
             out[:] = learner.learn(Rows(Z), Y, weight)
 
     def weigh(self, D: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """The pool's step for each row of what `learn` gave, up to one where it is alarmed; its decisions before,
+        """The pool's step for each row of the result of `learn`, up to one where it is alarmed; its decisions before,
         (rows, columns)."""
         return self.pool.learn(D, len(TRACKS), _codes(Y), weight)
 
@@ -175,7 +182,7 @@ class ExpertPool:
         return self.pool.decide(self.each(Z), len(TRACKS))
 
     def each(self, Z: np.ndarray) -> np.ndarray:
-        """(experts, m, columns) what each of them says about scaled rows."""
+        """(experts, m, columns) the decisions of each expert for scaled rows."""
         of_kernels = [learner.decide(Rows(Z)) for learner in self.kernels]
         return np.concatenate([self.additive.decide(Z), of_kernels])
 
@@ -213,12 +220,11 @@ class ExpertPool:
         """Arrays that `restore` reads."""
         parts: dict[str, Any] = {"scaling": self.scaling, "additive": self.additive, "pool": self.pool}
         parts |= {f"kernel{i}": learner for i, learner in enumerate(self.kernels)}
-        return {
-            f"{name}_{own}": array for name, part in parts.items() for own, array in part.to_state().items()
-        }
+        states = {name: part.to_state() for name, part in parts.items()}
+        return {f"{name}_{key}": array for name, state in states.items() for key, array in state.items()}
 
-    def restore(self, state: Mapping[str, Any]) -> Self:
-        """Restores a state that `to_state` gave."""
+    def restore(self, state: Arrays) -> Self:
+        """Restores a state of `to_state`."""
         for i, learner in enumerate(self.kernels):
             learner.restore(part_of(f"kernel{i}", state))
         self.scaling.restore(part_of("scaling", state))
@@ -228,18 +234,21 @@ class ExpertPool:
 
 
 def _compiled(d: int, columns: int, arrays: tuple[Any, ...]) -> _Compiled:
-    """Plain functions over what `Bound` is made of: of compiled ones, river would count 11 MB of the compiler's as the
-    model's memory."""
-    x, y, bound = np.empty(d, np.float32), np.empty(columns), bind(*arrays)
-    meets, learns = direct(meet, x, bound, y), direct(learn_row, x, y, 1.0, bound)
+    """Plain functions over a `CompiledPool` of these arrays: of compiled ones, river would count 11 MB of the
+    compiler's as the model's memory."""
+    x, y, compiled = np.empty(d, np.float32), np.empty(columns), bind(*arrays)
+    decide_direct, learn_direct = (
+        direct(decide_pooled, x, compiled, y),
+        direct(learn_pooled, x, y, 1.0, compiled),
+    )
 
     def decide(x: np.ndarray) -> np.ndarray:
         out = np.empty(columns)
-        meets(x, bound, out)
+        decide_direct(x, compiled, out)
         return out
 
-    def learn(x: np.ndarray, y: np.ndarray, weight: float, _kept: Any = arrays) -> None:
-        learns(x, y, weight, bound)
+    def learn(x: np.ndarray, y: np.ndarray, weight: float, _alive: object = arrays) -> None:
+        learn_direct(x, y, weight, compiled)
 
     return _Compiled(decide, learn)
 
@@ -249,7 +258,7 @@ def _threads() -> int:
     return cores()
 
 
-def part_of(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+def part_of(name: str, state: Arrays) -> dict[str, np.ndarray]:
     """The entries under one prefix."""
     return {key.removeprefix(f"{name}_"): state[key] for key in state if key.startswith(f"{name}_")}
 

@@ -110,9 +110,10 @@ class PartitionRouting:
     weights: np.ndarray | None = None
 
     def expansion(self, p: int) -> Expansion:
-        """What a partition decides for a row, under the partition's scaling."""
+        """The expansion of a partition, under the partition's scaling."""
         rows, coef = self.part(p)
         if self.weights is None:
             return Expansion(self.kernel, self.scaling, rows, coef, self.intercept[p])
-        own, scaling = self.weights[p], self.scaling.times(self.weights[p])
-        return Expansion(self.kernel, scaling, rows.times(own), coef, self.intercept[p])
+        weights = self.weights[p]
+        scaling = self.scaling.times(weights)
+        return Expansion(self.kernel, scaling, rows.times(weights), coef, self.intercept[p])

@@ -20,7 +20,7 @@ from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.models.pooled import side_by_side
+from streamsvm.models.pooled import parallel_experts
 from streamsvm.online.base import MOST_FEATURES, LabelLearnerBase, is_doubled
 from streamsvm.online.batches import frame_like, rows_in, series_like, targets_in
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
@@ -153,7 +153,7 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         if options.loss != "logistic" or options.average:
             option = "average" if options.average else f"loss {options.loss!r}"
             raise ConfigError(f"{option} needs a single learner; give lam and gamma with it")
-        experts = side_by_side(kernel, options, self.lam, self.gamma, has_gamma=self._has_gamma)
+        experts = parallel_experts(kernel, options, self.lam, self.gamma, has_gamma=self._has_gamma)
         return ExpertsLearner(experts, 0, columns)
 
     @classmethod

@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+Arrays = Mapping[str, np.ndarray]  # by name
+Attrs = dict[str, Any]  # JSON
+State = tuple[dict[str, np.ndarray], Attrs]  # of what files keep
 Packed = Sequence[tuple[str, str, Sequence[int]]]  # name, dtype and shape of each array, in order
 
 
@@ -22,7 +25,7 @@ def packed(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], Pack
     return {dtype: np.concatenate(arrays) for dtype, arrays in by_dtype.items()}, places
 
 
-def unpacked(arrays: Mapping[str, Any], places: Packed) -> dict[str, np.ndarray]:
+def unpacked(arrays: Arrays, places: Packed) -> dict[str, np.ndarray]:
     """The arrays that `packed` concatenated. Raises ValueError if they do not have these places."""
     whole = {dtype: np.asarray(arrays[dtype]) for dtype in {dtype for _, dtype, _ in places}}
     ends: defaultdict[str, int] = defaultdict(int)

@@ -299,7 +299,7 @@ def parts_are_optimal(state: DCSVMState) -> None:
 
 def levels_and_whole(state: DCSVMState) -> None:
     is_optimal(state)
-    assert sorted(state.found) == [1, 2]
+    assert sorted(state.level_support) == [1, 2]
     is_close(state.objective, best(data()[2]))
     assert 0 <= state.gap <= TOL * data()[2].sum()
 

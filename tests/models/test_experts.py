@@ -17,14 +17,14 @@ from streamsvm.models import pooled
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.experts import ExpertsLearner, ExpertsModel
 from streamsvm.models.files import save_model
-from streamsvm.models.pooled import KEPT, SHOWN, side_by_side
+from streamsvm.models.pooled import KEPT, SHOWN, parallel_experts
 from streamsvm.online import BSGDClassifier
 
 OPTIONS = BudgetOptions(1.0, budget=40, loss="logistic")
 
 
 def learner(columns: int = 1, d: int = 3) -> ExpertsLearner:
-    return ExpertsLearner(side_by_side(RBF(1.0), OPTIONS, None, None, has_gamma=True), d, columns)
+    return ExpertsLearner(parallel_experts(RBF(1.0), OPTIONS, None, None, has_gamma=True), d, columns)
 
 
 def changing(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,13 +46,13 @@ def one_by_one(learner: ExpertsLearner, X: np.ndarray, Y: np.ndarray) -> np.ndar
 
 
 def test_the_experts_are_those_of_what_is_not_given():
-    found = side_by_side(RBF(1.0), OPTIONS, None, None, has_gamma=True)
+    found = parallel_experts(RBF(1.0), OPTIONS, None, None, has_gamma=True)
     assert [(e.factor, e.options.lam) for e in found] == [(1, 1e-5), (4, 1e-4), (16, 1e-3)]
-    found = side_by_side(RBF(1.0), OPTIONS, 0.5, None, has_gamma=True)
+    found = parallel_experts(RBF(1.0), OPTIONS, 0.5, None, has_gamma=True)
     assert [(e.factor, e.options.lam) for e in found] == [(1, 0.5), (4, 0.5), (16, 0.5)]
-    found = side_by_side(RBF(1.0), OPTIONS, None, 1.0, has_gamma=True)
+    found = parallel_experts(RBF(1.0), OPTIONS, None, 1.0, has_gamma=True)
     assert [(e.factor, e.options.lam) for e in found] == [(None, 1e-5), (None, 1e-4), (None, 1e-3)]
-    found = side_by_side(RBF(1.0), OPTIONS, None, "scale", has_gamma=True)
+    found = parallel_experts(RBF(1.0), OPTIONS, None, "scale", has_gamma=True)
     assert [e.factor for e in found] == [1, 1, 1]
 
 

@@ -47,7 +47,7 @@ class Toy:
 
 @pytest.fixture(autouse=True)
 def _toy_kind(monkeypatch):
-    monkeypatch.setitem(files.HOMES, "toy", f"{__name__}:Toy")
+    monkeypatch.setitem(files.MODELS, "toy", f"{__name__}:Toy")
 
 
 @pytest.fixture
