@@ -1,4 +1,4 @@
-"""How good predictions are, from counts and scores that are gathered block by block."""
+"""Scores of predictions, from counts and sums that are gathered block by block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 BINS = 15  # of a reliability diagram
-MOST_SCORES = 1 << 19  # different ones that are distinguished
+MOST_SCORES = 1 << 19  # different scores that are distinguished
 HISTOGRAM_BINS = 40  # of decision values by class
 MOST_SHOWN = 1000  # rows whose labels and answers go into reports
 LEVELS = tuple(percent / 100 for percent in range(5, 100, 5))  # of intervals, whose coverage a report shows
@@ -72,32 +72,33 @@ class ScoreCounts:
     def __init__(self, most: int | None = None) -> None:
         self._most = most or MOST_SCORES
         self._scores, self._counts = np.empty(0), np.empty((2, 0))  # rising; negative and positive rows
-        self._coming: list[tuple[np.ndarray, np.ndarray]] = []  # counts as those, and scores
-        self._n_coming, self._bits = 0, 0  # that were lost
+        self._pending: list[tuple[np.ndarray, np.ndarray]] = []  # counts and scores of rows not merged yet
+        self._n_pending, self._lost_bits = 0, 0
 
     def add(self, positive: np.ndarray, scores: np.ndarray, weight: np.ndarray | float = 1.0) -> None:
         """Rows, bool (m,), with scores (m,), each of which counts as many as its weight."""
-        self._coming.append((np.stack([~positive, positive]) * weight, scores))
-        self._n_coming += len(scores)
-        if self._n_coming > self._most:
-            self._settle()
+        self._pending.append((np.stack([~positive, positive]) * weight, scores))
+        self._n_pending += len(scores)
+        if self._n_pending > self._most:
+            self._merge()
 
-    def _settle(self) -> None:
-        counts = [self._counts, *(own for own, _ in self._coming)]
-        scores = np.concatenate([self._scores, *(own for _, own in self._coming)]).astype(np.float64)
-        self._coming, self._n_coming = [], 0
+    def _merge(self) -> None:
+        counts = [self._counts, *(counts for counts, _ in self._pending)]
+        scores = np.concatenate([self._scores, *(scores for _, scores in self._pending)]).astype(np.float64)
+        self._pending, self._n_pending = [], 0
         self._count(scores, np.concatenate(counts, axis=1))
         while len(self._scores) > self._most:
-            self._bits = max(self._bits + 2, 24)
+            self._lost_bits = max(self._lost_bits + 2, 24)
             self._count(self._scores, self._counts)
 
     def _count(self, scores: np.ndarray, counts: np.ndarray) -> None:
         self._scores, place = np.unique(self._short(scores), return_inverse=True)
-        self._counts = np.stack([np.bincount(place, own, len(self._scores)) for own in counts])
+        self._counts = np.stack([np.bincount(place, row, len(self._scores)) for row in counts])
 
     def _short(self, scores: np.ndarray) -> np.ndarray:
-        """Without the bits that are lost."""
-        return (scores.view(np.int64) & (-1 << self._bits)).view(np.float64) if self._bits else scores
+        """Scores without the lost bits."""
+        lost = self._lost_bits
+        return (scores.view(np.int64) & (-1 << lost)).view(np.float64) if lost else scores
 
     def places(self, scores: np.ndarray) -> np.ndarray:
         """(m,) places of scores among the different ones, which rise."""
@@ -116,8 +117,8 @@ class ScoreCounts:
         if not len(self._scores) or not self._scores[-1] > self._scores[0]:
             return {}
         edges = np.linspace(self._scores[0], self._scores[-1], bins + 1)
-        found = [np.histogram(self._scores, edges, weights=own)[0] for own in counts]
-        return {"edges": edges.tolist(), "counts": np.array(found).tolist()}
+        by_class = [np.histogram(self._scores, edges, weights=row)[0] for row in counts]
+        return {"edges": edges.tolist(), "counts": np.array(by_class).tolist()}
 
     def influences(self) -> np.ndarray:
         """(2, s) how far one of these rows moves `roc_auc`, if both classes are present."""
@@ -128,17 +129,17 @@ class ScoreCounts:
 
     def _from_top(self) -> tuple[np.ndarray, np.ndarray]:
         """Positive and negative rows at each score or above, scores falling."""
-        if self._n_coming:
-            self._settle()
+        if self._n_pending:
+            self._merge()
         falls, hits = np.cumsum(self._counts[:, ::-1], axis=1)
         return hits, falls
 
     def above_cuts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(s,) falling values, one below each score, halfway to the next; positive and negative rows above each."""
         hits, falls = self._from_top()
-        lost = (1 << self._bits) - 1
+        lost = (1 << self._lost_bits) - 1
         ends = np.stack([self._scores, (self._scores.view(np.int64) | lost).view(np.float64)])
-        lowest, highest = ends.min(axis=0), ends.max(axis=0)  # that each score stands for
+        lowest, highest = ends.min(axis=0), ends.max(axis=0)  # of the rows counted at each score
         return cuts_below(lowest, highest)[::-1], hits, falls
 
     def roc_auc(self) -> float | None:
@@ -146,8 +147,8 @@ class ScoreCounts:
         hits, falls = self._from_top()
         if not len(hits) or hits[-1] == 0 or falls[-1] == 0:
             return None
-        own = np.diff(falls, prepend=0.0)
-        return float((own * (hits - np.diff(hits, prepend=0.0) / 2)).sum() / (hits[-1] * falls[-1]))
+        negatives = np.diff(falls, prepend=0.0)
+        return float((negatives * (hits - np.diff(hits, prepend=0.0) / 2)).sum() / (hits[-1] * falls[-1]))
 
     def average_precision(self) -> float | None:
         """Mean precision over the positive rows, at each one's score; None without positive rows."""
@@ -161,7 +162,7 @@ class ScoreCounts:
 
         Rows that share the score at the border count by their share.
         """
-        hits, falls = (np.append(0.0, own) for own in self._from_top())
+        hits, falls = (np.append(0.0, counts) for counts in self._from_top())
         if hits[-1] == 0:
             return None
         border = int(np.searchsorted(hits + falls, hits[-1]))
@@ -182,8 +183,8 @@ class ScoreCounts:
         recall, fall_out = hits / hits[-1], falls / falls[-1]
         if len(hits) > most - 1:
             length = recall + fall_out
-            kept = np.unique(np.searchsorted(length, np.linspace(length[0], length[-1], most - 1)))
-            recall, fall_out, hits, falls = recall[kept], fall_out[kept], hits[kept], falls[kept]
+            ids = np.unique(np.searchsorted(length, np.linspace(length[0], length[-1], most - 1)))
+            recall, fall_out, hits, falls = recall[ids], fall_out[ids], hits[ids], falls[ids]
         roc = np.vstack([[0.0, 0.0], np.stack([fall_out, recall], axis=1)])
         return {
             "roc": roc.tolist(),
@@ -200,9 +201,9 @@ def cuts_below(lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
 
 def scored(positive: np.ndarray, scores: np.ndarray) -> ScoreCounts:
     """The counts of rows, bool (n,), with scores (n,)."""
-    found = ScoreCounts()
-    found.add(positive, scores)
-    return found
+    counts = ScoreCounts()
+    counts.add(positive, scores)
+    return counts
 
 
 class ProbabilityScores:
@@ -220,7 +221,7 @@ class ProbabilityScores:
         self._bins = np.zeros((3, BINS))  # rows, sum of confidence, rows in which it was right
 
     def add(self, truth: np.ndarray, proba: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of codes (m,) in 0..k-1 and probabilities (m, k). Their own brier and log_loss, (m,) each."""
+        """Rows of codes (m,) in 0..k-1 and probabilities (m, k). Returns brier and log_loss of each, (m,)."""
         is_true = truth[:, None] == np.arange(self._k)
         log = -np.log(np.maximum(proba[is_true], np.finfo(np.float64).tiny))
         brier = np.square(proba - is_true).sum(axis=1)
@@ -250,7 +251,7 @@ class ProbabilityScores:
             "brier": self._brier / self.n,
             "log_loss": self._log / self.n,
             "ece": float(np.abs(confidence - right).sum() / self.n),
-            "reliability": [one for one in bins if one["count"]],
+            "reliability": [row for row in bins if row["count"]],
         }
 
 
@@ -283,9 +284,9 @@ class RegressionScores:
         m, mean, error = len(y), float(y.mean()), values - y
         self._squares += float(np.square(error).sum())
         self._absolute += float(np.abs(error).sum())
-        apart, share = mean - self._mean, m / (self.n + m)  # two means to one: Chan, Golub and LeVeque 1979
-        self._spread += float(np.square(y - mean).sum()) + apart * apart * self.n * share
-        self._mean += apart * share
+        shift, share = mean - self._mean, m / (self.n + m)  # two means to one: Chan, Golub and LeVeque 1979
+        self._spread += float(np.square(y - mean).sum()) + shift * shift * self.n * share
+        self._mean += shift * share
         self.n += m
 
     def result(self) -> dict[str, float | None]:
@@ -298,19 +299,19 @@ class RegressionScores:
 
 
 class Widths(Protocol):
-    """Of intervals about answers: by `level`, else by their own."""
+    """Intervals around predictions. half_width: of a level, by default of `level`."""
 
     @property
     def level(self) -> float: ...
 
     def levels(self, among: Iterable[float]) -> list[float]:
-        """Those of `among` that there are enough rows for."""
+        """The levels of `among` that there are enough rows for."""
 
     def half_width(self, level: float | None = None) -> float: ...
 
 
 class CoverageScores:
-    """How often labels are inside intervals: coverage, of those of their own level, and mean_width, in units of labels.
+    """How often labels are inside intervals: coverage and mean_width, in units of labels, of the intervals' level.
 
     curve: coverages, a row [level, coverage, width] for each of LEVELS that there are enough rows for.
     """
@@ -329,8 +330,11 @@ class CoverageScores:
         self.n += len(y)
 
     def result(self) -> dict[str, float]:
-        own = {"coverage": float(self._inside[-1] / self.n), "mean_width": 2 * float(self._half[-1])}
-        return {"interval": self._level} | own
+        return {
+            "interval": self._level,
+            "coverage": float(self._inside[-1] / self.n),
+            "mean_width": 2 * float(self._half[-1]),
+        }
 
     def curve(self) -> dict[str, list[list[float]]]:
         shares = (self._inside / self.n).tolist()
@@ -339,23 +343,23 @@ class CoverageScores:
 
 
 class Spread:
-    """What reports show of rows that come block by block: of n rows `most` at most, evenly spread."""
+    """Rows for reports, gathered block by block: of n rows at most `most`, evenly spread."""
 
     def __init__(self, n: int, most: int = MOST_SHOWN) -> None:
-        self._every, self._kept = -(-n // most), list[np.ndarray]()
+        self._every, self._blocks = -(-n // most), list[np.ndarray]()
 
-    def add(self, start: int, *told: np.ndarray) -> None:
+    def add(self, start: int, *columns: np.ndarray) -> None:
         """Columns (m,) of the rows from `start` on."""
-        self._kept.append(np.stack(told, axis=1)[-start % self._every :: self._every])
+        self._blocks.append(np.stack(columns, axis=1)[-start % self._every :: self._every])
 
     def rows(self) -> np.ndarray:
         """(rows, columns)."""
-        return np.concatenate(self._kept).astype(np.float64)
+        return np.concatenate(self._blocks).astype(np.float64)
 
 
-def shown(*told: np.ndarray) -> list[list[float]]:
+def shown(*columns: np.ndarray) -> list[list[float]]:
     """Rows of columns (m,), of more than MOST_SHOWN evenly spread ones."""
-    spread = Spread(len(told[0]))
-    spread.add(0, *told)
+    spread = Spread(len(columns[0]))
+    spread.add(0, *columns)
     rows: list[list[float]] = spread.rows().tolist()
     return rows

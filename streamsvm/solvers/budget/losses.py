@@ -9,7 +9,7 @@ HINGE, EPSILON, SUPPORT, LOGISTIC = range(4)
 LOSSES = {"hinge": HINGE, "epsilon": EPSILON, "support": SUPPORT, "logistic": LOGISTIC}
 LEAST_PULL = 0.5  # of the logistic loss, see `pull`
 
-VALUED = ("epsilon", "support")  # losses that judge values: rows without one are right
+VALUED = ("epsilon", "support")  # losses of values, not classes: rows without a loss are right
 
 
 def values(loss: str, Y: np.ndarray, f: np.ndarray, epsilon: float) -> np.ndarray:

@@ -32,12 +32,12 @@ def merge_weight(m: np.ndarray, kappa: np.ndarray, rounds: int = 40) -> np.ndarr
     low, high = np.full(np.broadcast(m, kappa).shape, 0.5), np.ones(np.broadcast(m, kappa).shape)
     for _ in range(rounds):
         left, right = high - golden * (high - low), low + golden * (high - low)
-        up = _kept(left, m, kappa) < _kept(right, m, kappa)
+        up = _preserved(left, m, kappa) < _preserved(right, m, kappa)
         low, high = np.where(up, left, low), np.where(up, high, right)
     return (low + high) / 2
 
 
-def _kept(h: np.ndarray, m: np.ndarray, kappa: np.ndarray) -> np.ndarray:
+def _preserved(h: np.ndarray, m: np.ndarray, kappa: np.ndarray) -> np.ndarray:
     return m * kappa ** ((1 - h) ** 2) + (1 - m) * kappa ** (h**2)
 
 
@@ -51,11 +51,10 @@ def merge_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     m, kappa = np.linspace(0.5, 1, GRID)[:, None], np.linspace(0, 1, GRID)
     h = merge_weight(m, kappa)
-    lost = np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - _kept(h, m, kappa) ** 2, 0)
+    lost = np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - _preserved(h, m, kappa) ** 2, 0)
     h, lost = h.astype(np.float32), lost.astype(np.float32)
-    least = (lost[:-1] / (1 - m[:-1]) ** 2).min(axis=0) * (
-        1 - 1e-6
-    )  # (1 - m)^2 is convex: so it is between rows, too
+    # a bound between rows, too, as (1 - m)^2 is convex
+    least = (lost[:-1] / (1 - m[:-1]) ** 2).min(axis=0) * (1 - 1e-6)
     return h, lost, np.append(np.minimum(least[:-1], least[1:]), least[-1]).astype(np.float32)
 
 
@@ -69,73 +68,73 @@ def partners(s, p, gamma, tables, count, since):
     chosen, losses = np.empty(1 + count, np.int64), np.empty(count)
     chosen[0] = p
     if s.A.shape[1] == 1:
-        found = _least_with_one(s.A[:, 0], p, K, tables, s.born, (chosen[1:], losses))
+        size = _least_with_one(s.A[:, 0], p, K, tables, s.born, (chosen[1:], losses))
     else:
-        lost, found = np.empty(n), 0
+        lost, size = np.empty(n), 0
         _lost_with(distances, s.A, p, K, tables[0], lost)
         for j in range(n):
-            found = _enter(j, lost[j], s.born, (chosen[1:], losses), found)
-    return chosen[: 1 + found]
+            size = _enter(j, lost[j], s.born, (chosen[1:], losses), size)
+    return chosen[: 1 + size]
 
 
 @nb.njit(nogil=True)
-def _enter(j, lost, born, best, found):
-    """Puts j in its place among the best so far, the first born of equals first; how many these are."""
+def _enter(j, lost, born, best, size):
+    """Puts j in its place among the `size` best so far, the first born of equals first; returns their number."""
     chosen, losses = best
-    place = found
+    place = size
     while place > 0 and lost <= losses[place - 1]:
         if lost == losses[place - 1] and born[chosen[place - 1]] < born[j]:
             break
         place -= 1
     if place == len(chosen) or lost == np.inf:
-        return found
-    found = min(found + 1, len(chosen))
-    for q in range(found - 1, place, -1):
+        return size
+    size = min(size + 1, len(chosen))
+    for q in range(size - 1, place, -1):
         chosen[q], losses[q] = chosen[q - 1], losses[q - 1]
     chosen[place], losses[place] = j, lost
-    return found
+    return size
 
 
 @nb.njit(nogil=True, error_model="numpy")
 def _least_with_one(a, p, K, tables, born, best):
-    """Of one coefficient each, p the smallest. The nearest come first: of most others the bound then says that they
-    are too far, without a look at more."""
-    bound, own, found, worst = tables[2], abs(a[p]), 0, np.inf
-    # with values below far, any merge loses more than the worst of the best so far
+    """Supports with one coefficient each, p the smallest. The nearest come first: the bound then excludes most others
+    by their value alone."""
+    bound, a_p, size, worst = tables[2], abs(a[p]), 0, np.inf
+    # with a kernel value below far, any merge loses more than the worst of the best so far
     cell, far = 0, np.float32(0)
     near = _nearest(a, p, K, len(best[0]))
     for place in range(-len(near), len(K)):
         j = place if place >= 0 else near[place]
         if place >= 0 and (K[j] < far or j == p or a[p] * a[j] <= 0 or _is_in(near, j)):
             continue
-        both = own + abs(a[j])
+        both = a_p + abs(a[j])
         lost = both * both * _lookup(tables[1], abs(a[j]) / both, np.float64(K[j]))
         if lost <= worst:
-            found = _enter(j, lost, born, best, found)
-            if found == len(best[0]):
-                worst = best[1][found - 1]
-                while cell < len(bound) - 1 and own * own * bound[cell] > worst:
+            size = _enter(j, lost, born, best, size)
+            if size == len(best[0]):
+                worst = best[1][size - 1]
+                while cell < len(bound) - 1 and a_p * a_p * bound[cell] > worst:
                     cell += 1
                 far = np.float32(cell / (len(bound) - 1) * (1 - 1e-6))
-    return found
+    return size
 
 
 @nb.njit(nogil=True)
 def _nearest(a, p, K, count):
-    """So many supports of p's sign, or all, that have the largest values with it."""
-    chosen, found, least = np.empty(count, np.int64), 0, np.float32(-1)
+    """The supports of p's sign, at most so many, that have the largest kernel values with it."""
+    chosen, size, least = np.empty(count, np.int64), 0, np.float32(-1)
     for j in range(len(K)):
         if K[j] <= least or j == p or a[p] * a[j] <= 0:
             continue
-        found = min(found + 1, count)
-        place = found - 1
+        size = min(size + 1, count)
+        place = size - 1
         while place > 0 and K[j] > K[chosen[place - 1]]:
             chosen[place] = chosen[place - 1]
             place -= 1
         chosen[place] = j
-        if found == count:
+        if size == count:
             least = K[chosen[count - 1]]
-    return chosen[:found]
+    return chosen[:size]
 
 
 @nb.njit(nogil=True)
@@ -147,7 +146,9 @@ def _is_in(ids, j):
 
 
 @nb.njit(nogil=True)
-def _lost_with(distances, A, p, K, table, lost):  # the same for coefficients that are vectors
+def _lost_with(
+    distances, A, p, K, table, lost
+):  # fills lost (n,): by merges with p, of coefficients A (n, k)
     a, aa = A[p], dot(A[p], A[p])
     for j in range(len(K)):
         ab, bb = dot(a, A[j]), dot(A[j], A[j])
@@ -161,9 +162,9 @@ def _lost_with(distances, A, p, K, table, lost):  # the same for coefficients th
 
 @nb.njit(nogil=True, inline="always")
 def unite(s, m, first, mates, bearable, table, together):
-    """Replaces the first of the supports with one point, at ids[0]; the others stay in their slots.
+    """Merges supports into one point, in the slot of the first; the others stay in their slots.
 
-    mates: their ids, and `values_between` them. Returns what that loses, and how many have become one.
+    mates: their ids, and `values_between` them. Returns the squared norm that is lost, and how many were merged.
     """
     X, D, A, U, W = s.X, s.values, s.A, s.U, m.W
     ids, S = mates
@@ -178,9 +179,9 @@ def unite(s, m, first, mates, bearable, table, together):
     distances, spread = _to_mix(S, c)
     merged, merged_U, lost = np.zeros(k), np.zeros(U.shape[1]), 0.0
     for i in range(size):
-        kept = np.exp(-distances[i])
-        add_scaled(merged, kept, a[i])
-        add_scaled(merged_U, kept, U[ids[i]])
+        k_iz = np.exp(-distances[i])
+        add_scaled(merged, k_iz, a[i])
+        add_scaled(merged_U, k_iz, U[ids[i]])
         for j in range(size):
             lost += dot(a[i], a[j]) * np.exp(-S[i, j])
     for q in ids:
@@ -283,16 +284,16 @@ def _together(S, a):
 
     The gradient of |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z).
     """
-    size, kept = len(a), np.ones(len(a))
-    c = _shares(a, kept)
+    size, k_z = len(a), np.ones(len(a))
+    c = _shares(a, k_z)
     for _ in range(100):
         distances, _spread = _to_mix(S, c)
         for i in range(size):
-            kept[i] = np.exp(-distances[i])
-        new, moved, total = _shares(a, kept), 0.0, 0.0
+            k_z[i] = np.exp(-distances[i])
+        new, moved, total = _shares(a, k_z), 0.0, 0.0
         for i in range(size):
             moved, total = max(moved, abs(new[i] - c[i])), total + new[i]
-        if not total > 0:  # too far apart: the point between them keeps nothing, the largest keeps itself
+        if not total > 0:  # too far apart for a point between them: the largest stays as it is
             largest = 0
             for i in range(size):
                 largest = i if dot(a[i], a[i]) > dot(a[largest], a[largest]) else largest
@@ -305,12 +306,12 @@ def _together(S, a):
 
 
 @nb.njit(nogil=True)
-def _shares(a, kept):  # in proportion to kept_i a_i'z, z = sum_i kept_i a_i; all zero where z vanishes
+def _shares(a, k_z):  # in proportion to k_i a_i'z, z = sum_i k_i a_i; all zero where z vanishes
     z, shares, total = np.zeros(a.shape[1]), np.empty(len(a)), 0.0
     for i in range(len(a)):
-        add_scaled(z, kept[i], a[i])
+        add_scaled(z, k_z[i], a[i])
     for i in range(len(a)):
-        shares[i] = kept[i] * max(dot(a[i], z), 0.0)
+        shares[i] = k_z[i] * max(dot(a[i], z), 0.0)
         total += shares[i]
     scale(shares, 1 / total if total > 1e-200 else 0.0)
     return shares

@@ -22,7 +22,7 @@ def project_on_others(s, m, first, p, is_rbf):
         for q in range(n):
             if born[j] >= born[q]:
                 K[j, q] = K[q, j] = row[q]
-    own, ridge = K[p, p], 0.0
+    K_pp, ridge = K[p, p], 0.0
     for j in range(n):
         ridge += 1e-4 * K[j, j] / n
     for j in range(n):
@@ -43,8 +43,8 @@ def project_on_others(s, m, first, p, is_rbf):
         scale(direction, square / before)
         add_scaled(direction, 1.0, residual)
     squared = dot(beta, _times(K, beta)) - ridge * dot(beta, beta)
-    lost = dot(A[p], A[p]) * (own - 2 * dot(beta, k_p) + squared)
-    beta[p] = -1  # and takes p out
+    lost = dot(A[p], A[p]) * (K_pp - 2 * dot(beta, k_p) + squared)
+    beta[p] = -1  # which removes p
     a, u = A[p].copy(), U[p].copy()
     for j in range(n):
         part = np.zeros(len(a))

@@ -25,22 +25,24 @@ class Supports(NamedTuple):
     values: np.ndarray  # (slots, slots) between them; (0, 0) for narrow ones
     born: (
         np.ndarray
-    )  # (slots,) their ages, or FREE. While steps are taken, the columns of what is born then lag
+    )  # (slots,) their ages, or FREE; during steps the columns of younger supports are not up to date
     A: np.ndarray  # (slots, k) coefficients
     U: np.ndarray  # (slots + 1, k) what averaging needs, in the last row of the bias; else (slots + 1, 0)
     bias: np.ndarray  # (k,)
     counts: np.ndarray  # (5,) STEPS ...
     sums: np.ndarray  # (2,) DEGRADATION ...
-    used: np.ndarray  # (slots,) the step whose row each was last the nearest to; (0,) if nothing asks
+    used: (
+        np.ndarray
+    )  # (slots,) the last step in which each was the nearest to the row; (0,) if no strategy needs it
 
 
 class BlockValues(NamedTuple):
-    """A block of b rows that has met the supports."""
+    """A block of b rows, and its values with the supports."""
 
     rows: np.ndarray  # (b, d)
     W: np.ndarray  # (slots, b) values with the supports
-    N: np.ndarray  # (., slots) the same of the rows in V, as they were at first; (0, 0): they are in W alone
-    entries: np.ndarray  # (b,) V[entries[i]] is of row i; -1: not known yet
+    N: np.ndarray  # (., slots) the same of the rows in V, before the first step; (0, 0): they are in W only
+    entries: np.ndarray  # (b,) V[entries[i]] is of row i; -1: not computed yet
     V: np.ndarray  # (., b) values of a row with itself and those after it
     F: np.ndarray  # (k, b) sum_j A_j K(s_j, x)
     Y: np.ndarray  # (b, k) -1 or +1, or the targets of the epsilon loss
@@ -61,4 +63,4 @@ class StepOptions(NamedTuple):
     epsilon: float = 0.0  # of the loss of that name
     nu: float = 0.0  # share of rows outside, of the loss "support"
     first: float = 0.0  # step from which on t is counted
-    forgets: bool = False  # gives up the oldest or least recently used support, not the smallest coefficient
+    forgets: bool = False  # removes the oldest or least recently used support, not the smallest coefficient

@@ -31,13 +31,14 @@ EQUAL = 1e-4  # values of nearest supports that differ by less are equal
 
 @stale_with(losses, merge, project, state, values)
 @nb.njit(nogil=True, cache=True)
-def steps(supports, met, options, tables, together, projects):
-    """One SGD step for each row of a block, in order. supports, met, options: Supports, Met, Options as plain tuples.
+def steps(supports, block, options, tables, together, projects):
+    """One SGD step for each row of a block, in order. supports, block, options: `Supports`, `BlockValues` and
+    `StepOptions` as plain tuples.
 
-    tables: `merge_tables` if supports are merged, else None. together: True if all merge at once. projects: True if
-    the weakest is projected on the others; else None. What is None is not compiled.
+    tables: `merge_tables` if supports are merged, else None. together: True if all merge at once, else None. projects:
+    True if the weakest is projected on the others, else None. Branches of arguments that are None are not compiled.
     """
-    s, m, o = Supports(*borrowed(supports)), BlockValues(*borrowed(met)), StepOptions(*options)
+    s, m, o = Supports(*borrowed(supports)), BlockValues(*borrowed(block)), StepOptions(*options)
     born, counts, F, W = s.born, s.counts, m.F, m.W
     b, k = m.Y.shape
     delta = np.empty(k)
@@ -45,8 +46,8 @@ def steps(supports, met, options, tables, together, projects):
     since = counts[BORN]
     for i in range(b):
         t = counts[STEPS]
-        _use(s, W[:top, i], t, o.is_rbf)
-        violated = _ask(s, m, i, o, delta)
+        _mark_used(s, W[:top, i], t, o.is_rbf)
+        violated = _decide(s, m, i, o, delta)
         counts[STEPS] = t + 1
         if violated:
             if o.bias:
@@ -75,26 +76,27 @@ def steps(supports, met, options, tables, together, projects):
     if len(s.values):
         mirror(s.values, born, top, since)
     if counts[SUPPORTS] < top:
-        _close_up(s, top)
+        _fill_gaps(s, top)
 
 
 @nb.njit(nogil=True, inline="always")
-def _ask(s, m, i, o, delta):
-    """Decides row i before its step, and fills delta (k,): what it adds to coefficients. Whether that is anything."""
+def _decide(s, m, i, o, delta):
+    """Decides row i before its step, and fills delta (k,), its addition to coefficients; returns whether any is not
+    0."""
     bias, weight, passed = s.bias, m.weight[i], s.counts[STEPS] + o.first
     scale = 1 / (o.lam * passed) if passed > 0 else 0.0
     violated, reach = False, 0.0
     chance = chance_of(s.counts[STEPS]) if o.loss == LOGISTIC else 0.0
     if o.loss == EPSILON and weight > 0:
-        own = 1.0 if o.is_rbf else max(np.float64(m.V[m.entries[i], i]), 1e-12)
-        reach = o.lam * (passed + 1) / (weight * (own + o.bias))
+        K_ii = 1.0 if o.is_rbf else max(np.float64(m.V[m.entries[i], i]), 1e-12)
+        reach = o.lam * (passed + 1) / (weight * (K_ii + o.bias))
     for c in range(len(delta)):
         f = scale * (m.F[c, i] + bias[c])
         m.decisions[i, c] = f
         delta[c] = weight * pull(o.loss, m.Y[i, c], f, o.epsilon, reach, chance)
         if o.loss == SUPPORT:
             if passed == 0:
-                delta[c] = weight  # nothing is there that it could be inside
+                delta[c] = weight  # the first row is always outside
             before = bias[c]
             bias[c] = min(before * (passed + 1) / max(passed, 1) + delta[c] - weight * o.nu, 0.0)
             if s.U.shape[1]:
@@ -111,8 +113,8 @@ def _add_to_bias(s, delta, t):
 
 
 @nb.njit(nogil=True, inline="always")
-def _use(s, values, t, is_rbf):
-    """Notes step t as the last use of the nearest supports, of values (top,) with the row: of all that are equal up to
+def _mark_used(s, values, t, is_rbf):
+    """Sets step t as the last use of the nearest supports, by values (top,) with the row: of all that are equal up to
     rounding."""
     best, sign = -np.inf, -1.0 if is_rbf else 1.0
     if len(s.used):
@@ -149,8 +151,9 @@ def _insert(s, m, i, delta, place):  # row i of the block becomes a support
 def _maintain(s, m, place, o, tables, together, projects):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A.
 
-    All slots are in use when it begins. The oldest of equals goes first, so that the order of slots is all one.
-    place: the first of the rows whose values and F matter still, and what was born last before the block.
+    All slots are in use before. The oldest of equals goes first, so that the result does not depend on the order of
+    slots. place: the first of the rows whose values and F are still needed, and the age of the last support before the
+    block.
     """
     (first, since), born, A, counts = place, s.born, s.A, s.counts
     n = counts[SUPPORTS]
@@ -178,22 +181,22 @@ def _maintain(s, m, place, o, tables, together, projects):
                 born[q] = FREE
             counts[SUPPORTS] -= size - 1
             return lost
-        lost = _lose(s, m, first, weakest, o.is_rbf)  # nothing points its way
+        lost = _remove(s, m, first, weakest, o.is_rbf)  # no other points in its direction
     else:
-        lost = _lose(s, m, first, weakest, o.is_rbf)
+        lost = _remove(s, m, first, weakest, o.is_rbf)
     born[weakest] = FREE
     counts[SUPPORTS] -= 1
     return lost
 
 
 @nb.njit(nogil=True, inline="always")
-def _lose(s, m, first, p, is_rbf):  # forgets support p
+def _remove(s, m, first, p, is_rbf):
     add_to(m.F, s.A[p], m.W[p], first, is_rbf, -1.0)
     return dot(s.A[p], s.A[p]) * (1.0 if is_rbf else max(np.float64(s.values[p, p]), 0.0))
 
 
 @nb.njit(nogil=True, inline="always")
-def _close_up(s, top):  # the last supports take the free slots
+def _fill_gaps(s, top):  # the last supports move to the free slots
     D, born = s.values, s.born
     slot = 0
     for _ in range(top):
@@ -214,8 +217,8 @@ def _close_up(s, top):  # the last supports take the free slots
         if len(s.T):
             copy(s.T[:, slot], s.X[slot])
             continue
-        own = D[last, last]
+        diagonal = D[last, last]
         for j in range(last):
             D[slot, j] = D[last, j]
             D[j, slot] = D[j, last]
-        D[slot, slot] = own
+        D[slot, slot] = diagonal

@@ -1,6 +1,6 @@
-"""Values of rows with supports, kernel values of them, and the loops over vectors that the steps are made of.
+"""Values of rows with supports, kernel values from them, and the loops over vectors of the steps.
 
-What is called from compiled code alone has no separate cache: it is cached with its callers.
+Functions that only compiled code calls have no separate cache: they are cached with their callers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def exponents_of_row(X, T, norms, n, x, gamma, W):
 
 @nb.njit(nogil=True, fastmath=True)
 def exponents_from(X, T, norms, x, gamma, out):
-    own, two = np.float32(0), np.float32(2)
+    norm, two = np.float32(0), np.float32(2)
     for r in range(len(x)):
-        own += x[r] * x[r]
+        norm += x[r] * x[r]
     if len(T):
         _products(T, x, out)
     else:
@@ -31,7 +31,7 @@ def exponents_from(X, T, norms, x, gamma, out):
                 product += s[r] * x[r]
             out[j] = product
     for j in range(len(out)):
-        out[j] = max(gamma * (norms[j] + own - two * out[j]), np.float32(0))
+        out[j] = max(gamma * (norms[j] + norm - two * out[j]), np.float32(0))
 
 
 @nb.njit(nogil=True, fastmath=True)
@@ -52,7 +52,7 @@ def _products(T, x, out):  # T'x, four rows of T at a time
 
 @nb.njit(nogil=True)
 def exponents_of_support(s, p, gamma, since, out):
-    """gamma |s_p - s_j|^2, or K(s_p, s_j) where values are kept, with the first supports, into out (n,)."""
+    """gamma |s_p - s_j|^2, or K(s_p, s_j) from the array `values`, with the first n supports, into out (n,)."""
     n = len(out)
     if len(s.T):
         exponents_from(s.X, s.T, s.norms, s.X[p], gamma, out)
@@ -113,7 +113,7 @@ def exponents_after(block, i, gamma, out):  # gamma |x_i - x_j|^2 for j >= i
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def kernel_values(values, rbf, out):  # K of a row's values; exp as in kernels._rbf
+def kernel_values(values, rbf, out):  # K of a row's values; exp as in `kernels.epilogues.rbf`
     if not rbf:
         for j in range(len(values)):
             out[j] = values[j]
@@ -136,13 +136,13 @@ def kernel_values(values, rbf, out):  # K of a row's values; exp as in kernels._
 def add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
     if first == len(values):
         return
-    met = values[first:]  # loops that begin at 0: from another index on, each one might be negative
-    K = np.empty(len(met), np.float32)
-    kernel_values(met, rbf, K)
+    later = values[first:]  # so that loops begin at 0: numba checks other indices for negative ones
+    K = np.empty(len(later), np.float32)
+    kernel_values(later, rbf, K)
     for c in range(len(a)):
         factor, row = sign * a[c], F[c, first:]
         if factor != 0:
-            for j in range(len(met)):
+            for j in range(len(later)):
                 row[j] += factor * K[j]
 
 
@@ -174,7 +174,7 @@ def copy(out, row):
 
 @nb.njit(nogil=True)
 def refresh(values, born, p, n, since):
-    """The whole row of support p; only the rows of supports born after `since` hold what columns do not."""
+    """Completes the row of support p: values with supports born after `since` are in their rows only."""
     last = max(born[p], since)
     for j in range(n):
         if born[j] > last:
@@ -183,13 +183,13 @@ def refresh(values, born, p, n, since):
 
 @nb.njit(nogil=True)
 def mirror(values, born, n, since):
-    """Fills the columns of supports born after `since` from their rows: all at once, as a walk down a column
-    misses the cache at every step."""
+    """Fills the columns of supports born after `since` from their rows: all at once, as each entry of a column is a
+    cache miss."""
     new = np.flatnonzero(born[:n] > since)
     for j in range(n):
-        row, own = values[j], born[j]
+        row, age = values[j], born[j]
         for q in new:
-            if own <= since or born[q] > own:
+            if age <= since or born[q] > age:
                 row[q] = values[q, j]
 
 
