@@ -1,5 +1,5 @@
 """The samples of a store on which options are chosen: random rows (`draw_samples`), or the rows nearest to some
-centres, which are as dense as the whole store there (`region_samples`). Either is found in one pass over the store."""
+centres, which are as dense as the whole store there (`region_samples`). Either takes one pass over the store."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from streamsvm.parallel.contact import REACH_S, Contact
 from streamsvm.private.distributed import forget_groups, run_on_scheduler
 from streamsvm.progress import LEAST_S, Meter
 
-MOST = 100_000  # tasks that the scheduler remembers until it is asked
+MOST = 100_000  # tasks that the scheduler remembers until the next call of `taken`
 Ran = tuple[str, int, float, float]  # the worker's name, its thread, start and end by the scheduler's clock
 
 

@@ -52,7 +52,7 @@ def direct(function: Any, *args: Any) -> Callable[..., Any]:
 
 
 def _borrowed(typing_context: Any, kind: Any) -> Any:
-    """`found`, a tuple of arrays, numbers and such tuples, without counts of references to the arrays: the caller keeps
+    """`kind`, a tuple of arrays, numbers and such tuples, without counts of references to the arrays: the caller keeps
     them alive for as long as they are used.
 
     A count is an atomic operation each time that an array is taken out of a tuple, a quarter of an event in all.
