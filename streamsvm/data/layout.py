@@ -46,7 +46,7 @@ class Layout(SizedInBytes):
         layout_attrs = {name: attrs[name] for name in LAYOUT_ATTRS if name in attrs}
         return cls(d, dtype, is_sparse, layout_attrs) if "format" in layout_attrs else None
 
-    def to_attrs(self) -> dict[str, Any]:
+    def to_attrs(self) -> dict[str, object]:
         return {"dtype": self.dtype.name, "is_sparse": self.is_sparse, **self.attrs}
 
     @classmethod

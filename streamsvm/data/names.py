@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice, zip_longest
-from typing import Any
 
 import zarr
 
@@ -68,9 +67,10 @@ def _dimension(member: zarr.Array | zarr.Group) -> str | None:
     """xarray's name for the second dimension of an array, in zarr formats 3 and 2."""
     if isinstance(member, zarr.Group):
         return None
-    names: Any = getattr(member.metadata, "dimension_names", None) or member.attrs.get("_ARRAY_DIMENSIONS")
-    is_pair = isinstance(names, list | tuple) and len(names) == 2 and isinstance(names[1], str)
-    return names[1] if is_pair else None
+    names: object = getattr(member.metadata, "dimension_names", None) or member.attrs.get("_ARRAY_DIMENSIONS")
+    if isinstance(names, list | tuple) and len(names) == 2 and isinstance(names[1], str):
+        return names[1]
+    return None
 
 
 def _read(group: zarr.Group, path: str, d: int) -> Names | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import zarr
@@ -27,6 +28,7 @@ from streamsvm.storage.paths import is_remote_failure, local_path, nearest
 
 CHUNK_BYTES = 4 << 20  # measured: zarr decodes 4 MiB chunks at 1.3 GB/s, 0.5 MiB ones at half that
 MAX_CHUNK_ROWS = 1 << 16
+DaskCollection: TypeAlias = Any  # a Dask array or dataframe: Dask declares no types
 TABLE_ATTRIBUTES = (  # attributes that arrays do not have; of a lazy frame the last ones would find out its columns
     "collect_schema",
     "to_table",
@@ -216,7 +218,7 @@ class ArraySource(SizedInBytes):
 class DaskSource:
     """A dask array of dense or scipy CSR blocks; `read` computes the blocks it needs."""
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: DaskCollection) -> None:
         if any(np.isnan(size) for size in X.shape):
             raise DataError("dask array X has chunks of unknown size; call X.compute_chunk_sizes() first")
         check_shape(X.shape, "X")
@@ -246,14 +248,14 @@ class PartitionSource(DaskSource):
     The last partition is kept, because it may have several of these blocks.
     """
 
-    def __init__(self, X: Any, nbytes: int) -> None:
+    def __init__(self, X: DaskCollection, nbytes: int) -> None:
         super().__init__(X)
         self.nbytes = nbytes
         self.chunk_rows = default_chunk_rows(nbytes / self.n)
         self._lock, self._last, self._partition = Lock(), -1, None
 
     @property
-    def encoded(self) -> Any:
+    def encoded(self) -> DaskCollection:
         """The dask array."""
         return self._X
 
@@ -270,7 +272,7 @@ class PartitionSource(DaskSource):
         return self._rows(X[start - first : stop - first])
 
 
-def computed(X: Any) -> Any:
+def computed(X: DaskCollection) -> Any:
     """The values of a Dask array or frame, computed in the calling thread, or by a cluster that keeps its blocks."""
     if "distributed" in sys.modules:
         from distributed import futures_of
@@ -297,7 +299,7 @@ def _is_in_task() -> bool:
     return False
 
 
-def _in_task(X: Any) -> Any:
+def _in_task(X: DaskCollection) -> Any:
     """The values of a Dask array, computed by this task from blocks of the workers that keep them."""
     from dask.core import flatten
     from distributed import Future
@@ -309,7 +311,7 @@ def _in_task(X: Any) -> Any:
     return _finished(X, graph | worker_values(future_keys))
 
 
-def _finished(X: Any, graph: Any) -> Any:
+def _finished(X: DaskCollection, graph: Mapping[Any, Any]) -> Any:
     """X.compute() of this graph in the calling thread, without the warning of an active client."""
     import dask
 

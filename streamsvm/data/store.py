@@ -33,6 +33,7 @@ from streamsvm.data.names import Names, names_in_attrs, names_of_others, shown_i
 from streamsvm.data.rows import Matrix, Rows, concat, take_in_parts
 from streamsvm.data.sources import (
     CSRSource,
+    DaskCollection,
     Source,
     computed,
     default_chunk_rows,
@@ -569,7 +570,7 @@ def have_same_columns(store: Store, other: Store) -> bool:
 fill(Store, STORE_METHODS)
 
 
-def as_dask(store: Store, encoded: Any = None) -> tuple[Any, Any]:
+def as_dask(store: Store, encoded: DaskCollection = None) -> tuple[DaskCollection, DaskCollection]:
     """X (n, d), of dense or CSR blocks, and y (n,) or None; see `Store.to_dask`. encoded: X of a dask dataframe."""
     from dask import array, delayed
 

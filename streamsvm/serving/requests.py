@@ -49,7 +49,7 @@ class Predictions:
         p = None if p is None else p[rows]
         return replace(self, labels=self.labels[rows], decisions=self.decisions[rows], probabilities=p)
 
-    def as_answers(self, options: PredictionOptions) -> list[Any]:
+    def as_answers(self, options: PredictionOptions) -> list[object]:
         """A label for each row, or with options an object that has the label as `prediction`. Raises RequestError."""
         if not options.flags:
             return self.labels
