@@ -40,7 +40,7 @@ def nearest(keys: np.ndarray, fraction: float) -> int:
     return min(sorted(counts), key=lambda count: abs(count - round(n * fraction)))
 
 
-@every_case("seed", range(6))
+@every_case("seed", range(3))  # one for each of the ranges of values
 @every_case("fraction", [0.05, 0.5, 0.8, 0.999])
 def test_the_last_values_are_tested_on(tmp_path, seed, fraction):
     when = np.random.default_rng(seed).integers(0, [3, 10, 1000][seed % 3], 60)
