@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -149,11 +149,11 @@ def _factors_of(part: SubtreeFactorisation) -> Subtree:
     return part.factors
 
 
-def _attrs(tree: ClusterTree) -> dict[str, Any]:
+def _attrs(tree: ClusterTree) -> Attrs:
     return {"n": tree.n, "depth": tree.depth, "cut": tree.cut}
 
 
-def _tree(attrs: Mapping[str, Any]) -> ClusterTree:
+def _tree(attrs: Attrs) -> ClusterTree:
     return ClusterTree(attrs["n"], attrs["depth"], attrs.get("cut", 0))
 
 

@@ -47,6 +47,10 @@ from streamsvm.parallel.sizes import SizedInBytes
 WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
 USED_SHARE = 0.8  # of its memory that it may use
 
+Subtrees = Sequence[
+    Any
+]  # a `Subtree` of each root, held by an engine: in this process, or by workers as futures
+
 
 @dataclass(frozen=True)
 class Subtree(SizedInBytes):
@@ -72,7 +76,7 @@ class SpreadKernel:
 
     engine: Engine
     top: HSSMatrix
-    subtrees: Sequence[Any]
+    subtrees: Subtrees
     shapes: Shapes
     nbytes: int
     landmarks: int
@@ -126,7 +130,7 @@ class SpreadInverse:
 
     engine: Engine
     top: ULVFactor
-    subtrees: Sequence[Any]
+    subtrees: Subtrees
     inner: np.ndarray
     nbytes: int
 
@@ -170,8 +174,8 @@ def spread_kernel(
 def spread_pair(
     H: HSSMatrix,
     factor: ULVFactor,
-    blocks: Sequence[Any],
-    factors: Sequence[Any],
+    blocks: Subtrees,
+    factors: Subtrees,
     inner: np.ndarray,
     explained: float,
     engine: Engine,
@@ -186,7 +190,7 @@ def spread_pair(
 def _kernel(
     engine: Engine,
     top: HSSMatrix,
-    subtrees: Sequence[Any],
+    subtrees: Subtrees,
     summaries: Sequence[tuple[np.ndarray, Shapes, int]],
     landmarks: int,
     explained: float,
@@ -202,7 +206,7 @@ def _kernel(
 def _applied(
     engine: Engine,
     top: TreeOperator,
-    subtrees: Sequence[Any],
+    subtrees: Subtrees,
     V: np.ndarray,
     inside: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -17,11 +17,24 @@ from streamsvm.kernels.table import KernelRow, kernel_names, kernel_row, paramet
 from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
 from streamsvm.parallel.imports import imported
 from streamsvm.parallel.strips import evenly, strips
+from streamsvm.storage.arrays import Attrs
 
 Sums = Callable[[Any, Rows], np.ndarray]  # of a `Kernel` or `Float64`, and rows: (m,) or (m, k)
 SUM_ERROR = 1e-3  # of a sum over support rows, over a typical sum: the default tol
 SUMS = 32  # rows at which it is measured
 COARSE = 1e-3  # error of a value, over those that rows differ by, from which on float32 is not enough
+
+
+class OnnxGraph(Protocol):
+    """The part of `exchange.onnx.Graph` that kernels use: methods add operators, and return the names of results."""
+
+    def op(self, kind: str, *inputs: str) -> str: ...
+
+    def constant(self, value: object) -> str: ...
+
+    def inner_products(self, x: str, rows: str) -> str: ...
+
+    def sq_distances(self, x: str, rows: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class Kernel(ABC):
         """Whether K(a, 0) = 0 for all a: without a bias f(0) = 0, whatever the rows are."""
         return False
 
-    def to_attrs(self) -> dict[str, Any]:
+    def to_attrs(self) -> Attrs:
         """Name and parameters, which `kernel_from` reads."""
         return {"name": self.name} | asdict(self)
 
@@ -202,8 +215,8 @@ class Kernel(ABC):
             f"the model's is {self.name}: leave Shapley values out, which leaves gradients and support vectors"
         )
 
-    def onnx(self, graph: Any, x: str, rows: str) -> str:
-        """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of `exchange.graph.Graph`.
+    def onnx(self, graph: OnnxGraph, x: str, rows: str) -> str:
+        """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of the graph.
 
         Raises ModelError if it takes more than a few.
         """
@@ -279,7 +292,7 @@ def kernel_class(name: str) -> type[Kernel]:
     return imported(kernel_row(name).where)
 
 
-def kernel_from(attrs: Mapping[str, Any]) -> Kernel:
+def kernel_from(attrs: Attrs) -> Kernel:
     """The kernel of a name and its parameters; those of other kernels are ignored. Raises ValueError, KeyError."""
     kernel = kernel_class(attrs["name"])
     if unknown := attrs.keys() - parameters() - {"name"}:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
-from streamsvm.kernels.base import Stationary, inner_products
+from streamsvm.kernels.base import OnnxGraph, Stationary, inner_products
 from streamsvm.kernels.slopes import Slopes, of_distances
 from streamsvm.kernels.tiles import Tile, inner_tile, transposed
 
@@ -40,7 +40,7 @@ class Distances(Stationary):
         """k of a tile of inner products, float32, in place; norms are squared."""
 
     @abstractmethod
-    def onnx_of(self, graph: Any, sq: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, sq: str) -> str:
         """k of squared distances in an ONNX graph."""
 
     def tiles(self, b: Rows) -> Tile:
@@ -77,7 +77,7 @@ class Distances(Stationary):
     def rounding(self, sq_norm: float) -> float:
         return self.gamma * sq_norm * EPSILON
 
-    def onnx(self, graph: Any, x: str, rows: str) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, rows: str) -> str:
         return self.onnx_of(graph, graph.sq_distances(x, rows))
 
 
@@ -114,7 +114,7 @@ class RBF(Distances):
     def shortfall(self, differences: np.ndarray) -> np.ndarray:
         return -np.expm1(-self.gamma * differences**2)
 
-    def onnx_of(self, graph: Any, sq: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, sq: str) -> str:
         return graph.op("Exp", graph.op("Mul", sq, graph.constant(-np.asarray(self.gamma, np.float64))))
 
 
@@ -138,7 +138,7 @@ class Cauchy(Distances):
         np.square(tile, out=tile)
         return -self.gamma
 
-    def onnx_of(self, graph: Any, sq: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, sq: str) -> str:
         scaled = graph.op("Mul", sq, graph.constant(np.asarray(self.gamma, np.float64)))
         return graph.op("Reciprocal", graph.op("Add", scaled, graph.constant(np.float64(1))))
 
@@ -195,7 +195,7 @@ class Matern(Distances):
         argument = self.gamma**2 * sq_norm * EPSILON
         return argument**0.5 if self.nu == 0.5 else argument
 
-    def onnx_of(self, graph: Any, sq: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, sq: str) -> str:
         first, second = self._factors
         rate = graph.constant(np.asarray(self._rate, np.float64))
         s = graph.op("Mul", graph.op("Sqrt", sq), rate)

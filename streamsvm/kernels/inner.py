@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -12,7 +12,7 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import epilogues
-from streamsvm.kernels.base import Kernel, inner_products
+from streamsvm.kernels.base import Kernel, OnnxGraph, inner_products
 from streamsvm.kernels.slopes import Slopes, of_inner_products
 from streamsvm.kernels.table import kernel_names
 from streamsvm.kernels.tiles import Tile, inner_tile, transposed
@@ -68,11 +68,11 @@ class InnerProducts(Kernel):
         tile[:] = self.slope(tile.astype(np.float64))
         return 1.0
 
-    def onnx(self, graph: Any, x: str, rows: str) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, rows: str) -> str:
         return self.onnx_of(graph, graph.inner_products(x, rows))
 
     @abstractmethod
-    def onnx_of(self, graph: Any, inner: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, inner: str) -> str:
         """k of inner products in an ONNX graph."""
 
 
@@ -98,7 +98,7 @@ class Linear(InnerProducts):
 
         return add
 
-    def onnx_of(self, graph: Any, inner: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, inner: str) -> str:
         return inner
 
 
@@ -149,7 +149,7 @@ class Poly(InnerProducts):
         epilogues.poly(tile, np.float32(self.gamma), np.float32(self.coef0), self.degree - 1)
         return self.gamma * self.degree
 
-    def onnx_of(self, graph: Any, inner: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, inner: str) -> str:
         scaled = graph.op("Mul", inner, graph.constant(np.asarray(self.gamma, np.float64)))
         base = graph.op("Add", scaled, graph.constant(np.float64(self.coef0)))
         return graph.op("Pow", base, graph.constant(np.float64(self.degree)))
@@ -179,6 +179,6 @@ class Sigmoid(InnerProducts):
         np.subtract(np.float32(1), tile, out=tile)
         return self.gamma
 
-    def onnx_of(self, graph: Any, inner: str) -> str:
+    def onnx_of(self, graph: OnnxGraph, inner: str) -> str:
         scaled = graph.op("Mul", inner, graph.constant(np.asarray(self.gamma, np.float64)))
         return graph.op("Tanh", graph.op("Add", scaled, graph.constant(np.float64(self.coef0))))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +17,7 @@ from streamsvm.data.regroup import order_by_part
 from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.storage.arrays import Arrays
+from streamsvm.storage.arrays import Arrays, Attrs
 
 RESTARTS = 3
 DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
@@ -219,7 +218,7 @@ def _joined(centres: list[tuple[Centres, int]]) -> Centres:
     return Centres(centres[0][0].kernel, rows, np.eye(len(rows), dtype=np.float32), offsets)
 
 
-def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[Attrs]]:
     """Arrays of all nodes one after another, and attributes by which `partition_from_state` separates them."""
     nodes = partition.nodes
     if not nodes:
@@ -235,13 +234,13 @@ def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[d
     return arrays, attrs
 
 
-def partition_from_state(arrays: Arrays, attrs: list[dict[str, Any]], d: int) -> Partition:
+def partition_from_state(arrays: Arrays, attrs: list[Attrs], d: int) -> Partition:
     loaded = {key: np.asarray(arrays[key]) for key in arrays if key.startswith("node_")}
     nodes = tuple(_nodes_from(loaded, attrs, d))
     return Partition(nodes, tuple(tuple(node["children"]) for node in attrs))
 
 
-def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[dict[str, Any]], d: int) -> Iterator[Centres]:
+def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[Attrs], d: int) -> Iterator[Centres]:
     row = entry = weight = offset = 0
     for number, node in enumerate(attrs):
         m, k = node["m"], len(node["children"])

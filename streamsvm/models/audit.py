@@ -11,6 +11,7 @@ from typing import Any
 
 from streamsvm.errors import CorruptDataError, ModelError
 from streamsvm.models.files import block_length, load_model, read_attrs, stored_arrays
+from streamsvm.storage.arrays import Attrs
 from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.paths import Place, URLPath, place_of
 from streamsvm.storage.versions import arrays_at
@@ -94,7 +95,7 @@ def _require_part(home: Place, name: str, files: list[str]) -> None:
     raise ModelError(f"{home}/{name}: found a file that does not belong to a model; inspect it and remove it")
 
 
-def _array(home: Place, name: str) -> dict[str, Any]:
+def _array(home: Place, name: str) -> Attrs:
     """Name, shape, dtype and codecs of an array, from its metadata. Raises ModelError unless it holds plain numbers."""
     where = f"{home}/{name}/zarr.json"
     try:

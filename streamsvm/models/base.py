@@ -39,9 +39,9 @@ class Header(SizedInBytes):
     scaling: Scaling
     classes: np.ndarray  # (k,) labels, sorted, or as a stream brought them
     positive: tuple[str, ...] = ()  # the labels that class 1 stands for, against the rest
-    config: dict[str, Any] | None = None
+    config: Attrs | None = None
     fingerprint: str = ""
-    certificate: dict[str, Any] | None = None
+    certificate: Attrs | None = None
     calibration: Calibration | None = None
     feature_names: Names | None = None  # (d,) of the columns of raw rows
     # decision values above it are of the second class, or, (k,), of rows that have a label; None: see `Model.codes_of`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class BudgetModel(Model):
     bias: np.ndarray  # (columns,)
     options: BudgetOptions
     state: Arrays  # of the learner, see BudgetLearner.to_state
-    stream: dict[str, Any] | None = None  # what an online learner adds: features, labels, calibration
+    stream: Attrs | None = None  # what an online learner adds: features, labels, calibration
     task: str = "classify"
 
     @classmethod
@@ -43,7 +43,7 @@ class BudgetModel(Model):
         cls,
         header: Header,
         learner: BudgetLearner,
-        stream: dict[str, Any] | None = None,
+        stream: Attrs | None = None,
         task: str = "classify",
     ) -> BudgetModel:
         """The model of a learner's present state; the learner may continue."""

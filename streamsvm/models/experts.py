@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -183,10 +183,10 @@ class ExpertsModel(Model):
     second: tuple[Expert, ...]  # that learn with them; none if nothing has changed
     columns: int
     state: Arrays  # of both, and the counts
-    stream: dict[str, Any]  # features, labels, and what else the stream keeps
+    stream: Attrs  # features, labels, and what else the stream keeps
 
     @classmethod
-    def of(cls, header: Header, learner: ExpertsLearner, stream: dict[str, Any]) -> ExpertsModel:
+    def of(cls, header: Header, learner: ExpertsLearner, stream: Attrs) -> ExpertsModel:
         """The model of a learner's present state; the learner may continue."""
         state = {"counts": np.array([learner.t, learner.alarms, learner.switches])}
         pools = {"first": learner.first, "second": learner.second}

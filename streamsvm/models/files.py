@@ -130,7 +130,7 @@ def stored_arrays(path: Place, attrs: Attrs) -> Mapping[str, Any]:
     return _Arrays(arrays_at(path, attrs), strings)
 
 
-def read_attrs(path: Place) -> dict[str, Any]:
+def read_attrs(path: Place) -> Attrs:
     """A model's attributes, after a check of format and version; reads no array."""
     attrs = _group_attrs(path)
     if STORE_MARK in attrs:
@@ -157,7 +157,7 @@ def is_model(path: Place) -> bool:
         return False
 
 
-def _group_attrs(path: Place) -> dict[str, Any]:
+def _group_attrs(path: Place) -> Attrs:
     try:
         metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
     except StorageError:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from streamsvm.errors import ModelError
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.storage.arrays import Arrays, State
+from streamsvm.storage.arrays import Arrays, Attrs, State
 
 ROUNDING = 1e-12  # of a level times a number of rows, relative
 
@@ -56,7 +55,7 @@ class Intervals(SizedInBytes):
         """(m, 2) lower and upper ends about answers (m,). Raises ModelError."""
         return values[:, None] + self.half_width(level) * np.array([-1.0, 1.0])
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """For reports: its level, the number of rows it is computed from, and q."""
         return {"level": self.level, "rows": len(self.errors), "half_width": self.half_width()}
 
@@ -64,7 +63,7 @@ class Intervals(SizedInBytes):
         return {"interval_errors": self.errors}, {"interval": self.level}
 
     @classmethod
-    def from_state(cls, arrays: Arrays, attrs: Mapping[str, Any]) -> Intervals | None:
+    def from_state(cls, arrays: Arrays, attrs: Attrs) -> Intervals | None:
         """None if a model has none. Raises ValueError for arrays that `to_state` cannot have written."""
         level = attrs.get("interval")
         if level is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, Self
@@ -27,7 +27,7 @@ from streamsvm.parallel.strips import strips
 from streamsvm.private.numba import direct
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
 from streamsvm.solvers.pooling import Pool
-from streamsvm.storage.arrays import Arrays, arrays_of
+from streamsvm.storage.arrays import Arrays, Attrs, arrays_of
 
 WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
 LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
@@ -45,7 +45,7 @@ class Expert:
     options: BudgetOptions
     factor: float | None = None
 
-    def to_attrs(self) -> dict[str, Any]:
+    def to_attrs(self) -> Attrs:
         return {
             "kernel": self.kernel.to_attrs(),
             "options": asdict(self.options),
@@ -53,7 +53,7 @@ class Expert:
         }
 
     @classmethod
-    def from_attrs(cls, attrs: Mapping[str, Any]) -> Expert:
+    def from_attrs(cls, attrs: Attrs) -> Expert:
         return cls(kernel_from(attrs["kernel"]), BudgetOptions(**attrs["options"]), attrs["factor"])
 
 
@@ -139,7 +139,7 @@ class ExpertPool:
         W, F = np.empty((len(learner.A), 1), np.float32), np.empty((self.columns, 1))
         return supports_of(learner), learner.step_options, W, F
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_compiled": None}
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
