@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from numba.core import event
 
@@ -26,13 +25,13 @@ class _Listener(event.Listener):
         self._depth, self._count = 0, 0
         self._began = 0.0, 0.0
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: object) -> None:
         if self._depth == 0:
             self._began = time.perf_counter(), time.thread_time()
         self._depth += 1
         self.events.progress(PHASE, self._count, None)
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: object) -> None:
         self._depth, self._count = self._depth - 1, self._count + 1
         if self._depth == 0:
             self.wall_s += time.perf_counter() - self._began[0]

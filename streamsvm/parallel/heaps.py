@@ -23,7 +23,7 @@ def few_heaps() -> None:
     _mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
-def in_worker(fn: Callable[..., Any], *args: Any) -> Any:
+def in_worker(fn: Callable[..., Any], *args: object) -> Any:
     """fn(*args), a task, in a worker that keeps memory from one task to the next."""
     from streamsvm.parallel.sizes import aligned  # commands import this module before they need numpy
 

@@ -23,7 +23,7 @@ class SizedInBytes:
         return object.__sizeof__(self) + size_of(vars(self))
 
 
-def size_of(value: Any) -> int:
+def size_of(value: object) -> int:
     """Bytes of a value: of an array its entries, of a collection its members."""
     if isinstance(value, np.ndarray):
         return value.nbytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 from uuid import uuid4
@@ -27,7 +27,7 @@ class TaskRecorder(SchedulerPlugin):
         self.name = f"streamsvm-{mark}"
         self._mark, self._client, self._ran = mark, client, deque[Any](maxlen=MOST)
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **more: Any) -> None:
+    def transition(self, key: object, start: str, finish: str, *args: object, **more: Any) -> None:
         if start != "processing" or finish != "memory" or not isinstance(key, str) or self._mark not in key:
             return
         for span in more.get("startstops") or ():
@@ -91,7 +91,7 @@ class TaskTimes:
             meter.ran((worker, thread, start - began, end - began) for worker, thread, start, end in ran)
 
     @staticmethod
-    def _ask(client: Client, question: Any, *args: Any) -> Any:
+    def _ask(client: Client, question: Callable[..., Any], *args: object) -> Any:
         with suppress(OSError):  # also a time out
             return run_on_scheduler(client, REACH_S, question, *args)
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from streamsvm.events import STEPS, Event, Joined, Progress, Record
 from streamsvm.storage.human import heading
@@ -59,7 +58,7 @@ def line_of(progress: Progress) -> str:
     return f"{progress.phase}  {f'{progress.done:,.1f}'.removesuffix('.0')}/{progress.total:,}"
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -8,10 +8,10 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Any
+from typing import IO
 
 import zarr
 
@@ -105,7 +105,7 @@ class Target:
         """A local folder on the target's disk for temporary files, None if the target is not local."""
         return None if self._path is None else str(self._path.parent)
 
-    def errors(self) -> Any:
+    def errors(self) -> AbstractContextManager[None]:
         return storage_errors(self.url)
 
     def begin(self) -> zarr.Group:

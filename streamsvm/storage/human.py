@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 PERCENT = ("accuracy", "balanced_accuracy", "label_accuracy")  # scores that are read so
 HEADINGS = {  # of fields whose names are too short for people
@@ -20,7 +19,7 @@ HEADINGS = {  # of fields whose names are too short for people
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def human(name: str, value: Any) -> str:
+def human(name: str, value: object) -> str:
     """A value as text, with the unit that its name implies; empty if it is not known."""
     if value is None:
         return ""
@@ -50,7 +49,7 @@ def human_seconds(seconds: float) -> str:
     return f"{seconds / size:g} {unit}"
 
 
-def parse_time(value: Any) -> float:
+def parse_time(value: object) -> float:
     """Seconds of a time: `60s`, `10m`, `1.5h` or a number. Raises ValueError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(value).strip().lower())
     if match is None or isinstance(value, bool):

@@ -8,7 +8,6 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 import psutil
 
@@ -28,13 +27,13 @@ def is_alive(pid: int) -> bool:
     return psutil.pid_exists(pid)
 
 
-def has_ended(owner: Mapping[str, Any]) -> bool:
+def has_ended(owner: Mapping[str, object]) -> bool:
     """Whether the owner was a process of this machine that does not exist any more."""
     pid = owner.get("process")
     return owner.get("host") == socket.gethostname() and isinstance(pid, int) and not is_alive(pid)
 
 
-def is_abandoned(owner: Mapping[str, Any], idle_s: float) -> bool:
+def is_abandoned(owner: Mapping[str, object], idle_s: float) -> bool:
     """Whether the owner of a write, last changed idle_s seconds ago, does not continue it.
 
     Processes of other machines cannot be seen, so their writes have to be old.

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from streamsvm.errors import ConfigError, StorageError, StreamSVMError
 
 T = TypeVar("T")
+FileSystem = Any  # of fsspec, which has no types
 PAUSES_S = (1.0, 4.0)  # between tries at an object store; its client has tried several times in each
 OF_FILES = ("file://", "sqlite:///", "duckdb:///")  # the last two as SQLAlchemy writes them
 CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
@@ -42,7 +43,7 @@ def is_remote_failure(error: BaseException) -> bool:
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
 
 
-def filesystem(url: str) -> tuple[Any, str]:
+def filesystem(url: str) -> tuple[FileSystem, str]:
     """The file system of a url, and its path in it. Raises ConfigError if its package is missing."""
     import fsspec
 
@@ -137,7 +138,7 @@ class URLPath:
     def files(self) -> list[str]:
         """URLs of all files below this folder; if its name has stars, of the files that match it."""
 
-        def listed(fs: Any, path: str) -> dict[str, Any]:
+        def listed(fs: FileSystem, path: str) -> dict[str, Any]:
             try:
                 return (fs.glob if "*" in path else fs.find)(path, detail=True)
             except FileNotFoundError:
@@ -156,7 +157,7 @@ class URLPath:
     def read_ranges(self, ranges: list[tuple[URLPath, int, int]]) -> list[bytes]:
         """Bytes (from, to) of several files of this file system, fetched in parallel."""
 
-        def fetched(fs: Any, path: str) -> list[bytes]:
+        def fetched(fs: FileSystem, path: str) -> list[bytes]:
             paths = [filesystem(place.url)[1] for place, _, _ in ranges]
             contents = fs.cat_ranges(paths, [lo for _, lo, _ in ranges], [hi for _, _, hi in ranges])
             for part in contents:
@@ -185,7 +186,7 @@ class URLPath:
             if not missing_ok:
                 raise
 
-    def _request(self, act: Callable[[Any, str], T]) -> T:
+    def _request(self, act: Callable[[FileSystem, str], T]) -> T:
         fs, path = filesystem(self.url)
 
         def uncached() -> T:
@@ -194,7 +195,7 @@ class URLPath:
 
         return again(self.url, uncached)
 
-    def _written(self, act: Callable[[Any, str], Any]) -> None:
+    def _written(self, act: Callable[[FileSystem, str], object]) -> None:
         """A missing bucket raises StorageError, not FileNotFoundError."""
         try:
             self._request(act)

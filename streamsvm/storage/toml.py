@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 
-def document(values: Mapping[str, Any]) -> str:
+def document(values: Mapping[str, object]) -> str:
     """A document of texts, numbers, truths, lists of these, and tables; None is left out."""
     return "\n".join(_lines(values, ())) + "\n"
 
 
-def _lines(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+def _lines(values: Mapping[str, object], path: tuple[str, ...]) -> Iterator[str]:
     given = {name: value for name, value in values.items() if value is not None}
     tables = {name: value for name, value in given.items() if isinstance(value, Mapping)}
     if path and (len(tables) < len(given) or not given):
@@ -22,7 +21,7 @@ def _lines(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
         yield from _lines(table, (*path, name))
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

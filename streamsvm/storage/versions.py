@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import time
-from typing import Any
+from contextlib import AbstractContextManager
 
 import zarr
 
@@ -44,7 +44,7 @@ class Version:
         self._folder = place / f"version-{os.getpid()}-{secrets.token_hex(4)}"
         self._is_whole = False
 
-    def errors(self) -> Any:
+    def errors(self) -> AbstractContextManager[None]:
         return storage_errors(self.url)
 
     def begin(self) -> zarr.Group:
