@@ -61,19 +61,25 @@ def errors(name: str, h: float, **options) -> list[float]:
 @pytest.mark.parametrize("h", WIDTHS)
 @pytest.mark.parametrize("name", DATA)
 def test_least_squares_error_follows_the_tolerance(name, h):
-    found = errors(name, h, definite=False)
-    assert all(error <= 10 * rtol for error, rtol in zip(found, RTOLS, strict=True)), found
-    assert all(later <= 3 * before for before, later in zip(found, found[1:], strict=False)), found
+    product_errors = errors(name, h, definite=False)
+    assert all(error <= 10 * rtol for error, rtol in zip(product_errors, RTOLS, strict=True)), product_errors
+    assert all(
+        later <= 3 * before for before, later in zip(product_errors, product_errors[1:], strict=False)
+    ), product_errors
 
 
 @pytest.mark.slow  # of many matrices
 @pytest.mark.parametrize("h", WIDTHS)
 @pytest.mark.parametrize("name", DATA)
 def test_definite_error_falls_with_the_tolerance(name, h):
-    found = errors(name, h, definite=True)
-    assert all(error <= 2 * rtol**0.25 for error, rtol in zip(found, RTOLS, strict=True)), found
-    assert all(later <= 1.5 * before for before, later in zip(found, found[1:], strict=False)), found
-    assert found[-1] < found[0] / 10
+    product_errors = errors(name, h, definite=True)
+    assert all(error <= 2 * rtol**0.25 for error, rtol in zip(product_errors, RTOLS, strict=True)), (
+        product_errors
+    )
+    assert all(
+        later <= 1.5 * before for before, later in zip(product_errors, product_errors[1:], strict=False)
+    ), product_errors
+    assert product_errors[-1] < product_errors[0] / 10
 
 
 @pytest.mark.parametrize(
@@ -123,16 +129,16 @@ def test_duplicates_have_the_rank_of_distinct_rows(definite):
 
 
 def test_few_entries_are_asked_for():
-    n, asked = 1500, 0
+    n, entries_read = 1500, 0
     _, rows = in_order(roll(n))
 
     def entries(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        nonlocal asked
-        asked += len(a) * len(b)
+        nonlocal entries_read
+        entries_read += len(a) * len(b)
         return rbf(1).exact(rows.take(a), rows.take(b))
 
     made = compressed(rows, entries, tolerances(1e-2), engine=SERIAL)
-    assert asked < n * n / 4
+    assert entries_read < n * n / 4
     assert made.nbytes < 8 * n * n / 30
 
 

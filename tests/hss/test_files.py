@@ -30,16 +30,16 @@ def factorisation(n: int = 100, *, landmarks: int = 16, single: bool = False) ->
 def test_round_trip(tmp_path, n, landmarks, single):
     made = factorisation(n, landmarks=landmarks, single=single)
     save_model(made, tmp_path / "factor")
-    found = load_factorisation(tmp_path / "factor")
-    assert isinstance(found, Factorisation)
-    assert found.key == "the key"
-    assert found.inverse.beta == BETA
-    assert facts_of(found.matrix) == facts_of(made.matrix)
-    np.testing.assert_array_equal(found.order, made.order)
+    loaded = load_factorisation(tmp_path / "factor")
+    assert isinstance(loaded, Factorisation)
+    assert loaded.key == "the key"
+    assert loaded.inverse.beta == BETA
+    assert facts_of(loaded.matrix) == facts_of(made.matrix)
+    np.testing.assert_array_equal(loaded.order, made.order)
     for V in (np.random.default_rng(0).normal(size=(n, 3)), np.ones(n)):
-        np.testing.assert_array_equal(found.matrix.product(V), made.matrix.product(V))
-        np.testing.assert_array_equal(found.inverse.solve(V), made.inverse.solve(V))
-    again = found.matrix.shifted(2 * BETA, ENGINE).solve(V)
+        np.testing.assert_array_equal(loaded.matrix.product(V), made.matrix.product(V))
+        np.testing.assert_array_equal(loaded.inverse.solve(V), made.inverse.solve(V))
+    again = loaded.matrix.shifted(2 * BETA, ENGINE).solve(V)
     np.testing.assert_array_equal(again, made.matrix.shifted(2 * BETA, ENGINE).solve(V))
 
 
@@ -53,23 +53,23 @@ def saved(tmp_path_factory) -> Path:
 @every_case("name", sorted(factorisation().to_state()[0]))
 def test_a_shortened_array_is_refused(saved, name):
     array = zarr.open_group(saved, mode="r+")[name]
-    kept = array[:]
-    array.resize((len(kept) - 1, *kept.shape[1:]))
+    original = array[:]
+    array.resize((len(original) - 1, *original.shape[1:]))
     try:
         with pytest.raises(StreamSVMError, match="factor"):
             load_factorisation(saved)
     finally:
-        array.resize(kept.shape)
-        array[:] = kept
+        array.resize(original.shape)
+        array[:] = original
 
 
 def test_a_missing_array_is_named(saved):
     group = zarr.open_group(saved, mode="r+")
-    kept = group["inner"][:]
+    original = group["inner"][:]
     del group["inner"]
     with pytest.raises(CorruptDataError, match="'inner' is missing"):
         load_factorisation(saved)
-    group.create_array("inner", data=kept, chunks=kept.shape)
+    group.create_array("inner", data=original, chunks=original.shape)
 
 
 def test_it_is_no_model(saved):

@@ -155,12 +155,12 @@ def test_threads_do_not_matter():
 
 
 def test_a_limit_too_small_is_refused_at_once():
-    n, told = 300, []
+    n, checks = 300, []
     with pytest.raises(
         MemoryLimitError, match=r"100.0 MiB is too small.*300 rows \(before the first rank.*MiB"
     ):
-        approximate(SMOOTH, roll(n), options(), ENGINE, limit_bytes=100 * MiB, events=told.append)
-    assert told == []
+        approximate(SMOOTH, roll(n), options(), ENGINE, limit_bytes=100 * MiB, events=checks.append)
+    assert checks == []
     leaf = n // 16
     assert least_bytes(n, options()) == n * (2 * leaf * 8 + 8 * 32 + 8 * LANDMARKS)
 
@@ -180,11 +180,11 @@ def test_a_limit_that_the_ranks_do_not_meet_is_refused_after_them(monkeypatch):
 def test_estimated_errors_are_near_the_true_ones(rtol, definite):
     order, matrix, K = made(rbf(0.5), roll(), rtol=rtol, definite=definite, landmarks=0)
     inverse = matrix.shifted(10.0, ENGINE)
-    found = estimated_errors(rbf(0.5), roll().take(order), matrix, inverse, 0, 1)
-    assert found.keys() == {"product_error", "solve_error"}
+    errors = estimated_errors(rbf(0.5), roll().take(order), matrix, inverse, 0, 1)
+    assert errors.keys() == {"product_error", "solve_error"}
     true = np.linalg.norm(whole(matrix) - K) / np.linalg.norm(K)  # random signs: the Frobenius norm
-    assert true / 3 < found["product_error"] < 3 * true
-    assert found["solve_error"] < 1e-12
+    assert true / 3 < errors["product_error"] < 3 * true
+    assert errors["solve_error"] < 1e-12
 
 
 @pytest.mark.parametrize("landmarks", [0, 16])

@@ -84,8 +84,8 @@ def test_products_solves_and_facts_are_those_of_one_process(landmarks, single):
         close(there.product(V), here.product(V))
         close(inverses[1].solve(V), inverses[0].solve(V))
     of = rbf(2.0), cancer()
-    found = [estimated_errors(*of, *made, 0, 2) for made in zip((here, there), inverses, strict=True)]
-    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    errors = [estimated_errors(*of, *made, 0, 2) for made in zip((here, there), inverses, strict=True)]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-6)
 
 
 def test_leaves_that_are_subtrees(monkeypatch):

@@ -77,12 +77,12 @@ def test_orders_depend_on_the_seed_not_on_threads(direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_sparse_rows_are_ordered_as_dense_ones(direction):
     rows = cancer()
-    found = order(Rows(sparse.csr_array(rows.X)), direction=direction)
-    np.testing.assert_array_equal(np.sort(found), np.arange(len(rows)))
+    ordered = order(Rows(sparse.csr_array(rows.X)), direction=direction)
+    np.testing.assert_array_equal(np.sort(ordered), np.arange(len(rows)))
     tree = ClusterTree.of(len(rows), 16)
     expected = order(rows, direction=direction)
     leaves = [slice(*tree.span(leaf)) for leaf in tree.level(tree.depth)]
-    same = [len(np.intersect1d(found[leaf], expected[leaf])) for leaf in leaves]
+    same = [len(np.intersect1d(ordered[leaf], expected[leaf])) for leaf in leaves]
     assert sum(same) > 0.95 * len(rows)  # rounding moves rows at a median
 
 
@@ -97,8 +97,8 @@ def test_leaves_hold_rows_that_are_near():
 def test_principal_direction_is_the_first_principal_component():
     X = cancer().X.astype(np.float64)
     _, _, Vt = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
-    found = principal_direction(cancer(), np.random.default_rng(0))
-    assert abs(found @ Vt[0]) > 1 - 1e-4
+    direction = principal_direction(cancer(), np.random.default_rng(0))
+    assert abs(direction @ Vt[0]) > 1 - 1e-4
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

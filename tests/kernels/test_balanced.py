@@ -33,9 +33,9 @@ def test_every_part_has_its_share_of_the_rows(n_parts, is_sparse):
 def test_parts_are_regions():
     """Neighbours are mostly in the same part."""
     X = blobs()
-    own = parts(X, 8)
+    assigned = parts(X, 8)
     nearest = ((X[:, None] - X) ** 2).sum(axis=2) + 1e9 * np.eye(500)
-    assert np.mean(own == own[nearest.argmin(axis=1)]) > 0.7
+    assert np.mean(assigned == assigned[nearest.argmin(axis=1)]) > 0.7
 
 
 def test_rows_that_nothing_tells_apart_are_one_part():

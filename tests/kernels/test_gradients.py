@@ -29,8 +29,8 @@ MORE_THAN_A_TILE = COLUMNS + 13
 
 def exact(kernel: Kernel, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
     """By `gradient`, a column at a time."""
-    found = [kernel.gradient(a, b, column) for column in np.atleast_2d(coef.T)]
-    return np.reshape(found, (*coef.shape[1:], len(a), a.d))
+    gradients = [kernel.gradient(a, b, column) for column in np.atleast_2d(coef.T)]
+    return np.reshape(gradients, (*coef.shape[1:], len(a), a.d))
 
 
 def compare(found: np.ndarray, expected: np.ndarray) -> None:
@@ -94,11 +94,11 @@ def exact_apart(kernel: Kernel, a: Rows) -> np.ndarray:
 def test_threads_and_groups_of_columns_change_nothing(kernel, layout, monkeypatch):
     a, b = rows(700, 21, layout, 10), rows(600, 21, layout, 11)
     coef = np.random.default_rng(12).normal(size=(600, 5))
-    found = kernel.gradients(a, b, coef)
-    np.testing.assert_array_equal(kernel.gradients(a, b, coef, 3), found)
+    gradients = kernel.gradients(a, b, coef)
+    np.testing.assert_array_equal(kernel.gradients(a, b, coef, 3), gradients)
     monkeypatch.setattr(slopes, "OPERAND_BYTES", 4 * 600 * 21 * 2)
-    compare(kernel.gradients(a, b, coef), found)
-    for column, one in zip(coef.T, found, strict=True):
+    compare(kernel.gradients(a, b, coef), gradients)
+    for column, one in zip(coef.T, gradients, strict=True):
         compare(kernel.gradients(a, b, column), one)
 
 

@@ -75,8 +75,8 @@ def test_labels_are_a_local_minimum_of_the_scatter():
         [reference.feature_distances(K, np.diag(K), (np.flatnonzero(labels == c), K)) for c in range(5)],
         axis=1,
     )
-    own = distances[np.arange(80), labels]
-    assert np.all(own <= distances.min(axis=1) + 1e-5)
+    to_centre = distances[np.arange(80), labels]
+    assert np.all(to_centre <= distances.min(axis=1) + 1e-5)
     shuffled = np.random.default_rng(2).permutation(labels)
     assert reference.scatter(K, labels) < 0.9 * reference.scatter(K, shuffled)
 
@@ -114,9 +114,9 @@ def test_assignment_is_the_nearest_centre_by_definition(kernel, layout):
         reference.feature_distances(K, diag, (np.flatnonzero(nearest == c), K_sample)) for c in range(4)
     ]
     best = np.stack(distances, axis=1)
-    found = centres.assign(others)
+    assigned = centres.assign(others)
     # the sample's own clusters are those of the last iteration: rows on a border may differ
-    assert np.mean(found == best.argmin(axis=1)) > 0.95
+    assert np.mean(assigned == best.argmin(axis=1)) > 0.95
 
 
 @pytest.mark.parametrize("kernel", [RBF(1000.0), Laplacian(300.0), Matern(300.0, 1.5), Cauchy(1e9)], ids=str)
@@ -207,14 +207,14 @@ def test_nearest_parts_are_those_with_the_nearest_centres(seed, n_parts, max_row
         for centre, part in zip(node.rows.X, children, strict=True):
             if part >= 0 and np.any(parts == part):
                 centres[part] = centre
-    found, own = tree.nearest(rows, m), tree.assign(rows)
-    assert found.shape == (300, min(m, len(centres)))
-    np.testing.assert_array_equal(found[:, 0], own)
+    nearest, assigned = tree.nearest(rows, m), tree.assign(rows)
+    assert nearest.shape == (300, min(m, len(centres)))
+    np.testing.assert_array_equal(nearest[:, 0], assigned)
     distances = ((rows.X[:, None] - centres) ** 2).sum(axis=2) if len(centres) > 1 else np.zeros((300, 1))
-    distances[np.arange(300), own] = -1
+    distances[np.arange(300), assigned] = -1
     np.testing.assert_allclose(
-        np.take_along_axis(distances, found.astype(int), axis=1),
-        np.sort(distances, axis=1)[:, : found.shape[1]],
+        np.take_along_axis(distances, nearest.astype(int), axis=1),
+        np.sort(distances, axis=1)[:, : nearest.shape[1]],
         rtol=1e-4,
         atol=1e-5,
     )
@@ -277,8 +277,8 @@ def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
     seen = before_each(
         np.array([np.bincount(parts[lo:hi], minlength=n_parts)[list(ranks)] for lo, hi in blocks])
     )
-    found = rows_of_ranks(VectorInMemory(parts), pieces, blocks, ranks, seen, ENGINE) if ranks else []
-    for (part, own), rows in zip(ranks.items(), found, strict=True):
+    drawn = rows_of_ranks(VectorInMemory(parts), pieces, blocks, ranks, seen, ENGINE) if ranks else []
+    for (part, own), rows in zip(ranks.items(), drawn, strict=True):
         np.testing.assert_array_equal(rows.X[:, 0], np.flatnonzero(parts == part)[own])
 
 
@@ -313,9 +313,9 @@ def test_samples_are_of_a_few_blocks(monkeypatch, count_bytes, in_memory, most):
 
 def test_rows_of_leaves_are_counted_again_where_counts_are_large(monkeypatch):
     rows = Rows(np.random.default_rng(0).integers(0, 9, (500, 3)).astype(np.float32))
-    kept = divide(rows, 8, 30)[1]
+    expected = divide(rows, 8, 30)[1]
     monkeypatch.setattr(division, "COUNT_BYTES", 0)
-    np.testing.assert_array_equal(kept, divide(rows, 8, 30)[1])
+    np.testing.assert_array_equal(expected, divide(rows, 8, 30)[1])
 
 
 def test_parts_in_files_are_those_in_memory(tmp_path):

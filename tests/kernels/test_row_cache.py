@@ -57,10 +57,10 @@ def test_rows_used_longest_ago_make_room():
     cache.find(np.arange(100))  # 100 to 199 are the older ones now
     cache.find(np.arange(300, 450))
     cache.admit(np.arange(300, 450))
-    kept = cache.find(np.arange(N)) >= 0
-    assert kept[:100].all()
-    assert kept[300:450].all()
-    assert np.count_nonzero(kept) == 300
+    cached = cache.find(np.arange(N)) >= 0
+    assert cached[:100].all()
+    assert cached[300:450].all()
+    assert np.count_nonzero(cached) == 300
 
 
 def test_no_more_rows_are_admitted_than_fit():

@@ -142,10 +142,10 @@ def test_the_gradient_is_that_of_differences(kernel, layout):
     a, b = rows(6, 4, "float64", 15, 1.0), rows(9, 4, layout, 16)
     coef, step = np.random.default_rng(17).normal(size=9), 1e-6
     there = Rows(sparse.csr_array(a.X) if layout == "csr" else a.X)
-    found = kernel.gradient(there, b, coef)
+    gradient = kernel.gradient(there, b, coef)
     for f, move in enumerate(step * np.eye(4)):
         ahead, behind = (kernel.exact(Rows(a.X + sign * move), Rows(b.dense())) @ coef for sign in (1, -1))
-        np.testing.assert_allclose(found[:, f], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(gradient[:, f], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
 @every_case("kernel", WITH_GRADIENT, ids=str)

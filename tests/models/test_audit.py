@@ -29,15 +29,15 @@ def model(fitted, tmp_path):
 
 
 def test_all_of_a_model_is_told(model):
-    found = audit(model)
-    assert (found["kind"], found["version"]) == ("kernel", 1)
-    arrays = {one["array"]: one for one in found["arrays"]}
+    report = audit(model)
+    assert (report["kind"], report["version"]) == ("kernel", 1)
+    arrays = {one["array"]: one for one in report["arrays"]}
     loaded = load_model(model)
     assert arrays["classes"]["shape"] == list(loaded.classes.shape)
     assert {"bytes", "crc32c"} <= set(arrays["alpha"]["codecs"])
-    assert found["files"] == sum(path.is_file() for path in model.rglob("*"))
-    assert found["bytes"] == sum(
-        np.dtype(one["dtype"]).itemsize * np.prod(one["shape"], dtype=int) for one in found["arrays"]
+    assert report["files"] == sum(path.is_file() for path in model.rglob("*"))
+    assert report["bytes"] == sum(
+        np.dtype(one["dtype"]).itemsize * np.prod(one["shape"], dtype=int) for one in report["arrays"]
     )
 
 

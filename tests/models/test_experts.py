@@ -46,14 +46,14 @@ def one_by_one(learner: ExpertsLearner, X: np.ndarray, Y: np.ndarray) -> np.ndar
 
 
 def test_the_experts_are_those_of_what_is_not_given():
-    found = parallel_experts(RBF(1.0), OPTIONS, None, None, has_gamma=True)
-    assert [(e.factor, e.options.lam) for e in found] == [(1, 1e-5), (4, 1e-4), (16, 1e-3)]
-    found = parallel_experts(RBF(1.0), OPTIONS, 0.5, None, has_gamma=True)
-    assert [(e.factor, e.options.lam) for e in found] == [(1, 0.5), (4, 0.5), (16, 0.5)]
-    found = parallel_experts(RBF(1.0), OPTIONS, None, 1.0, has_gamma=True)
-    assert [(e.factor, e.options.lam) for e in found] == [(None, 1e-5), (None, 1e-4), (None, 1e-3)]
-    found = parallel_experts(RBF(1.0), OPTIONS, None, "scale", has_gamma=True)
-    assert [e.factor for e in found] == [1, 1, 1]
+    experts = parallel_experts(RBF(1.0), OPTIONS, None, None, has_gamma=True)
+    assert [(e.factor, e.options.lam) for e in experts] == [(1, 1e-5), (4, 1e-4), (16, 1e-3)]
+    experts = parallel_experts(RBF(1.0), OPTIONS, 0.5, None, has_gamma=True)
+    assert [(e.factor, e.options.lam) for e in experts] == [(1, 0.5), (4, 0.5), (16, 0.5)]
+    experts = parallel_experts(RBF(1.0), OPTIONS, None, 1.0, has_gamma=True)
+    assert [(e.factor, e.options.lam) for e in experts] == [(None, 1e-5), (None, 1e-4), (None, 1e-3)]
+    experts = parallel_experts(RBF(1.0), OPTIONS, None, "scale", has_gamma=True)
+    assert [e.factor for e in experts] == [1, 1, 1]
 
 
 @pytest.mark.slow  # blocks compile, after events

@@ -76,9 +76,9 @@ def test_steps_are_those_of_the_twin(strategy, merge, columns, layout, monkeypat
     twin = twin_of(ours, columns)
     weight = weights(150)
     expected = np.array([twin.learn(*step) for step in zip(rows.X, Y, weight, strict=True)])
-    found = ours.learn(rows, Y, weight)
+    decisions = ours.learn(rows, Y, weight)
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(found, expected, atol=5e-3 * scale)
+    np.testing.assert_allclose(decisions, expected, atol=5e-3 * scale)
     assert ours.n_support == len(twin.S)
     mean = reference.kernel_matrix(WIDE, rows.X, twin.S) @ twin.mean
     A, bias = ours.coefficients()
@@ -106,14 +106,14 @@ LOSSES = {
 def test_steps_of_other_losses_are_those_of_the_twin(loss, strategy):
     columns = 3 if "three" in loss else 1
     rows, Y = stream(150, columns)
-    own = {"bias": loss == "epsilon"} | LOSSES[loss] | {"loss": loss.partition(",")[0]}
-    if "epsilon" in own:
+    overrides = {"bias": loss == "epsilon"} | LOSSES[loss] | {"loss": loss.partition(",")[0]}
+    if "epsilon" in overrides:
         Y = rows.X[:, :1].astype(np.float64) ** 2 + 0.1 * weights(150)[:, None]
-    elif "nu" in own:
+    elif "nu" in overrides:
         Y = np.ones((150, 1))
-    ours, weight = learner(columns, strategy=strategy, **own), weights(150)
+    ours, weight = learner(columns, strategy=strategy, **overrides), weights(150)
     twin = twin_of(ours, columns)
-    vars(twin).update({name: value for name, value in own.items() if name in ("epsilon", "nu")})
+    vars(twin).update({name: value for name, value in overrides.items() if name in ("epsilon", "nu")})
     twin.loss, twin.first = ours.options.loss, ours.options.first
     expected = np.array([twin.learn(*step) for step in zip(rows.X, Y, weight, strict=True)])
     scale = np.abs(expected).max()
@@ -132,15 +132,15 @@ def test_steps_of_other_losses_are_those_of_the_twin(loss, strategy):
 def test_pulls_of_the_logistic_loss_are_its_slope_on_average(f, y):
     n = 4000
     chances = (np.arange(n) + 0.5) / n
-    found = np.mean([pull.py_func(LOGISTIC, y, f, 0.0, 0.0, chance) for chance in chances])
-    assert found == pytest.approx(y / (1 + np.exp(min(y * f, 500))), abs=1 / n)
+    mean_pull = np.mean([pull.py_func(LOGISTIC, y, f, 0.0, 0.0, chance) for chance in chances])
+    assert mean_pull == pytest.approx(y / (1 + np.exp(min(y * f, 500))), abs=1 / n)
 
 
 def test_chances_of_steps_are_evenly_spread():
     with np.errstate(over="ignore"):  # which it counts on
-        found = np.sort([chance_of.py_func(step) for step in range(2000)])
+        sorted_chances = np.sort([chance_of.py_func(step) for step in range(2000)])
     assert (
-        np.abs(found - (np.arange(2000) + 0.5) / 2000).max() < 1.36 / 2000**0.5
+        np.abs(sorted_chances - (np.arange(2000) + 0.5) / 2000).max() < 1.36 / 2000**0.5
     )  # Kolmogorov and Smirnov, 5 %
 
 
@@ -163,8 +163,8 @@ def test_targets_in_units_are_learnt_as_in_others():
     Y = rows.X[:, :1].astype(np.float64)
     plain, far = (learner(loss="epsilon", epsilon=0.1, longest=5.0) for _ in range(2))
     far.set_units(100.0, 1000.0)
-    found = far.learn(rows, 100 + 1000 * Y)
-    np.testing.assert_allclose((found - 100) / 1000, plain.learn(rows, Y), atol=1e-6)
+    decisions = far.learn(rows, 100 + 1000 * Y)
+    np.testing.assert_allclose((decisions - 100) / 1000, plain.learn(rows, Y), atol=1e-6)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES[2:])
@@ -245,8 +245,8 @@ def test_a_mean_bias_goes_with_new_columns_other_units_and_states_of_before():
         if i == 90:  # a third class: the constant -1 so far
             ours.add_column()
             means = [np.append([-bias, bias], -1.0) for [bias] in means]
-        own = Y[i] if i < 90 else np.append([-Y[i], Y[i]], -1.0)
-        ours.learn(rows.take(slice(i, i + 1)), own[None])
+        targets = Y[i] if i < 90 else np.append([-Y[i], Y[i]], -1.0)
+        ours.learn(rows.take(slice(i, i + 1)), targets[None])
         means.append(ours.bias / ours._step)
     np.testing.assert_allclose(ours.coefficients()[1], np.average(means, axis=0, weights=np.arange(1, 201)))
 
@@ -271,8 +271,8 @@ def test_a_restored_learner_goes_on_bit_by_bit(strategy, layout, average, monkey
     for name, array in straight.to_state().items():
         if name != "counts":
             np.testing.assert_array_equal(second.to_state()[name], array)
-    kept = [STEPS, SUPPORTS, EVENTS]
-    np.testing.assert_array_equal(second.counts[kept], straight.counts[kept])
+    counters = [STEPS, SUPPORTS, EVENTS]
+    np.testing.assert_array_equal(second.counts[counters], straight.counts[counters])
 
 
 def test_threads_do_not_change_the_model():
@@ -287,10 +287,10 @@ def test_table_is_golden_section_search():
     m, kappa = rng.uniform(0, 1, 300), rng.uniform(0, 1, 300)
     table, losses, bound = merge.merge_tables()
     for a, k in zip(m, kappa, strict=True):
-        kept = lambda h, a=a, k=k: a * k ** ((1 - h) ** 2) + (1 - a) * k ** (h**2)  # noqa: E731
+        preserved = lambda h, a=a, k=k: a * k ** ((1 - h) ** 2) + (1 - a) * k ** (h**2)  # noqa: E731
         found = merge._weight.py_func(table, a, 1 - a, k)
-        best = kept(reference.merge_weight(a, k))
-        assert kept(found) >= best * (1 - 1e-4)
+        best = preserved(reference.merge_weight(a, k))
+        assert preserved(found) >= best * (1 - 1e-4)
         lost = a**2 + (1 - a) ** 2 + 2 * a * (1 - a) * k - best**2
         found = merge._lookup.py_func(losses, max(a, 1 - a), k)
         assert found == pytest.approx(lost, abs=2e-4)

@@ -91,13 +91,13 @@ def test_gradients_by_raw_features_are_those_of_finite_differences(k, metric):
     scaling = replace(model.header.scaling, metric=METRICS[metric])
     model = replace(model, header=replace(model.header, scaling=scaling))
     codes, h, met = answered(model, ROWS)[1], 1e-6, 0
-    found = gradients(model, ROWS)
+    slopes = gradients(model, ROWS)
     for here, g in decisions(model, ROWS, codes):
         X = ROWS.X[here].astype(np.float64)
         met += len(np.unique(here))
         for f in range(4):
             ends = [g.values(exact(g.scaling, X + sign * h * np.eye(4)[f])) for sign in (1, -1)]
-            np.testing.assert_allclose(found[here, f], (ends[0] - ends[1]) / (2 * h), atol=1e-4)
+            np.testing.assert_allclose(slopes[here, f], (ends[0] - ends[1]) / (2 * h), atol=1e-4)
     assert met == len(ROWS)
 
 

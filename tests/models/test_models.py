@@ -146,13 +146,13 @@ def test_every_model_says_what_its_decisions_are_made_of(name, k):
     expected, routes = model.binary_decisions(rows), model.as_routes()
     if routes is None:
         made = model.as_expansion()
-        found = made.kernel.apply(made.scaling.apply(rows), made.support, made.coef) + made.intercept
+        decisions = made.kernel.apply(made.scaling.apply(rows), made.support, made.coef) + made.intercept
     else:
         with pytest.raises(ModelError, match="each (partition|region) decides for its own rows"):
             model.as_expansion()
-        found = np.zeros_like(expected)
+        decisions = np.zeros_like(expected)
         for i, parts in enumerate(routes.partition.nearest(routes.scaling.apply(rows), routes.neighbours)):
             row = routes.scaling.apply(rows.take(slice(i, i + 1)))
             sums = [routes.kernel.apply(row, *routes.part(p))[0] + routes.intercept[p] for p in parts]
-            found[i] = np.mean(sums, axis=0)
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+            decisions[i] = np.mean(sums, axis=0)
+    np.testing.assert_allclose(decisions, expected, atol=1e-4 * np.abs(expected).max())

@@ -90,7 +90,7 @@ class TestStreamed:
 def test_rows_near_are_those_asked_for(layout, most, share, monkeypatch):
     """In any order and more than once; what is there is not fetched again, until there is no room."""
     monkeypatch.setattr(streamed, "BATCHES", 3)
-    X, near, rng, fetched, asked = rows(layout), NearRows(N, most), np.random.default_rng(3), 0, 0
+    X, near, rng, fetched, distinct = rows(layout), NearRows(N, most), np.random.default_rng(3), 0, 0
     for _ in range(40):
         ids = rng.integers(0, 100, 20)
         new = near.missing(ids)
@@ -98,8 +98,8 @@ def test_rows_near_are_those_asked_for(layout, most, share, monkeypatch):
             near.add(new[::-1], X.take(new[::-1]))
         assert len(near.missing(ids)) == 0
         np.testing.assert_array_equal(near.take(ids).dense(), X.take(ids).dense())
-        fetched, asked = fetched + len(new), asked + len(np.unique(ids))
-    assert fetched <= share * asked
+        fetched, distinct = fetched + len(new), distinct + len(np.unique(ids))
+    assert fetched <= share * distinct
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])

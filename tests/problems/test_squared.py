@@ -44,15 +44,15 @@ def test_the_oracle_is_that_of_the_ridged_matrix():
 @pytest.mark.parametrize(("c", "block_rows"), [(0.01, 2048), (2.0, 2048), (2.0, 32), (100.0, 64)])
 def test_it_reaches_the_optimum_of_nonnegative_least_squares(c, block_rows):
     p, Q, cost = problem(c=c)
-    own = np.flatnonzero(cost)
-    R = cholesky(Q[np.ix_(own, own)])
-    best = nnls(R, solve_triangular(R, np.ones(len(own)), trans="T"))[0]
+    members = np.flatnonzero(cost)
+    R = cholesky(Q[np.ix_(members, members)])
+    best = nnls(R, solve_triangular(R, np.ones(len(members)), trans="T"))[0]
     solver = BlockSolver(2e-4, block_rows)
     state = solver.solve(p, solver.init(p))
     assert not state.alpha[cost == 0].any()
-    objective = reference.dual_objective(Q[np.ix_(own, own)], best)
+    objective = reference.dual_objective(Q[np.ix_(members, members)], best)
     assert blockws.objective(p, state) == pytest.approx(objective, rel=1e-5)
-    np.testing.assert_allclose(state.alpha[own], best, atol=2e-3 * best.max())
+    np.testing.assert_allclose(state.alpha[members], best, atol=2e-3 * best.max())
     assert 0 <= blockws.duality_gap(p, state) <= 1e-3 * abs(objective)
 
 

@@ -30,8 +30,8 @@ def test_the_threshold_is_the_best_of_all(seed, n, nu, ties):
     rho, f = risk.threshold(w), X @ w
     assert weight[f < rho].sum() <= risk.reward * (1 + 1e-9)
     nearby = [reference.one_class_primal(X, weight, nu, w, value) for value in f]
-    found = reference.one_class_primal(X, weight, nu, w, rho)
-    assert found <= min(nearby) + 3 * SLACK * weight.sum() * np.abs(f).max()
+    primal = reference.one_class_primal(X, weight, nu, w, rho)
+    assert primal <= min(nearby) + 3 * SLACK * weight.sum() * np.abs(f).max()
 
 
 def test_value_and_slope_are_those_of_the_primal():

@@ -41,8 +41,8 @@ def twin(Z: np.ndarray, codes: np.ndarray, weight: np.ndarray, columns: int) -> 
         for i, z in enumerate(Z):
             phi = features(z, curved=curved)
             out[t, i] = phi @ w
-            own = np.eye(max(2, columns))[codes[i]]
-            error = (probabilities(out[t, i]) - own)[-columns:]
+            one_hot = np.eye(max(2, columns))[codes[i]]
+            error = (probabilities(out[t, i]) - one_hot)[-columns:]
             gradient = weight[i] * np.outer(phi, error)
             squares += gradient**2
             w -= rate * gradient / np.sqrt(squares)
@@ -57,11 +57,11 @@ def test_steps_are_those_of_dense_features(columns):
     codes = rng.integers(0, max(2, columns), 60)
     weight = rng.uniform(0.5, 2, 60)
     learner = AdditiveLearner(3, columns)
-    found = np.concatenate(
+    decisions = np.concatenate(
         [learner.learn(Z[:20], codes[:20], weight[:20]), learner.learn(Z[20:], codes[20:], weight[20:])],
         axis=1,
     )
-    np.testing.assert_allclose(found, twin(Z.astype(float), codes, weight, columns), atol=1e-5)
+    np.testing.assert_allclose(decisions, twin(Z.astype(float), codes, weight, columns), atol=1e-5)
 
 
 @pytest.mark.parametrize("columns", [1, 3])

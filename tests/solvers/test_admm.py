@@ -124,8 +124,8 @@ def test_steps_are_those_of_the_twin(make, beta):
         x = np.empty((N, COLUMNS))
         for c, (z, mu) in enumerate(twins):
             of = made.columns
-            own = (array[:, c] for array in (of.target, of.lower, of.upper))
-            x[:, c], *twins[c] = twin_step(made.K, beta, z, mu, *own, of.epsilon)
+            bounds = (array[:, c] for array in (of.target, of.lower, of.upper))
+            x[:, c], *twins[c] = twin_step(made.K, beta, z, mu, *bounds, of.epsilon)
         z, mu = (np.stack(both, axis=1) for both in zip(*twins, strict=True))
         np.testing.assert_allclose(state.z, z, rtol=0, atol=1e-10)
         np.testing.assert_allclose(state.mu, mu, rtol=0, atol=1e-10)
@@ -173,8 +173,8 @@ def test_intercept_and_gap_of_a_solution_are_libsvms(make):
         bounds = of.lower[ids, c], of.upper[ids, c]
         bias[c] = intercept((of.target - f)[ids, c], z[ids, c], bounds, of.epsilon)
         assert bias[c] == pytest.approx(best(made, c).intercept_[0], abs=0.02)
-        own = slice(c, c + 1)
-        found, gap = certificate(of.take(own), z[:, own], f[:, own], bias[own])
+        column = slice(c, c + 1)
+        found, gap = certificate(of.take(column), z[:, column], f[:, column], bias[column])
         assert found == pytest.approx(objective(made, z, c))
         rounding = 1e-9 * abs(found)
         assert found - gap - rounding <= best_objective(made, c) <= found + 1e-6 * abs(found)
@@ -225,13 +225,13 @@ def test_balanced_is_feasible(seed, n, columns, share):
     rng = np.random.default_rng(seed)
     y = np.where(rng.random((n, columns)) < share, 1.0, -1.0)
     z = y * np.maximum(rng.normal(size=(n, columns)), 0)
-    found = balanced(z)
-    assert np.all(y * found >= 0)
-    assert np.all(np.abs(found) <= np.abs(z))
-    assert np.all(np.abs(found.sum(axis=0)) <= 1e-7 * np.abs(z).sum(axis=0))
+    feasible = balanced(z)
+    assert np.all(y * feasible >= 0)
+    assert np.all(np.abs(feasible) <= np.abs(z))
+    assert np.all(np.abs(feasible.sum(axis=0)) <= 1e-7 * np.abs(z).sum(axis=0))
     sums = np.stack([np.maximum(z, 0).sum(axis=0), np.maximum(-z, 0).sum(axis=0)])
-    np.testing.assert_allclose(np.abs(found).sum(axis=0), 2 * sums.min(axis=0), rtol=1e-7, atol=1e-12)
-    np.testing.assert_allclose(balanced(found), found, atol=1e-12)
+    np.testing.assert_allclose(np.abs(feasible).sum(axis=0), 2 * sums.min(axis=0), rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(balanced(feasible), feasible, atol=1e-12)
 
 
 def test_rows_are_drawn_by_their_distance_from_the_bounds():
@@ -244,15 +244,15 @@ def test_rows_are_drawn_by_their_distance_from_the_bounds():
 
 @pytest.mark.parametrize("z", [0.0, 1.0])
 def test_any_rows_are_drawn_where_no_vector_is_on_the_margin(z):
-    found = draw_margin(np.full(5, z), np.ones(5), 200, np.random.default_rng(0))
-    assert set(found.tolist()) == set(range(5))
+    ids = draw_margin(np.full(5, z), np.ones(5), 200, np.random.default_rng(0))
+    assert set(ids.tolist()) == set(range(5))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 def test_intercept_is_the_mean_over_margin_vectors(epsilon):
     z, error = np.array([0.5, -0.5, 0.5]), np.array([0.5, -0.8, 0.9])
-    found = intercept(error, z, (-np.ones(3), np.ones(3)), epsilon)
-    assert found == pytest.approx(np.mean(error - epsilon * np.sign(z)))
+    bias = intercept(error, z, (-np.ones(3), np.ones(3)), epsilon)
+    assert bias == pytest.approx(np.mean(error - epsilon * np.sign(z)))
 
 
 @settings(max_examples=2 * settings.default.max_examples)

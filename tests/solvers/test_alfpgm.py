@@ -90,11 +90,11 @@ def test_working_sets_are_pairs_and_free_rows_of_the_last_one():
     solve(p, solver(shrinking=False), lambda state: blocks.append(state))
     assert len(blocks) > 3
     for before, state in zip(blocks, blocks[1:], strict=False):
-        kept = np.intersect1d(state.block, before.block)
+        carried = np.intersect1d(state.block, before.block)
         assert len(np.setdiff1d(state.block, before.block)) <= 20
         assert len(state.block) <= 40
         free = (before.alpha[before.block] > 0) & (before.alpha[before.block] < 10)
-        assert len(kept) >= min(20, np.count_nonzero(free))
+        assert len(carried) >= min(20, np.count_nonzero(free))
 
 
 @pytest.mark.parametrize("limits", [{"least_uses": 1}, {"most_uses": 2}, {"least_uses": 2, "most_uses": 3}])
@@ -114,9 +114,9 @@ def test_a_saved_state_goes_on_bit_by_bit():
     for state in (states[0], states[len(states) // 2]):
         again = ALFPGMState.from_arrays({name: np.asarray(v) for name, v in state.to_arrays().items()})
         s = solver(most_uses=3)
-        found = loop.run(s, p, again, stop=s.is_solved)
-        np.testing.assert_array_equal(found.alpha, wanted.alpha)
-        assert (found.bias, found.rounds) == (wanted.bias, wanted.rounds)
+        resumed = loop.run(s, p, again, stop=s.is_solved)
+        np.testing.assert_array_equal(resumed.alpha, wanted.alpha)
+        assert (resumed.bias, resumed.rounds) == (wanted.bias, wanted.rounds)
 
 
 def test_shrunk_groups_are_saved_too():

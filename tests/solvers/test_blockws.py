@@ -156,8 +156,8 @@ def test_rows_with_zero_upper_bound_stay_out():
     state = blockws.solve(p, tol=1e-3)
     assert not state.alpha[::3].any()
     check(p, state)
-    kept = np.flatnonzero(p.upper)
-    small = KernelDual(p.kernel, p.rows.take(kept), p.y[kept], p.upper[kept])
+    members = np.flatnonzero(p.upper)
+    small = KernelDual(p.kernel, p.rows.take(members), p.y[members], p.upper[members])
     alone = blockws.objective(small, blockws.solve(small, tol=1e-3))
     assert alone == pytest.approx(blockws.objective(p, state), rel=1e-4)
 
@@ -397,8 +397,8 @@ def cancer(unbalanced: bool) -> tuple[np.ndarray, np.ndarray]:
     """Wisconsin breast cancer, standardised; unbalanced: 30 of its 212 malignant rows."""
     X, target = load_breast_cancer(return_X_y=True)
     X, y = StandardScaler().fit_transform(X).astype(np.float32), np.where(target == 1, 1.0, -1.0)
-    kept = np.sort(np.r_[np.flatnonzero(y > 0), np.flatnonzero(y < 0)[: 30 if unbalanced else None]])
-    return X[kept], y[kept]
+    members = np.sort(np.r_[np.flatnonzero(y > 0), np.flatnonzero(y < 0)[: 30 if unbalanced else None]])
+    return X[members], y[members]
 
 
 @pytest.mark.parametrize(

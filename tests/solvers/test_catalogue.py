@@ -111,26 +111,26 @@ class TestNamesOfEarlierVersions:
             kept.extractall(tmp_path, filter="data")
         about = json.loads((tmp_path / "admm" / "zarr.json").read_text())["attributes"]["config"]
         assert "admm_hss" not in about
-        found = load_config(tmp_path / "admm")
-        assert (found.admm_hss.leaf, found.admm_hss.polish) == (32, 100)
-        assert found.admm_hss.model_dump(mode="json") == about["hss"]
+        loaded = load_config(tmp_path / "admm")
+        assert (loaded.admm_hss.leaf, loaded.admm_hss.polish) == (32, 100)
+        assert loaded.admm_hss.model_dump(mode="json") == about["hss"]
 
     @pytest.mark.filterwarnings("ignore:not converged")  # after three steps
     def test_a_run_goes_on_and_is_shown(self, tmp_path):
         """As a run directory of an earlier version, whose first record and state name the section so."""
         store = Store.from_arrays(*labelled(2, n=120))
-        asked = config(
+        options = config(
             "admm-hss", admm_hss={"leaf": 32, "polish": 0, "iterations": 3}, checkpoint_every="1 step"
         )
         run, model = tmp_path / "run", tmp_path / "model"
-        train(store, asked, model_path=model, run_dir=run)
+        train(store, options, model_path=model, run_dir=run)
         events = run / "events.jsonl"
         events.write_text(events.read_text().replace('"admm_hss"', '"hss"'))
         about = model / "zarr.json"
         about.write_text(about.read_text().replace('"admm_hss"', '"hss"'))
-        assert is_made_by(model, store, [asked])
-        told = read_run(run).config
-        assert told["admm_hss"]["iterations"] == 3
+        assert is_made_by(model, store, [options])
+        recorded = read_run(run).config
+        assert recorded["admm_hss"]["iterations"] == 3
         shown = [
             row.get("option", "") for part in summary([read_run(run)]) for row in getattr(part, "rows", [])
         ]
@@ -141,4 +141,4 @@ class TestNamesOfEarlierVersions:
                 arrays = dict(kept)
             arrays["identity"] = np.array(str(arrays["identity"]).replace("admm_hss.", "hss."))
             np.savez(path, **arrays)
-        train(store, asked, model_path=model, run_dir=run, resume=True)
+        train(store, options, model_path=model, run_dir=run, resume=True)

@@ -175,17 +175,19 @@ def test_from_a_saved_state_it_goes_on_bit_by_bit(make, method):
 def test_thresholds_make_the_least_absolute_error(seed, n, k):
     rng = np.random.default_rng(seed)
     f, ranks, weight = rng.integers(0, 12, n) / 2, rng.integers(0, k, n), rng.integers(0, 3, n) * 1.0
-    found = rank_thresholds(f, ranks, k, weight)
-    assert np.all(found[1:] >= found[:-1])
+    thresholds = rank_thresholds(f, ranks, k, weight)
+    assert np.all(thresholds[1:] >= thresholds[:-1])
     borders = np.arange(-0.25, 6, 0.5)
 
     def wrong(r: int, threshold: float) -> float:
         return float(weight @ ((f > threshold) != (ranks > r)))
 
     for r in range(k - 1):
-        assert wrong(r, found[r]) == min(wrong(r, border) for border in borders)
-    predicted = np.searchsorted(found, f)
-    assert weight @ np.abs(predicted - ranks) == pytest.approx(sum(wrong(r, found[r]) for r in range(k - 1)))
+        assert wrong(r, thresholds[r]) == min(wrong(r, border) for border in borders)
+    predicted = np.searchsorted(thresholds, f)
+    assert weight @ np.abs(predicted - ranks) == pytest.approx(
+        sum(wrong(r, thresholds[r]) for r in range(k - 1))
+    )
 
 
 @pytest.mark.parametrize("method", ["ocas", "plain"])

@@ -141,9 +141,9 @@ class TestEarly:
         K_train = reference.kernel_matrix(model.header.kernel, X, X)
         alpha[alpha < 1e-6] = 0
         expected = reference.committee_decisions(K, K_train, np.ones(300), signs, alpha, parts, 1e-2)
-        found = model.decision_function(new)
-        assert np.corrcoef(found, expected)[0, 1] > 0.99
-        assert np.mean(np.sign(found) == np.sign(expected)) > 0.97
+        decisions = model.decision_function(new)
+        assert np.corrcoef(decisions, expected)[0, 1] > 0.99
+        assert np.mean(np.sign(decisions) == np.sign(expected)) > 0.97
 
     def test_a_part_of_one_class_predicts_it(self):
         rng = np.random.default_rng(0)

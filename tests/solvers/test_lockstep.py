@@ -35,9 +35,11 @@ def problem(n=400, folds=3, C=4.0, kernel=None):
 
 def alone(columns, c, bias):
     """The same column by the block solver itself, on its own rows."""
-    own = np.flatnonzero(columns.upper[c])
-    dual = KernelDual(columns.kernel, columns.rows.take(own), columns.y[own], columns.upper[c][own])
-    return dual, blockws.solve(dual, tol=TOL, bias=bias), own
+    members = np.flatnonzero(columns.upper[c])
+    dual = KernelDual(
+        columns.kernel, columns.rows.take(members), columns.y[members], columns.upper[c][members]
+    )
+    return dual, blockws.solve(dual, tol=TOL, bias=bias), members
 
 
 @pytest.mark.parametrize(("block_rows", "whole"), [(16, 0), (16, 250), (3072, 8192)])
@@ -48,10 +50,10 @@ def test_each_column_is_solved_and_knows_decision_values_of_all_rows(bias, block
     state = solver.solve(columns, solver.init(columns))
     K = columns.kernel.exact(columns.rows, columns.rows)
     for c, column in enumerate(state.columns):
-        dual, expected, own = alone(columns, c, bias)
+        dual, expected, members = alone(columns, c, bias)
         assert np.all(column.alpha[columns.upper[c] == 0] == 0)
-        found = 0.5 * column.alpha @ (column.gradient - 1.0)
-        assert found == pytest.approx(blockws.objective(dual, expected), rel=1e-5)
+        objective = 0.5 * column.alpha @ (column.gradient - 1.0)
+        assert objective == pytest.approx(blockws.objective(dual, expected), rel=1e-5)
         f = K @ (columns.y * column.alpha)  # of held-out rows, too
         np.testing.assert_allclose(columns.y * (column.gradient + 1.0), f, atol=1e-3)
         if bias:
@@ -125,9 +127,11 @@ def test_any_linear_term(bias):
     columns.upper = 4.0 * columns.upper
     state = solver.solve(columns, solver.again(columns, state))
     for c, column in enumerate(state.columns):
-        own = np.flatnonzero(columns.upper[c])
-        dual = KernelDual(columns.kernel, columns.rows.take(own), columns.y[own], columns.upper[c][own])
-        dual.linear = columns.linear[own]
+        members = np.flatnonzero(columns.upper[c])
+        dual = KernelDual(
+            columns.kernel, columns.rows.take(members), columns.y[members], columns.upper[c][members]
+        )
+        dual.linear = columns.linear[members]
         expected = blockws.objective(dual, blockws.solve(dual, tol=TOL, bias=bias))
         assert 0.5 * column.alpha @ (column.gradient + columns.linear) == pytest.approx(expected, rel=1e-5)
 

@@ -25,7 +25,7 @@ def test_weights_take_the_steps_of_the_formula(columns):
     codes = rng.integers(0, max(2, columns), 200)
     weight = rng.uniform(0.5, 2, 200)
     pool, v, G = Pool(4), np.full(4, 0.25), np.ones(4)
-    found = np.concatenate(
+    log_odds = np.concatenate(
         [
             pool.learn(D[:, :50], 2, codes[:50], weight[:50]),
             pool.learn(D[:, 50:], 2, codes[50:], weight[50:]),
@@ -35,8 +35,8 @@ def test_weights_take_the_steps_of_the_formula(columns):
         logs = np.log(np.maximum(said(D[:, i], 2), SUREST))
         p = np.exp(v @ logs)
         p /= p.sum()
-        own = p[1:] if columns == 1 else p
-        np.testing.assert_allclose(found[i], np.log(own / (1 - own)), rtol=1e-9)
+        p_column = p[1:] if columns == 1 else p
+        np.testing.assert_allclose(log_odds[i], np.log(p_column / (1 - p_column)), rtol=1e-9)
         gradient = weight[i] * (logs @ p - logs[:, code])
         G = FORGET * G + gradient**2
         v = np.maximum(v - RATE * gradient / np.sqrt(G), LEAST)
@@ -53,13 +53,13 @@ def test_slopes_are_those_of_finite_differences(columns):
     )  # some of them surer than they are taken to be
     pool.v[:] = 0.6, 0.8, -0.3, 0.4
     for own in range(columns):
-        found = pool.slopes(D, 2, own)
+        slopes = pool.slopes(D, 2, own)
         for e in range(4):
             for c in range(columns):
                 step = np.zeros((4, 1, columns))
                 step[e, 0, c] = h
                 rise = (pool.decide(D + step, 2) - pool.decide(D - step, 2))[:, own]
-                np.testing.assert_allclose(found[e, :, c], rise / (2 * h), rtol=1e-4, atol=1e-6)
+                np.testing.assert_allclose(slopes[e, :, c], rise / (2 * h), rtol=1e-4, atol=1e-6)
 
 
 def test_the_expert_that_is_right_is_heard():

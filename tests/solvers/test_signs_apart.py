@@ -50,8 +50,8 @@ def check(problem: DualQP, Q: np.ndarray, state: BlockState) -> None:
     np.testing.assert_allclose(sums(problem, a), half, rtol=1e-9)
     g = Q @ a + problem.linear
     for sign in (1.0, -1.0):
-        own = problem.y == sign
-        assert g[own & (a > 0)].max() - g[own & (a < upper)].min() <= 1.2 * TOL
+        members = problem.y == sign
+        assert g[members & (a > 0)].max() - g[members & (a < upper)].min() <= 1.2 * TOL
     expected = reference.solve_in_signs(Q, np.zeros(len(a)) + problem.linear, upper, problem.y, half)
     best = 0.5 * expected @ Q @ expected + np.sum(problem.linear * expected)
     objective = 0.5 * a @ Q @ a + np.sum(problem.linear * a)

@@ -12,11 +12,11 @@ ALL = np.arange(N)
 
 def test_what_falls_in_a_line_is_0_after_two_steps():
     slope, root = np.array([3.0, 50.0]), np.array([0.7, -0.2])
-    found = Thresholds.start(2)
+    thresholds = Thresholds.start(2)
     for _ in range(2):
-        found = found.after(slope * (root - found.bias), np.array([40, 40]))
-    np.testing.assert_allclose(found.bias, root, atol=1e-12)
-    np.testing.assert_allclose(found.slope, slope)
+        thresholds = thresholds.after(slope * (root - thresholds.bias), np.array([40, 40]))
+    np.testing.assert_allclose(thresholds.bias, root, atol=1e-12)
+    np.testing.assert_allclose(thresholds.slope, slope)
 
 
 def begun(bias: float = 0.0):
