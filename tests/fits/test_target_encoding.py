@@ -298,7 +298,7 @@ def test_plans_slices_and_graphs_know_of_it():
 
 def test_a_search_chooses_with_it():
     rows, new = table(), table(seed=1)
-    svm = AutoSVC(target_encode="town", time_budget=5, random_state=0)
+    svm = AutoSVC(target_encode="town", search_params={"trials": 4}, random_state=0)
     svm.fit(rows.drop(columns="label"), rows["label"])
     assert svm.score(new.drop(columns="label"), new["label"]) > 0.8
 
