@@ -18,9 +18,7 @@ REPAIRS = (
     (re.compile(r'<aside class="toc-drawer'), '<aside aria-label="On this page" class="toc-drawer'),
     (re.compile(r'<th class="head"><p></p></th>'), '<td class="head"></td>'),
     (
-        re.compile(
-            r'(<a class="reference internal" href="[^"]*")(><span class="doc">)([^<]*)(?=</span></a>)'
-        ),
+        re.compile(r'(<a class="reference internal" href="[^"]*")(><span class="doc">)([^<]*)(?=</span></a>)'),
         r'\1 aria-label="\3"\2\3',
     ),
 )

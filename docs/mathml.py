@@ -11,9 +11,7 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import ExtensionError
 
-DIGITS = re.compile(
-    r"(\\[dt]?frac) *(\d) *(\w)|(\\sqrt) *(\d)"
-)  # for TeX an argument is one digit, not a number
+DIGITS = re.compile(r"(\\[dt]?frac) *(\d) *(\w)|(\\sqrt) *(\d)")  # for TeX an argument is one digit, not a number
 TAG = re.compile(r"\s*\\tag\{([^}]*)\}")
 
 
@@ -42,7 +40,5 @@ def visit_block(self: Any, node: nodes.math_block) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    app.add_html_math_renderer(
-        "mathml", inline_renderers=(visit_inline, None), block_renderers=(visit_block, None)
-    )
+    app.add_html_math_renderer("mathml", inline_renderers=(visit_inline, None), block_renderers=(visit_block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

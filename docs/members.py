@@ -35,9 +35,7 @@ class Members:
 
     def methods(self, fullname: str) -> list[str]:
         """Names of the public methods of streamsvm's own, in the order of their definition."""
-        return [
-            name for name, member in _members(fullname) if not isinstance(member, VALUES) and _is_ours(member)
-        ]
+        return [name for name, member in _members(fullname) if not isinstance(member, VALUES) and _is_ours(member)]
 
     def properties(self, fullname: str) -> list[str]:
         """Names of the public properties; those of a fit, `coef_`, are among the attributes of the class's text."""

@@ -32,9 +32,7 @@ LIMITS = {
 def command_sections() -> str:
     """A section for each command, with what `--help-all` prints."""
     runner = CliRunner()
-    helps = {
-        name: runner.invoke(app, [name, "--help-all"], prog_name="streamsvm").output for name in COMMANDS
-    }
+    helps = {name: runner.invoke(app, [name, "--help-all"], prog_name="streamsvm").output for name in COMMANDS}
     return "\n".join(f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in helps.items())
 
 

@@ -52,9 +52,7 @@ def made_up(task: str, rows: int = 1_500) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=("classify", "regress"), default="classify")
     parser.add_argument("--seconds", type=float, default=60.0, help="for the search")
     given = parser.parse_args()

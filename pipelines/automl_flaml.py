@@ -49,17 +49,13 @@ TASKS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=TASKS, default="classify")
     parser.add_argument("--seconds", type=float, default=20.0, help="for the search")
     given = parser.parse_args()
     load, score, options = TASKS[given.task]
     X, X_test, y, y_test = train_test_split(*load(return_X_y=True), random_state=0)
-    search = AutoML(
-        time_budget=given.seconds, estimator_list=["streamsvm", "lgbm"], n_jobs=2, seed=0, verbose=0
-    )
+    search = AutoML(time_budget=given.seconds, estimator_list=["streamsvm", "lgbm"], n_jobs=2, seed=0, verbose=0)
     search.add_learner("streamsvm", StreamSVM)
     search.fit(X, y, **options)
     losses = {name: round(float(loss), 4) for name, loss in search.best_loss_per_estimator.items()}

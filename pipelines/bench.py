@@ -153,9 +153,7 @@ class Bench:
         options = self._files(source.options)
         if not source.test:
             return [
-                self.command(
-                    "ingest", *self._files(source.train), "--store", train, *options, "--test-store", test
-                )
+                self.command("ingest", *self._files(source.train), "--store", train, *options, "--test-store", test)
             ]
         first = self.command("ingest", *self._files(source.train), "--store", train, *options)
         like = ("--like", train, *self._files(source.test_options))
@@ -246,9 +244,7 @@ def options(config: str, **dcsvm: Any) -> dict[str, Any]:
     """A configuration file's options for arrays that are already scaled and labelled."""
     values = tomllib.loads((CONFIGS / f"{config}.toml").read_text())
     plain = {
-        name: value
-        for name, value in values.items()
-        if name not in ("scale", "positive", "memory_limit", "search")
+        name: value for name, value in values.items() if name not in ("scale", "positive", "memory_limit", "search")
     }
     return {**plain, "dcsvm": dcsvm}
 
@@ -300,20 +296,12 @@ def from_arguments(doc: str | None, add: Any) -> Iterator[tuple[Bench, argparse.
     """The bench that the command line describes; `add` adds a recipe's own options."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data", metavar="DIR")
-    parser.add_argument(
-        "--work", type=Path, metavar="DIR", help="keep stores and models here for the next time"
-    )
+    parser.add_argument("--work", type=Path, metavar="DIR", help="keep stores and models here for the next time")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep the tables: .md or .json")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only to see that everything runs")
-    parser.add_argument(
-        "--runs", type=int, metavar="N", help="counted repetitions of what is quick (default 3)"
-    )
-    parser.add_argument(
-        "--long-runs", type=int, metavar="N", help="and of what takes many minutes (default 1)"
-    )
-    parser.add_argument(
-        "--peer-python", default=sys.executable, help="interpreter that has scikit-learn-intelex"
-    )
+    parser.add_argument("--runs", type=int, metavar="N", help="counted repetitions of what is quick (default 3)")
+    parser.add_argument("--long-runs", type=int, metavar="N", help="and of what takes many minutes (default 1)")
+    parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has scikit-learn-intelex")
     add(parser)
     args = parser.parse_args()
     if not args.data.is_dir():

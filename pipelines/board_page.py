@@ -33,9 +33,7 @@ def page_of(results: Sequence[Record]) -> str:
         "Streams": [_shown(streams_table(board)), *_courses(board)],
         "Accuracy": [_shown(accuracies(board))],
     }
-    shown = [
-        (parts.Section(title.lower(), title, lambda runs: ()), [*own]) for title, own in sections.items()
-    ]
+    shown = [(parts.Section(title.lower(), title, lambda runs: ()), [*own]) for title, own in sections.items()]
     return rendered("Classifiers along streams", lead, shown, made_from="the board's results")
 
 
@@ -56,8 +54,7 @@ def _models(board: Board) -> Iterable[parts.Part]:
 def _shown(table: Table) -> parts.Table:
     """Of numbers with units, as the page has them."""
     rows = [
-        {name: text(value) if isinstance(value, Share) else value for name, value in row.items()}
-        for row in table.rows
+        {name: text(value) if isinstance(value, Share) else value for name, value in row.items()} for row in table.rows
     ]
     return parts.Table("", rows)
 
@@ -136,9 +133,7 @@ def memory(board: Board) -> Figure:
     figure, axes = new(height=3.4)
     lines = []
     for model in _ours_first(board.models):
-        runs = [
-            r["memory"] for r in board.results if r["model"] == model and len(r.get("memory", ())) == LOOKS
-        ]
+        runs = [r["memory"] for r in board.results if r["model"] == model and len(r.get("memory", ())) == LOOKS]
         if runs:
             mib = np.exp(np.mean(np.log([[held for _, held in run] for run in runs]), axis=0)) / 2**20
             lines.append((_name(model), np.linspace(100 / LOOKS, 100, LOOKS), mib))

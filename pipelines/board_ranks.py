@@ -37,9 +37,7 @@ class Board:
     @cached_property
     def models(self) -> list[str]:
         """By their mean ranks, the best first."""
-        return sorted(
-            dict.fromkeys(cell["peer"] for cell in self.cells), key=lambda m: np.mean(self.ranks(m))
-        )
+        return sorted(dict.fromkeys(cell["peer"] for cell in self.cells), key=lambda m: np.mean(self.ranks(m)))
 
     def of(self, model: str) -> list[Record]:
         return [cell for cell in self.cells if cell["peer"] == model]

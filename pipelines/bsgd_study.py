@@ -135,9 +135,7 @@ def _few(arrays: Arrays, rows: int | None) -> Arrays:
 
 def tables(name: str, libsvm: dict[str, Any], records: list[dict[str, Any]]) -> list[Table]:
     problem = PROBLEMS[name]
-    note = (
-        f"C {problem.C:g}, gamma {problem.gamma:g}, one epoch: means and deviations over seeds, else medians"
-    )
+    note = f"C {problem.C:g}, gamma {problem.gamma:g}, one epoch: means and deviations over seeds, else medians"
     return [
         Table(f"{name}: LIBSVM", [libsvm]),
         Table(f"{name}: budgets and M", records, [note]),
@@ -179,15 +177,11 @@ def plot(name: str, libsvm: dict[str, Any], records: list[dict[str, Any]], folde
     for number, share in enumerate(SHARES):
         line = [record for record in records if record["share"] == share]
         label, colour = f"{share:.0%} (B = {line[0]['B']:,})", plt.get_cmap("viridis")(number / len(SHARES))
-        for ax, quantity, factor in zip(
-            axes, ("accuracy", "seconds", "maintenances"), (100, 1, 1), strict=True
-        ):
+        for ax, quantity, factor in zip(axes, ("accuracy", "seconds", "maintenances"), (100, 1, 1), strict=True):
             values = [factor * record[quantity] for record in line]
             ax.plot([record["M"] for record in line], values, ".-", color=colour, label=label)
     axes[0].axhline(100 * libsvm["accuracy"], color="grey", linestyle=":", label="LIBSVM")
-    for ax, title in zip(
-        axes, ("test accuracy, %", "training time, s", "maintenances of the budget"), strict=True
-    ):
+    for ax, title in zip(axes, ("test accuracy, %", "training time, s", "maintenances of the budget"), strict=True):
         ax.set(title=title, xlabel="points merged at once, M")
     axes[1].set_yscale("log")
     axes[2].set_ylim(0)

@@ -46,9 +46,7 @@ def epoch(bench: Bench) -> list[Table]:
         found = _fits(train, test, C=32, gamma=2, budget=budget, merge=3)
         seconds = Spread.of([seconds for seconds, _, _ in found])
         share = Factor(reference / seconds.median)
-        records.append(
-            {"B": budget} | _record(found) | {"reference": f"{reference:.0f} s", "times as fast": share}
-        )
+        records.append({"B": budget} | _record(found) | {"reference": f"{reference:.0f} s", "times as fast": share})
         checks.append((f"B={budget}: at most a hundredth of the reference's time", share >= 100))
     least = min(accuracy for _, accuracy, _ in found)
     checks.append(("accuracy not below the reference's 92.0 %", least >= REFERENCE_ACCURACY))

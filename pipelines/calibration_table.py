@@ -67,9 +67,7 @@ def calibrated(name: str, bench: Bench) -> list[Table]:
         records = {who: _record(scores) for who, scores in found.items()}
         rows += [{"method": method, "who": who, "rows": n} | record for who, record in records.items()]
         apart = [ours["ece"] - peer["ece"] for ours, peer in zip(*found.values(), strict=True)]
-        what = (
-            f"{name}, {method}: ECE not above CalibratedClassifierCV's ({np.mean(apart):+.5f}, by seed from"
-        )
+        what = f"{name}, {method}: ECE not above CalibratedClassifierCV's ({np.mean(apart):+.5f}, by seed from"
         checks.append((f"{what} {min(apart):+.5f} to {max(apart):+.5f})", bool(np.mean(apart) <= 0)))
     notes = [
         f"means over {bench.sizes.runs} seeds, which draw rows and folds; ECE: expected calibration error, 15 bins",

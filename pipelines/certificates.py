@@ -118,9 +118,7 @@ def kernel_matrix(name: str, A: np.ndarray, B: np.ndarray) -> np.ndarray:
 def recomputed(case: Case, model: Any) -> dict[str, float | np.ndarray]:
     """Objective, gap and violation of a model where its solver has them, and decision values."""
     X, y = case.rows()
-    X = model.header.scaling.apply(Rows(X)).X.astype(
-        np.float64
-    )  # float32, moved if that leaves the problem the same
+    X = model.header.scaling.apply(Rows(X)).X.astype(np.float64)  # float32, moved if that leaves the problem the same
     if case.solver == "cutting-plane":
         return _linear(case, model, X, y)
     beta, bias = np.zeros(N), float(np.ravel(getattr(model, "intercept", getattr(model, "bias", 0.0)))[0])

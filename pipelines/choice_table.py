@@ -183,9 +183,7 @@ def _promise(X: np.ndarray, y: np.ndarray, rows: int, seed: int) -> tuple[float,
     """Low, the score on as many other rows, and high."""
     order = np.random.default_rng(seed).permutation(len(y))
     train, new = order[:rows], order[rows : 2 * rows]
-    model, report = train_in_memory(
-        Store.from_arrays(X[train], y[train]), completed([("seed", {"seed": seed})])
-    )
+    model, report = train_in_memory(Store.from_arrays(X[train], y[train]), completed([("seed", {"seed": seed})]))
     score = float(np.mean(model.predict(Rows(X[new])) == y[new]))
     return report["expected"]["low"], score, report["expected"]["high"]
 

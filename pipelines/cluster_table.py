@@ -63,9 +63,7 @@ def early(bench: Bench) -> list[Table]:
         for name, started in where.items():
             model = bench.work / f"{name.replace(' ', '-')}.model"
             with started() as options:
-                fit = bench.command(
-                    "fit", "--store", train, "--model", model, "--force", *config, *(options or ())
-                )
+                fit = bench.command("fit", "--store", train, "--model", model, "--force", *config, *(options or ()))
             if number >= 0:  # the one before compiles
                 seconds[name].append(fit.result["seconds"])
             memory[name] = fit.result["peak_rss_bytes"]
@@ -84,9 +82,7 @@ def early(bench: Bench) -> list[Table]:
             }
         )
     overhead = Spread.of(seconds["cluster of 2"]).median / threads.median - 1
-    checks = [
-        (f"a cluster of two workers: at most 15 % over threads ({overhead:.1%})", overhead <= MOST_OVERHEAD)
-    ]
+    checks = [(f"a cluster of two workers: at most 15 % over threads ({overhead:.1%})", overhead <= MOST_OVERHEAD)]
     notes = [
         "whole commands; workers of a cluster run already, and processes are started by the command",
         "difference: of decision values on the test rows, over the largest of threads",
@@ -99,9 +95,7 @@ def _running(n: int) -> Iterator[tuple[Any, ...]]:
     """A cluster whose workers have fitted before, as options of a command."""
     cores = max(1, CORES // n)
     with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
-        cluster = LocalCluster(
-            n_workers=n, threads_per_worker=cores, host="127.0.0.1", dashboard_address=None
-        )
+        cluster = LocalCluster(n_workers=n, threads_per_worker=cores, host="127.0.0.1", dashboard_address=None)
     with cluster, Client(cluster, set_as_default=False) as client:
         client.run(_warm)
         yield "--scheduler", cluster.scheduler_address
@@ -134,9 +128,7 @@ def bsgd(bench: Bench) -> list[Table]:
     return tables
 
 
-def _budgeted(
-    bench: Bench, name: str, options: tuple[Any, ...], partitions: int, budget: int
-) -> dict[str, Any]:
+def _budgeted(bench: Bench, name: str, options: tuple[Any, ...], partitions: int, budget: int) -> dict[str, Any]:
     """Fits of several seeds, and what their models say of the test rows."""
     train, test = bench.stores(name)
     model = bench.work / "budgeted.model"
@@ -193,10 +185,7 @@ def _traffic(bench: Bench, cluster: LocalCluster, name: str, store: Any, *option
         words = ("fit", "--store", store, "--model", model, "--force", *options, *where, "--json")
         fit = run_here([str(word) for word in words])
         read, written = (now - then for now, then in zip(traffic.seen(), before, strict=True))
-        between = [
-            _total(now[0] - at_workers[worker][0], workers)
-            for worker, now in client.run(traffic.seen).items()
-        ]
+        between = [_total(now[0] - at_workers[worker][0], workers) for worker, now in client.run(traffic.seen).items()]
     return {
         "fit": name,
         "rows": fit.result["n"],

@@ -59,9 +59,7 @@ def _solvers(curve: dict[str, Any], shared: dict[str, Any], *, first_only: bool)
 def _setting(point: dict[str, Any]) -> str:
     """A point as people read it, without the names of tables."""
     flat = {name: value for name, value in point.items() if not isinstance(value, dict)}
-    inner = {
-        name: value for table in point.values() if isinstance(table, dict) for name, value in table.items()
-    }
+    inner = {name: value for table in point.values() if isinstance(table, dict) for name, value in table.items()}
     return ", ".join(f"{name} {value}" for name, value in (flat | inner).items())
 
 

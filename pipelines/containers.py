@@ -75,16 +75,13 @@ def services_of(compose: Path, values: Mapping[str, str], kept: Path) -> dict[st
     for name, service in project["services"].items():
         build = service["build"]
         image = (compose.parent / build["context"] / build["dockerfile"]).read_text(encoding="utf-8")
-        own = dict(
-            word.split("=", 1) for line in re.findall(r"^ENV (.+)", image, re.M) for word in shlex.split(line)
-        )
+        own = dict(word.split("=", 1) for line in re.findall(r"^ENV (.+)", image, re.M) for word in shlex.split(line))
         test = service.get("healthcheck", {}).get("test", [])
         made[name] = Service(
             command=[*service.get("entrypoint", []), *service["command"]],
             environment=own | {key: str(value) for key, value in service.get("environment", {}).items()},
             volumes=[
-                (place(source), there)
-                for source, there in (volume.split(":") for volume in service.get("volumes", []))
+                (place(source), there) for source, there in (volume.split(":") for volume in service.get("volumes", []))
             ],
             user=str(service["user"]),
             replicas=service.get("deploy", {}).get("replicas", 1),
@@ -201,8 +198,7 @@ class Project:
     def start(self, name: str, *more: str) -> list[Container]:
         """All containers of a service, with more words of its command; healthy, where it says what that is."""
         hosts = "127.0.0.1 localhost\n" + "".join(
-            f"{container.address} {own.rpartition('-')[0]} {own}\n"
-            for own, container in self.containers.items()
+            f"{container.address} {own.rpartition('-')[0]} {own}\n" for own, container in self.containers.items()
         )
         mine = [c for own, c in self.containers.items() if own.rpartition("-")[0] == name]
         for container in mine:

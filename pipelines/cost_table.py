@@ -81,9 +81,7 @@ def chosen(bench: Bench) -> list[Table]:
     for name, options in list(bare.items())[: 1 if bench.sizes.is_quick else None]:
         store = bench.stores(name)[0]
         dry = bench.command("fit", "--store", store, *options, "--dry-run")
-        fit = bench.command(
-            "fit", "--store", store, "--model", bench.work / "cost.model", "--force", *options
-        )
+        fit = bench.command("fit", "--store", store, "--model", bench.work / "cost.model", "--force", *options)
         records.append(
             {
                 "store": name,

@@ -77,9 +77,7 @@ def _command(bench: Bench, config: str, point: dict[str, Any]) -> dict[str, Any]
 def _compile(bench: Bench, train: Path, given: tuple[Any, ...]) -> None:
     """A fit of few rows that compiles what the large one needs."""
     few = bench.copies(train, min(20_000, bench.sizes.subset_rows))
-    bench.command(
-        "fit", "--store", few, "--model", bench.work / "small.model", *given, "--set", "dcsvm.levels=1"
-    )
+    bench.command("fit", "--store", few, "--model", bench.work / "small.model", *given, "--set", "dcsvm.levels=1")
 
 
 def _in_memory(bench: Bench, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -87,9 +85,7 @@ def _in_memory(bench: Bench, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
     scaled, kind = "covtype_early", curve["kind"]
     train, test = bench.arrays(store, scaled), bench.arrays(test_store, scaled, like=store)
     shared = options(scaled) if kind == "intelex" else {}
-    [first] = bench.compare(
-        train, test, [Solver(kind, kind, shared | {"rows": FEW})], 1
-    )  # tells if it is installed
+    [first] = bench.compare(train, test, [Solver(kind, kind, shared | {"rows": FEW})], 1)  # tells if it is installed
     for point in curve["points"] if "seconds" in first else ():
         solver = Solver(_setting(point), kind, shared | point, compiles=False)
         [record] = bench.compare(train, test, [solver])

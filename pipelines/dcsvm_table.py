@@ -35,9 +35,7 @@ PUBLISHED = "published (Hsieh, Si and Dhillon 2014; one 2.66 GHz Xeon X5355)"
 
 
 def exact(bench: Bench) -> list[Table]:
-    return [
-        table for name in bench.sizes.exact for table in (_exact_times(bench, name), _exactness(bench, name))
-    ]
+    return [table for name in bench.sizes.exact for table in (_exact_times(bench, name), _exactness(bench, name))]
 
 
 def _exact_times(bench: Bench, name: str) -> Table:

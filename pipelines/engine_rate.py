@@ -40,9 +40,7 @@ def mapped(engine: ClusterEngine, count: int) -> None:
 def rates(workers: int, count: int, repeat: int) -> dict[str, list[float]]:
     """Tasks a second of each way, alternating, after one that does not count."""
     with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
-        cluster = LocalCluster(
-            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-        )
+        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
     with cluster, Client(cluster, set_as_default=False) as client:
         engine = open_cluster(cluster.scheduler_address, None, None)
         ways: dict[str, Callable[[], None]] = {

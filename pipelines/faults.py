@@ -59,8 +59,7 @@ MORE = {
     "cutting-plane": ["--tol", "1e-4"],
 }
 SOLVERS: dict[str, list[str]] = {
-    name: [*(EVEN if row.needs else KERNEL), *asking_for(name), *MORE.get(name, [])]
-    for name, row in CATALOGUE.items()
+    name: [*(EVEN if row.needs else KERNEL), *asking_for(name), *MORE.get(name, [])] for name, row in CATALOGUE.items()
 } | {"early": [*KERNEL, "--early", *PARTS]}
 WAITS = ["--wait-for-scheduler", "2m"]
 LONGEST_S = 600  # a fit that takes longer hangs
@@ -359,22 +358,16 @@ def table(bench: Bench, faults: list[str], solvers: list[str], trials: int) -> T
             }
         )
         print(rows[-1], *failures, sep="\n", file=sys.stderr, flush=True)
-        checks.append(
-            (f"{fault}: every model as undisturbed ({furthest:.1e})", not failures and furthest <= CLOSE)
-        )
+        checks.append((f"{fault}: every model as undisturbed ({furthest:.1e})", not failures and furthest <= CLOSE))
     notes = [f"fits of {bench.rows:,} digits on two workers, alternating: {', '.join(solvers)}", *NOTES]
     return Table("Faults", rows, notes, checks)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=20, metavar="N", help="of each fault")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[*SHORT], metavar="FAULT,...")
-    parser.add_argument(
-        "--solvers", type=lambda text: text.split(","), default=list(SOLVERS), metavar="SOLVER,..."
-    )
+    parser.add_argument("--solvers", type=lambda text: text.split(","), default=list(SOLVERS), metavar="SOLVER,...")
     parser.add_argument("--rows", type=int, default=6000, metavar="N")
     parser.add_argument("--frozen", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--quick", action="store_true", help="one trial each, 2,000 rows, frozen for 3 s")

@@ -200,9 +200,7 @@ def rate(bench: Bench, args: argparse.Namespace) -> Table:
     ways: dict[str, Callable[[], tuple[float, int | None]]] = {
         "Arrow, all cores": lambda: (seconds_to_read(path), None),
         "ingest": lambda: said(
-            bench.command(
-                "ingest", path, "--label", LABEL, "--store", bench.work / "big.zarr", "--force", *memory
-            )
+            bench.command("ingest", path, "--label", LABEL, "--store", bench.work / "big.zarr", "--force", *memory)
         ),
         "predict FILE": lambda: said(
             bench.command("predict", "--model", model, path, "--out", bench.work / "answers.csv", "--force")

@@ -133,9 +133,7 @@ def accuracy(predict: Predict, X: np.ndarray, y: np.ndarray) -> float:
     return sum(int((predict(X[i : i + BLOCK_ROWS]) == y[i : i + BLOCK_ROWS]).sum()) for i in starts) / len(y)
 
 
-def timed(
-    fit: Callable[..., tuple[Predict, dict[str, Any]]], X: Any, y: Any
-) -> tuple[Predict, dict[str, Any]]:
+def timed(fit: Callable[..., tuple[Predict, dict[str, Any]]], X: Any, y: Any) -> tuple[Predict, dict[str, Any]]:
     start, cpu_start = time.perf_counter(), time.process_time()
     predict, facts = fit(X, y)
     facts["seconds"] = time.perf_counter() - start

@@ -66,9 +66,7 @@ def forgetting(bench: Bench) -> list[Table]:
         rows, Y = rows_of(stream)
         for budget in CONFIG["budgets"]:
             best = {
-                strategy: Share(
-                    max(accuracy(rows, Y, w, lam=lam, budget=budget, strategy=strategy) for w, lam in grid)
-                )
+                strategy: Share(max(accuracy(rows, Y, w, lam=lam, budget=budget, strategy=strategy) for w, lam in grid))
                 for strategy in CONFIG["strategies"]
             }
             records.append({"stream": name, "budget": budget} | best)

@@ -194,9 +194,7 @@ def polish(bench: Bench) -> list[Table]:
         libsvm_s = time.perf_counter() - start
         best = _objective(dual, libsvm)
         against = abs(report["objective"] / best - 1)
-        checks.append(
-            (f"{name}, C = {C:g}: objective within 1e-4 of LIBSVM's ({against:.1e})", against <= 1e-4)
-        )
+        checks.append((f"{name}, C = {C:g}: objective within 1e-4 of LIBSVM's ({against:.1e})", against <= 1e-4))
         records.append(
             {
                 "data": name,
@@ -214,9 +212,7 @@ def polish(bench: Bench) -> list[Table]:
                 "against LIBSVM's": f"{against:.1e}",
             }
         )
-    notes = [
-        "seconds of ADMM with polishing (all), of the polishing alone, of the exact solver from zero, of LIBSVM"
-    ]
+    notes = ["seconds of ADMM with polishing (all), of the polishing alone, of the exact solver from zero, of LIBSVM"]
     return [Table("Polished by the exact solver", records, notes, checks)]
 
 
@@ -239,8 +235,7 @@ def scaling(bench: Bench) -> list[Table]:
         lap.append(time.perf_counter())
         record: dict[str, Any] = {"rows": n}
         record |= {
-            name: Seconds(s)
-            for name, s in zip(("compression", "factorisation", "solve"), np.diff(lap), strict=True)
+            name: Seconds(s) for name, s in zip(("compression", "factorisation", "solve"), np.diff(lap), strict=True)
         }
         record["bytes a row"] = (matrix.nbytes + inverse.nbytes) // n
         record["mean rank of leaves"] = round(float(matrix.ranks()[-1].mean()), 1)
@@ -249,9 +244,7 @@ def scaling(bench: Bench) -> list[Table]:
     checks = []
     for name in ("compression", "factorisation", "solve"):
         slope = float(np.polyfit(logs, np.log([float(record[name]) for record in records]), 1)[0])
-        checks.append(
-            (f"slope of log {name} seconds over log rows at most 1.15 ({slope:.2f})", slope <= 1.15)
-        )
+        checks.append((f"slope of log {name} seconds over log rows at most 1.15 ({slope:.2f})", slope <= 1.15))
     spread = records[-1]["bytes a row"] / records[0]["bytes a row"]
     checks.append((f"bytes a row flat (the last {spread:.2f} times the first)", spread <= 1.15))
     notes = ["synthetic rows of 18 columns, gamma 0.5, ranks limited to 100; bytes of matrix and factor"]
@@ -296,9 +289,7 @@ def _ours(d: Data, Cs: tuple[float, ...], h: float, **more: Any) -> tuple[HSSSVC
 
 
 def _dual(d: Data, C: float, h: float) -> KernelDual:
-    return KernelDual(
-        RBF(1 / (2 * h * h)), Rows(d.X), d.y.astype(float), np.full(len(d.y), C), Engine().threads
-    )
+    return KernelDual(RBF(1 / (2 * h * h)), Rows(d.X), d.y.astype(float), np.full(len(d.y), C), Engine().threads)
 
 
 def _objective(dual: KernelDual, svm: SVC) -> float:
@@ -307,9 +298,7 @@ def _objective(dual: KernelDual, svm: SVC) -> float:
     return float(0.5 * alpha @ dual.apply(svm.support_, alpha, svm.support_) - alpha.sum())
 
 
-def _peer(
-    bench: Bench, kind: str, d: Data, C: float, h: float, limit: float | None = LIMIT_S
-) -> dict[str, Any] | None:
+def _peer(bench: Bench, kind: str, d: Data, C: float, h: float, limit: float | None = LIMIT_S) -> dict[str, Any] | None:
     """Seconds, accuracy and objective of a peer, or None where it is missing or took too long."""
     if kind in MISSING:
         return None
@@ -352,9 +341,7 @@ def _susy(n: int) -> np.ndarray:
     """(n, 18) float32: 8 independent measurements, and 10 quantities derived from them, as SUSY's."""
     rng = np.random.default_rng(n)
     low = rng.standard_normal((n, 8), np.float32)
-    mixed = (
-        low @ np.random.default_rng(0).standard_normal((8, 10)).astype(np.float32) / np.float32(np.sqrt(8))
-    )
+    mixed = low @ np.random.default_rng(0).standard_normal((8, 10)).astype(np.float32) / np.float32(np.sqrt(8))
     return np.hstack([low, np.abs(mixed) + np.float32(0.1) * rng.standard_normal((n, 10), np.float32)])
 
 

@@ -70,9 +70,7 @@ class InfiniteDigits:
     Memory: the images and 1 MiB.
     """
 
-    def __init__(
-        self, images: np.ndarray, labels: np.ndarray, seed: int = 0, strength: Strength = STRENGTH
-    ) -> None:
+    def __init__(self, images: np.ndarray, labels: np.ndarray, seed: int = 0, strength: Strength = STRENGTH) -> None:
         n, d = images.shape
         side = isqrt(d)
         if side * side != d:
@@ -148,9 +146,7 @@ def _show(rows: int, done: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the training files' folder")
     parser.add_argument("--store", type=Path, required=True, metavar="OUT.zarr")
     parser.add_argument("--rows", type=int, default=ROWS, metavar="N")

@@ -61,9 +61,7 @@ def covtype(bench: Bench) -> list[Table]:
     return [_table("covtype", bench, rows[:, 1:], rows[:, 0], {"early": EARLY})]
 
 
-def _table(
-    name: str, bench: Bench, X: np.ndarray, y: np.ndarray, models: dict[str, Any], times: int = 1
-) -> Table:
+def _table(name: str, bench: Bench, X: np.ndarray, y: np.ndarray, models: dict[str, Any], times: int = 1) -> Table:
     """A row for each model; two thirds of the rows are fitted."""
     X, n = X.astype(np.float32), 2 * len(y) // 3
     runs = QUICK_RUNS if bench.sizes.is_quick else times * max(bench.sizes.runs, RUNS)
@@ -85,9 +83,7 @@ def _table(
     return Table(title, records, notes, checks)
 
 
-def _covered(
-    model: Any, X: np.ndarray, y: np.ndarray, fitted: np.ndarray, test: np.ndarray
-) -> dict[str, Any]:
+def _covered(model: Any, X: np.ndarray, y: np.ndarray, fitted: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     start = time.process_time()
     model.fit(X[fitted], y[fitted])
     seconds, ends = time.process_time() - start, model.predict_interval(X[test])

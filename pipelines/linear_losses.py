@@ -67,9 +67,7 @@ def numbers(bench: Bench) -> list[Table]:
                 "passes": int(found.n_passes_ if name == "streamsvm" else found.n_iter_),
             }
         )
-    notes = [
-        f"both sides scaled, C 1, epsilon {EPSILON}, R2 on test rows; LinearSVR ends after its 1,000 rounds"
-    ]
+    notes = [f"both sides scaled, C 1, epsilon {EPSILON}, R2 on test rows; LinearSVR ends after its 1,000 rounds"]
     return [Table(f"Numbers: covtype's elevation, {len(X):,} rows", records, notes, [_same(records)])]
 
 

@@ -34,9 +34,7 @@ def ordinal(bench: Bench) -> list[Table]:
         svm = found[0][0]
         area = Share(scored(y > 0, svm.decision_function(X)).roc_auc())
         seconds = Spread.of([seconds for _, seconds in found])
-        records.append(
-            {"task": name, "seconds": seconds, "passes": svm.n_passes_, "ROC area, trained on": area}
-        )
+        records.append({"task": name, "seconds": seconds, "passes": svm.n_passes_, "ROC area, trained on": area})
     ratio = Factor(records[1]["seconds"].median / records[0]["seconds"].median)
     records[1]["times as long"] = ratio
     return [

@@ -95,9 +95,7 @@ def sgd(bench: Bench) -> list[Table]:
     for name, best in BEST_C.items():
         p, C = problem(name, bench), min(best, grid(bench)[-1])
         svm, seconds = _ours(stored(name, p, bench), C)
-        peer, peer_seconds = timed(
-            SGDClassifier(alpha=1 / (C * len(p.y)), random_state=0), _for_peers(p.X), p.y
-        )
+        peer, peer_seconds = timed(SGDClassifier(alpha=1 / (C * len(p.y)), random_state=0), _for_peers(p.X), p.y)
         records.append(
             {
                 "data": name,
@@ -179,9 +177,7 @@ def growing(bench: Bench) -> list[Table]:
     slope = float(np.polyfit(*logs.T, 1)[0])
     most, least = (choose(r["passes"] for r in records) for choose in (max, min))
     checks = [("slope at most 1", slope <= 1), ("passes flat, within a factor of 2", most <= 2 * least)]
-    return [
-        Table("Time over rows: text, C 1", records, [f"slope of log time on log rows: {slope:.2f}"], checks)
-    ]
+    return [Table("Time over rows: text, C 1", records, [f"slope of log time on log rows: {slope:.2f}"], checks)]
 
 
 def outofcore(bench: Bench) -> list[Table]:

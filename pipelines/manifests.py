@@ -198,9 +198,7 @@ CHECKS: dict[str, Callable[[Path], list[str]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--configs", type=Path, default=CONFIGS, metavar="DIR")
     args = parser.parse_args()
     found = False

@@ -82,9 +82,7 @@ def growing(bench: Bench) -> list[Table]:
     many = bench.copies(train, rows)
     limit = ("--memory-limit", "1GiB", *TWO)
     cases = {"plain": (*PLAIN, *limit), "metric": (*METRIC, *limit)}
-    plain, metric = (
-        _record(bench, name, (many, test), words, bench.sizes.long_runs) for name, words in cases.items()
-    )
+    plain, metric = (_record(bench, name, (many, test), words, bench.sizes.long_runs) for name, words in cases.items())
     ratio = metric["seconds"].median / plain["seconds"].median
     checks = [
         ("a point more", metric["accuracy"] >= plain["accuracy"] + 0.01),

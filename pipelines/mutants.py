@@ -307,9 +307,7 @@ class Bench:
             if test and not self.known[test]:
                 return failed
             if test:
-                now = [
-                    file for file in now if file != test.partition("::")[0]
-                ]  # others of this file are not run
+                now = [file for file in now if file != test.partition("::")[0]]  # others of this file are not run
             else:
                 now, later = later, []
         return ""
@@ -353,9 +351,7 @@ def save(path: Path, mutants: Sequence[Mutant]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("globs", nargs="*", metavar="GLOB", help="files to change (default: the core)")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -101,9 +101,7 @@ class Bench:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compose", type=Path, default=CONFIGS / "compose.yaml", metavar="FILE.yaml")
     parser.add_argument("--workers", type=int, default=3, metavar="N")
     parser.add_argument("--rows", type=int, default=150_000, metavar="N")
@@ -122,9 +120,7 @@ def main() -> None:
         write_stores(folder / "data", args.rows)
         bench = Bench(folder, services)
         rows = [bench.undisturbed]
-        rows += [
-            bench.fit(victim, float(cut)) for victim in args.victims.split(",") for cut in args.cut.split(",")
-        ]
+        rows += [bench.fit(victim, float(cut)) for victim in args.victims.split(",") for cut in args.cut.split(",")]
         equal = [(f"cable out: {row['cable out']}", row["model"] == "the same") for row in rows]
         notes = [
             f"services of {args.compose.name}, each in its own network; early fits of {args.rows:,} deformed digits",

@@ -59,9 +59,7 @@ def made(work: Path, rows: int, d: int) -> tuple[Path, Path, Path]:
         work / f"clouds{d}.npz",
     )
     if not store.exists():
-        blocks = [
-            block(i, min(BLOCK_ROWS, rows - start), d) for i, start in enumerate(range(0, rows, BLOCK_ROWS))
-        ]
+        blocks = [block(i, min(BLOCK_ROWS, rows - start), d) for i, start in enumerate(range(0, rows, BLOCK_ROWS))]
         with StoreWriter(str(store), d=d, dtype=np.dtype(np.float32), is_sparse=False) as writer:
             for X, _ in blocks:
                 writer.append(Rows(X), None)
@@ -135,9 +133,7 @@ def _early(bench: Bench, files: tuple[Path, ...], rows: int, nu: float, peers: S
         *("--store", store, "--model", model, "--force"),
         *(("--set", "dcsvm.levels=1") if bench.sizes.is_quick else ()),
     )
-    share, score = (
-        bench.command("evaluate", "--model", model, "--store", s).result for s in (store, labelled)
-    )
+    share, score = (bench.command("evaluate", "--model", model, "--store", s).result for s in (store, labelled))
     whole = fitted(bench, "exact", few, test, nu, fit.result["gamma"])
     found = {
         "seconds": fit.seconds,

@@ -80,9 +80,7 @@ def packed(path: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="written by streamsvm export --format onnx")
     parser.add_argument("--runtime", type=Path, required=True, help="the folder dist of onnxruntime-web")
     parser.add_argument("--out", type=Path, required=True, help="the page")

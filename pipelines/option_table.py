@@ -112,9 +112,7 @@ def partitions(bench: Bench) -> list[Table]:
         }
         for name, refits in fits.items()
     ]
-    return [
-        Table("covtype, early: no metric of all rows", records, [WHOLE, "matern, gamma chosen; one run each"])
-    ]
+    return [Table("covtype, early: no metric of all rows", records, [WHOLE, "matern, gamma chosen; one run each"])]
 
 
 def left(bench: Bench) -> list[Table]:
@@ -127,9 +125,7 @@ def left(bench: Bench) -> list[Table]:
         "partitions four times as large": ("--early", "--set", f"dcsvm.levels={levels}"),
         "a metric of each partition": ("--early", "--set", "dcsvm.part_metric=1"),
     }
-    records += [
-        {"fit": name, **_scored(bench, *stores, "--config", kept, *words)} for name, words in others.items()
-    ]
+    records += [{"fit": name, **_scored(bench, *stores, "--config", kept, *words)} for name, words in others.items()]
     scaled = []
     for name in SMALL[: 1 if bench.sizes.is_quick else None]:
         small = _small(bench, name)
@@ -166,14 +162,8 @@ def large(bench: Bench) -> list[Table]:
         "text, 105 classes": (*_ingested(bench, "sector", ".bz2"), ()),
         "covtype copied with noise": (many, test, (*TWO, "--time-budget", "300s", "--memory-limit", "2GiB")),
     }
-    records = [
-        {"table": name, **_scored(bench, *stores, *words)} for name, (*stores, words) in tables.items()
-    ]
-    return [
-        Table(
-            "Larger tables, everything chosen", records, [f"{WHOLE}; copies of covtype: in 300 s and 2 GiB"]
-        )
-    ]
+    records = [{"table": name, **_scored(bench, *stores, *words)} for name, (*stores, words) in tables.items()]
+    return [Table("Larger tables, everything chosen", records, [f"{WHOLE}; copies of covtype: in 300 s and 2 GiB"])]
 
 
 CENSUS_IGNORED = "unknown,__index_level_0__"
@@ -276,16 +266,10 @@ def bucket(bench: Bench) -> list[Table]:
         for number in bench.sizes.numbers:
             for name, words in solvers.items():
                 for place, at in (("local folder", str(bench.work)), ("bucket", "s3://bucket")):
-                    run = bench.command(
-                        *fit, *words, "--model", f"{at}/m", "--run-dir", f"{at}/{words[-1]}{number}"
-                    )
+                    run = bench.command(*fit, *words, "--model", f"{at}/m", "--run-dir", f"{at}/{words[-1]}{number}")
                     seconds.setdefault((name, place), []).append(run.seconds)
-    records = [
-        {"fit": name, "in a": place, "seconds": Spread.of(s[1:] or s)} for (name, place), s in seconds.items()
-    ]
-    notes = [
-        f"{WHOLE}, {rows:,} rows, with a checkpoint after each step; the server, moto, is on the same cores"
-    ]
+    records = [{"fit": name, "in a": place, "seconds": Spread.of(s[1:] or s)} for (name, place), s in seconds.items()]
+    notes = [f"{WHOLE}, {rows:,} rows, with a checkpoint after each step; the server, moto, is on the same cores"]
     return [Table("Model and run directory in a bucket", records, notes)]
 
 
@@ -371,9 +355,7 @@ def _dual(model: Any, X: np.ndarray, y: np.ndarray, epsilon: float) -> float:
     return float(0.5 * b @ Kb - b @ y[supports] + epsilon * np.abs(b).sum())
 
 
-ITEMS = {
-    f.__name__: f for f in (bias, rest, partitions, left, large, graph, workers, regression, bucket, explain)
-}
+ITEMS = {f.__name__: f for f in (bias, rest, partitions, left, large, graph, workers, regression, bucket, explain)}
 
 
 if __name__ == "__main__":

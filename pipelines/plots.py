@@ -41,8 +41,7 @@ def plots() -> dict[str, dict[str, Any]]:
     """The entries of configs/plots.toml, which explains them, by name; each series with what all of them share."""
     found = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["plot"]
     return {
-        plot["name"]: plot | {"series": [plot.get("all", {}) | series for series in plot["series"]]}
-        for plot in found
+        plot["name"]: plot | {"series": [plot.get("all", {}) | series for series in plot["series"]]} for plot in found
     }
 
 

@@ -51,9 +51,7 @@ def copies(args: argparse.Namespace) -> None:
     assert found is not None, "ingest keeps statistics"
     spread = np.where(found["max"] - found["min"] > 1, NOISE * (found["max"] - found["min"]), 0)
     y, blocks = store.y, store.blocks()
-    with StoreWriter(
-        args.out, d=store.d, dtype=store.dtype, attrs={"copies_of": Path(args.store).name}
-    ) as out:
+    with StoreWriter(args.out, d=store.d, dtype=store.dtype, attrs={"copies_of": Path(args.store).name}) as out:
         while out.n < args.rows:
             number, (start, stop) = out.n // store.n, blocks[_block(blocks, out.n % store.n)]
             X = store.read(start, min(stop, start + args.rows - out.n)).dense()
@@ -91,9 +89,7 @@ def _order(rows: int, n: int) -> Iterator[int]:
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("arrays")
     one.add_argument("store")

@@ -42,9 +42,7 @@ class Cluster:
         for number in range(WORKERS):
             address = self.scheduler_of(number)
             self._start("worker", address, *common, "--local-directory", self.folder, "--name", number)
-        _wait(
-            lambda: self._registered() == WORKERS, "the workers"
-        )  # a nanny gives up on one that dies before
+        _wait(lambda: self._registered() == WORKERS, "the workers")  # a nanny gives up on one that dies before
         return self
 
     def __exit__(self, *error: object) -> None:

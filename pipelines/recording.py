@@ -129,9 +129,7 @@ class Recorder:
         facts = (own["n"], self._workers, ended.seconds, others, own["parts"], own["peak_rss_bytes"], tail)
         return Record(*facts, overheads, stages)
 
-    def _stages(
-        self, looks: Looks, spent: dict[Any, tuple[float, float]], moved: float
-    ) -> tuple[list[Stage], float]:
+    def _stages(self, looks: Looks, spent: dict[Any, tuple[float, float]], moved: float) -> tuple[list[Stage], float]:
         """In order, and the time at which the last ended. moved: bytes between workers for a task, on average.
 
         Tasks of a function are of the phase under way when most of them end, or of none.
@@ -149,9 +147,7 @@ class Recorder:
             tasks = [Task(spent[key][0], ended[key][2], moved, spent[key][1]) for key in mine]
             gap_s, lead_s = (looks.during(*span)[0] for span in ((last, begins), (begins, ends)))
             wait_s = max(0.0, begins - last - gap_s)
-            stages.append(
-                Stage(name, tasks, gap_s, wait_s, lead_s / len(mine), *looks.during(last, ends)[1:])
-            )
+            stages.append(Stage(name, tasks, gap_s, wait_s, lead_s / len(mine), *looks.during(last, ends)[1:]))
             last = ends
         return stages, last
 
@@ -288,9 +284,7 @@ def lead_nothing(address: str, tasks: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("address", "store", "model"):
         parser.add_argument(name)
     parser.add_argument("--tasks", type=int, metavar="N")

@@ -156,9 +156,7 @@ def drawn(frames: list[Frame]) -> str:
         *rules.values(),
     ]
     ground = f'<rect x=".5" y=".5" width="{width - 1:g}" height="{height - 1}" rx="8" fill="#0d1117" stroke="#808080"/>'
-    return "\n".join(
-        [head, f"<style>{''.join(style)}</style>", ground, *map(_drawn_with(frames), shown), "</svg>\n"]
-    )
+    return "\n".join([head, f"<style>{''.join(style)}</style>", ground, *map(_drawn_with(frames), shown), "</svg>\n"])
 
 
 def _name(shown: Shown, frames: list[Frame]) -> str:
@@ -176,9 +174,7 @@ def _drawn_with(frames: list[Frame]):
     def draw(shown: Shown) -> str:
         gone = " gone" if shown.stop < len(frames) else ""
         y = MARGIN + HEIGHT * shown.row + 13
-        return (
-            f'<g class="{_name(shown, frames)}{gone}">{"".join(_text(words, y) for words in shown.line)}</g>'
-        )
+        return f'<g class="{_name(shown, frames)}{gone}">{"".join(_text(words, y) for words in shown.line)}</g>'
 
     return draw
 
@@ -215,9 +211,7 @@ def prepare(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.svg")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -132,9 +132,7 @@ def listed(recipes: dict[str, Measured], reasons: dict[str, str | None]) -> Tabl
     return Table("Recipes", rows, [f"all that are not left to you: {total}"])
 
 
-def measured_again(
-    chosen: dict[str, Measured], args: argparse.Namespace, reasons: dict[str, str | None]
-) -> Table:
+def measured_again(chosen: dict[str, Measured], args: argparse.Namespace, reasons: dict[str, str | None]) -> Table:
     """Runs recipes one after the other, and refreshes the pages after each."""
     rows: list[dict[str, Any]] = []
     for number, (name, run) in enumerate(chosen.items(), 1):
@@ -164,18 +162,14 @@ def in_order() -> dict[str, Measured]:
 
 
 def _arguments(recipes: dict[str, Measured]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = {"type": among(recipes), "default": [], "metavar": "NAME[,NAME...]"}
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data", metavar="DIR")
     parser.add_argument("--only", **names, help="these, however long they take")
     parser.add_argument("--skip", **names, help="all but these")
     parser.add_argument("--list", action="store_true", help="print seconds and command of each")
     parser.add_argument("--peer-python", default=sys.executable, metavar="PYTHON", help="has the peers")
-    parser.add_argument(
-        "--limit-s", type=float, default=HOUR_S, metavar="SECONDS", help="the default is an hour"
-    )
+    parser.add_argument("--limit-s", type=float, default=HOUR_S, metavar="SECONDS", help="the default is an hour")
     return parser.parse_args()
 
 
@@ -185,9 +179,7 @@ def main() -> None:
     except Malformed as error:
         sys.exit(f"rerun.py: {error}")
     args = _arguments(recipes)
-    chosen = {
-        name: run for name, run in recipes.items() if name in (args.only or recipes) and name not in args.skip
-    }
+    chosen = {name: run for name, run in recipes.items() if name in (args.only or recipes) and name not in args.skip}
     reasons = {name: left(name, run, args.limit_s, args.peer_python) for name, run in chosen.items()}
     if args.list:
         print(listed(chosen, reasons).markdown())

@@ -72,9 +72,7 @@ def moved() -> tuple[np.ndarray, np.ndarray]:
 
 def numbers(found: Mapping[str, Any]) -> Numbers:
     """What can be compared: numbers, without those that are None."""
-    arrays = {
-        name: np.asarray(value if value is not None else np.nan, np.float64) for name, value in found.items()
-    }
+    arrays = {name: np.asarray(value if value is not None else np.nan, np.float64) for name, value in found.items()}
     return {name: array for name, array in arrays.items() if array.size}
 
 
@@ -96,9 +94,7 @@ def answers(model: Any, X: Any) -> dict[str, Any]:
     return found
 
 
-def estimator(
-    kind: str, data: str | tuple[Any, Any] = "digits even", **parameters: Any
-) -> Callable[[], Numbers]:
+def estimator(kind: str, data: str | tuple[Any, Any] = "digits even", **parameters: Any) -> Callable[[], Numbers]:
     """An estimator, fitted to two rows of three; its answers for all."""
 
     def fitted() -> Numbers:
@@ -232,9 +228,7 @@ def one_by_one(kind: str, data: str, ask: str, **parameters: Any) -> Callable[[]
             event = dict(enumerate(row.tolist()))
             said = getattr(learner, ask)(event)
             said = list(said.values()) if isinstance(said, dict) else said
-            found.append(
-                np.ravel([list(s.values()) if isinstance(s, dict) else s for s in np.atleast_1d(said)])
-            )
+            found.append(np.ravel([list(s.values()) if isinstance(s, dict) else s for s in np.atleast_1d(said)]))
             if "OneClass" in kind:
                 learner.learn_one(event)
             else:
@@ -272,23 +266,17 @@ CASES |= {
     "exact, squared losses and a bias": estimator("DCSVC", loss="squared_hinge", fit_intercept=True),
     "exact, nu, polynomial": estimator("DCSVC", "breast_cancer", nu=0.2, kernel="poly", degree=2, coef0=1.0),
     "divided": lambda: estimator("DCSVC", moved(), C=5.0, levels=2, part_rows=1000)(),
-    "divided by the kernel, Laplacian": estimator(
-        "DCSVC", kernel="laplacian", clustering="kernel", **DIVIDED
-    ),
+    "divided by the kernel, Laplacian": estimator("DCSVC", kernel="laplacian", clustering="kernel", **DIVIDED),
     "early": lambda: estimator("DCSVC", moved(), C=5.0, early=True, part_rows=500)(),
     "early, ten classes, two threads": estimator("DCSVC", "digits", n_jobs=2, **EARLY),
     "early, committee": estimator("DCSVC", "breast_cancer", kernel="cauchy", combine="committee", **EARLY),
-    "early, neighbours and a bias": estimator(
-        "DCSVC", kernel="matern", neighbours=3, fit_intercept=True, **EARLY
-    ),
+    "early, neighbours and a bias": estimator("DCSVC", kernel="matern", neighbours=3, fit_intercept=True, **EARLY),
     "early, metrics of partitions": estimator("DCSVC", part_metric=1, **EARLY),
     "probabilities, sigmoid": estimator("DCSVC", "wine", probability=True, **DIVIDED),
     "probabilities, isotonic, and costs": estimator(
         "DCSVC", "breast_cancer", probability="isotonic", costs={(0, 1): 5.0}, scale="minmax"
     ),
-    "threshold, linear": estimator(
-        "DCSVC", "breast_cancer", kernel="linear", threshold="f1", scale="standard"
-    ),
+    "threshold, linear": estimator("DCSVC", "breast_cancer", kernel="linear", threshold="f1", scale="standard"),
     "class weights and weights of rows": estimator(
         "DCSVC", class_weight={"even": 2.0, "odd": 1.0}, sample_weight=WEIGHTS, scale="maxabs"
     ),
@@ -309,9 +297,7 @@ CASES |= {
     ),
     "regression by pairs": estimator("ALFPGMSVR", "diabetes"),
     "compressed": lambda: estimator("HSSSVC", moved(), gamma=0.1)(),
-    "compressed and polished, several C": estimator(
-        "HSSSVC", C=[0.1, 10.0], leaf=64, landmarks=64, polish=100
-    ),
+    "compressed and polished, several C": estimator("HSSSVC", C=[0.1, 10.0], leaf=64, landmarks=64, polish=100),
     "compressed, regression": estimator("HSSSVR", "diabetes", leaf=64, beta="balance", storage="float32"),
     "planes": estimator("CuttingPlaneSVC", "digits"),
     "planes, logistic, landmarks": lambda: estimator(
@@ -326,17 +312,13 @@ CASES |= {
         "BudgetedSVC", loss="logistic", strategy="project", budget=30, average=True, fit_intercept=True
     ),
     "budget, regression": estimator("BudgetedSVR", "diabetes", budget=40, strategy="remove"),
-    "budget, regions": configured(
-        solver="bsgd", bsgd={"budget": 30, "partitions": 3, "strategy": "gradient"}
-    ),
+    "budget, regions": configured(solver="bsgd", bsgd={"budget": 30, "partitions": 3, "strategy": "gradient"}),
     "chosen": estimator("AutoSVC", "wine", search_params=SEARCHED),
     "graph": graph,
     "path": path(solver="admm-hss", admm_hss={"leaf": 64}),
     "command line": command_line,
     "stream, tunes itself": one_by_one("BSGDClassifier", "digits even", "predict_proba_one", budget=50),
-    "stream, in blocks": in_blocks(
-        "BSGDClassifier", "digits", "predict_proba_many", gamma=0.02, lam=1e-3, budget=60
-    ),
+    "stream, in blocks": in_blocks("BSGDClassifier", "digits", "predict_proba_many", gamma=0.02, lam=1e-3, budget=60),
     "stream, regression": one_by_one("BSGDRegressor", "diabetes", "predict_one", budget=30, average=True),
     "stream, one class": one_by_one("BSGDOneClass", "breast_cancer", "score_one", budget=30, nu=0.1),
     "stream, several labels": one_by_one("BSGDMultiLabelClassifier", "digits", "decision_one", budget=40),
@@ -396,9 +378,7 @@ def saved(path: Path) -> dict[str, Numbers]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="where to save the numbers")
     parser.add_argument("--against", type=Path, metavar="FILE.npz", help="numbers to compare with")
     parser.add_argument("--only", default="", metavar="WORD", help="cases with this word in their names")

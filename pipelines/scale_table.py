@@ -81,9 +81,7 @@ def described(work: Path, rows: int) -> Path:
     array[: chunks[0]] = X[: chunks[0]]
     create_array(group, "y", shape=(rows,), chunks=(min(rows, BLOCK_ROWS),), dtype=np.int64)
     first, classes = moments_of(Rows(X)), np.array([rows // 2, rows - rows // 2])
-    write_statistics(
-        group, replace(first, n=rows, m2=first.m2 * (rows / first.n)), Classes(np.arange(2), classes)
-    )
+    write_statistics(group, replace(first, n=rows, m2=first.m2 * (rows / first.n)), Classes(np.arange(2), classes))
     return url
 
 

@@ -154,9 +154,7 @@ def kept_results(args: argparse.Namespace, parser: argparse.ArgumentParser) -> l
         before = tuple(record[name] for name in SETTINGS)
         if before != given:
             theirs = dict(zip(SETTINGS, before, strict=True))
-            parser.error(
-                f"{path} has results of {theirs}, found {given} asked for: choose another --out or --work"
-            )
+            parser.error(f"{path} has results of {theirs}, found {given} asked for: choose another --out or --work")
     last = {(record["set"], record["peer"]): record for record in records}
     return [r for r in last.values() if not r["outcome"].startswith("failed")]
 
@@ -175,9 +173,7 @@ def write(args: argparse.Namespace, records: list[Record], report: Report, notes
 
 
 def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.ArgumentParser]:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     data = WORKER.parent.parent.parent / "shared" / "data"
     parser.add_argument("--data", type=Path, default=data, metavar="DIR")
     add_results(parser, "results and tables")

@@ -54,9 +54,7 @@ class Problem:
         if rows is None:
             return self
         few, few_test = self._some(self.y, rows), self._some(self.y_test, max(20, rows // 4))
-        return replace(
-            self, X=self.X[few], y=self.y[few], X_test=self.X_test[few_test], y_test=self.y_test[few_test]
-        )
+        return replace(self, X=self.X[few], y=self.y[few], X_test=self.X_test[few_test], y_test=self.y_test[few_test])
 
     def _some(self, y: np.ndarray, rows: int) -> np.ndarray:
         order = np.random.default_rng(0).permutation(len(y))
@@ -130,9 +128,7 @@ def _census(data: Path) -> Problem:
     names = [name for name in train.column_names if name not in (CENSUS_LABEL, *CENSUS_LEFT_OUT)]
     both = pa.concat_tables([train.select([*names, CENSUS_LABEL]), test.select([*names, CENSUS_LABEL])])
     is_text = np.array([pa.types.is_string(both[name].type) for name in names])
-    X = np.column_stack(
-        [_codes(both[name]) if text else both[name] for name, text in zip(names, is_text, strict=True)]
-    )
+    X = np.column_stack([_codes(both[name]) if text else both[name] for name, text in zip(names, is_text, strict=True)])
     y, n = _codes(both[CENSUS_LABEL]), len(train)
     return replace(problem(X[:n], y[:n], (X[n:], y[n:])), is_text=is_text)
 

@@ -37,7 +37,5 @@ def _write(model: Any, path: Path) -> None:
 WARM = {"levels": 1}  # compiles what larger sets need
 OURS = {
     "streamsvm": Peer("streamsvm", _make, FIRST, SPACE, write=_write, warm=WARM),
-    "streamsvm metric": Peer(
-        "streamsvm", _make, {"metric": "diagonal", "epsilon": 0.1}, {}, write=_write, warm=WARM
-    ),
+    "streamsvm metric": Peer("streamsvm", _make, {"metric": "diagonal", "epsilon": 0.1}, {}, write=_write, warm=WARM),
 }

@@ -110,9 +110,7 @@ def _histograms(config: Config, about: About) -> Any:
     """Its threads are OpenMP's: as many as the process may use."""
     made = getattr(import_module("sklearn.ensemble"), f"HistGradientBoosting{about.kind}")
     # its own early stopping would hold rows out once more
-    return made(
-        **config, categorical_features=list(about.text), early_stopping=False, random_state=about.seed
-    )
+    return made(**config, categorical_features=list(about.text), early_stopping=False, random_state=about.seed)
 
 
 def _forest(config: Config, about: About) -> Any:
@@ -168,9 +166,7 @@ class XRFM:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("predict", "predict_proba") or (
-            name == "predict_proba" and self._about.is_regression
-        ):
+        if name not in ("predict", "predict_proba") or (name == "predict_proba" and self._about.is_regression):
             raise AttributeError(name)
         return lambda X: np.asarray(getattr(self._model, name)(X))
 

@@ -130,6 +130,4 @@ class Search:
         expected, left = self._expected(best.config, n), self._end - self._clock()
         if expected <= left:
             return n
-        return int(
-            np.clip(n * (CAUTION * max(left, 0) / expected) ** (1 / self._peer.power), min(best.rows, n), n)
-        )
+        return int(np.clip(n * (CAUTION * max(left, 0) / expected) ** (1 / self._peer.power), min(best.rows, n), n))

@@ -58,9 +58,7 @@ class Fitted:
             return found
         least = 0.0 if self.gives_probabilities else found.min(axis=1)[:, None]
         every = (
-            np.full((len(found), self.n_classes), least)
-            if np.isscalar(least)
-            else np.repeat(least, self.n_classes, 1)
+            np.full((len(found), self.n_classes), least) if np.isscalar(least) else np.repeat(least, self.n_classes, 1)
         )
         every[:, self.present] = found
         return every
@@ -94,9 +92,7 @@ class Task:
             self.X = columns.fit_transform(problem.X)
             self.encode = columns.transform
         text_ids = tuple(text.tolist()) if self._peer.takes_text else ()
-        self.about = About(
-            problem.is_regression, problem.n_classes, text_ids, self.X.shape[1], self._cores, self._seed
-        )
+        self.about = About(problem.is_regression, problem.n_classes, text_ids, self.X.shape[1], self._cores, self._seed)
         self.parts = parts(self.y, is_regression=problem.is_regression, seed=self._seed)
 
     def fit(self, config: Config, ids: np.ndarray) -> Fitted:
@@ -202,9 +198,7 @@ def _at_once(task: Task, peer: Peer, seconds: float) -> tuple[Fitted, Found]:
     return model, Found(Trial(peer.first, len(fitted), score, took, 0.0, answers), 1, rows)
 
 
-def scores(
-    problem: Problem, task: Task, model: Fitted, answers: np.ndarray, best: Trial
-) -> dict[str, float | None]:
+def scores(problem: Problem, task: Task, model: Fitted, answers: np.ndarray, best: Trial) -> dict[str, float | None]:
     y = problem.y_test
     if problem.is_regression:
         values = task.unscaled(answers)

@@ -279,9 +279,7 @@ def _own_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--connections", type=int, default=4, metavar="N")
     parser.add_argument("--batch", type=int, default=100, metavar="N", help="events of a request to predict")
-    parser.add_argument(
-        "--learn", type=int, default=0, metavar="N", help="events a second that are learned meanwhile"
-    )
+    parser.add_argument("--learn", type=int, default=0, metavar="N", help="events a second that are learned meanwhile")
     parser.add_argument("--kills", type=int, default=0, metavar="N")
 
 

@@ -79,11 +79,7 @@ def _fastest(runs: list[Record]) -> Record:
 def _rates(workers: int, overheads: Overheads, rate: float) -> dict[str, Any]:
     """Measured and simulated tasks a second that do nothing, and CPU seconds of each process for one."""
     said = Replay(Site(workers, cores=CORES), overheads).run(Stage("nothing", [Task(0.0)] * NOTHING))
-    costs = {
-        f"{name.partition('_')[0]}, ms": Factor(1e3 * s)
-        for name, s in vars(overheads).items()
-        if name != "idle"
-    }
+    costs = {f"{name.partition('_')[0]}, ms": Factor(1e3 * s) for name, s in vars(overheads).items() if name != "idle"}
     return {
         "processes": workers,
         "tasks a second": round(rate),
@@ -120,8 +116,7 @@ def _recorded(own: Record) -> dict[str, Any]:
 def _slowed(own: Record, times: float) -> Record:
     """Whose tasks take so many times the CPU seconds."""
     stages = [
-        replace(stage, tasks=[task._replace(cpu_s=times * task.cpu_s) for task in stage.tasks])
-        for stage in own.stages
+        replace(stage, tasks=[task._replace(cpu_s=times * task.cpu_s) for task in stage.tasks]) for stage in own.stages
     ]
     return replace(own, stages=stages)
 
@@ -189,10 +184,7 @@ def weak(bench: Bench) -> list[Table]:
             rows.append(_row(said, source, site))
             rows[-1]["efficiency"] = Share(float(rows[0]["seconds"]) / said.seconds)
         last = rows[-1]["efficiency"]
-        checks = [
-            (f"{what} {least:.0%} ({last})", last >= least)
-            for what, least in (("floor", LEAST), ("aim", AIM))
-        ]
+        checks = [(f"{what} {least:.0%} ({last})", last >= least) for what, least in (("floor", LEAST), ("aim", AIM))]
         title = f"Weak scaling, workers of {threads} threads"
         notes = [] if tables else _assumed(source_of[1], Site(1, threads))
         tables.append(Table(title, rows, notes, checks))

@@ -30,9 +30,7 @@ POWER = 0.7  # of rows and centres, by which k-means grows: 64 parts took 0.15 s
 # of k-means, of a pass, of files of rows by part, of the parts of as many rows whatever n
 CENTRES, ASSIGN, REGROUP, BOUND = "centres", "assign", "regroup", "taken"
 PICK, RANKS = "take", "at_ranks"  # of rows picked from blocks: by number, and by their places in parts
-MOMENTS = (
-    "scale"  # of blocks, merged: three tasks for some neighbours, those of as many slots as centres have
-)
+MOMENTS = "scale"  # of blocks, merged: three tasks for some neighbours, those of as many slots as centres have
 LEAF_BYTES = 4  # of a leaf in what a block's task tells of the rows in each
 SEED = 0
 
@@ -63,9 +61,7 @@ def grown(leads: tuple[Record, Record], more: Record, n: int) -> Record:
             stages.append(many)
     late = [stage for own in rounds[len(had) :] for stage in own]  # of few parts, that are too large still
     stages += [_many(stage, factor, math.inf, rng, merge) for stage in late]
-    stages += [
-        _many(stage, factor, SAMPLED, rng, larger if stage.name == REGROUP else 1.0) for stage in after
-    ]
+    stages += [_many(stage, factor, SAMPLED, rng, larger if stage.name == REGROUP else 1.0) for stage in after]
     # long tasks come with what a process does by the clock: the least of all is what a task takes
     gaps, waits, each = ([_means(own, what) for own in leads] for what in ("gap_s", "wait_s", "lead_s"))
 
@@ -78,9 +74,7 @@ def grown(leads: tuple[Record, Record], more: Record, n: int) -> Record:
             own,
             lead_s=min([own.lead_s, *(found[_kind(own.name)] for found in each if _kind(own.name) in found)]),
             gap_s=at(_gap(more, own.name), *(found.get(_kind(own.name), 0.0) for found in gaps)),
-            wait_s=min(
-                [own.wait_s, *(found[_kind(own.name)] for found in waits if _kind(own.name) in found)]
-            ),
+            wait_s=min([own.wait_s, *(found[_kind(own.name)] for found in waits if _kind(own.name) in found)]),
         )
         for own in stages
     ]
@@ -136,9 +130,7 @@ def _block_rows(n: int) -> int:
 
 def _file_rows(n: int, parts: int) -> float:
     """Of a file of rows by part."""
-    samples = SamplesInStore(
-        Store.from_arrays(np.broadcast_to(np.float32(0), (n, COLUMNS))), Scaling.none(COLUMNS)
-    )
+    samples = SamplesInStore(Store.from_arrays(np.broadcast_to(np.float32(0), (n, COLUMNS))), Scaling.none(COLUMNS))
     return min(n, file_bytes(samples, parts) / (4 * COLUMNS))
 
 
@@ -184,8 +176,6 @@ def _gap(record: Record, name: str) -> float:
 def divided(n_parts: int) -> list[Round]:
     """Rounds of `kernels.division.partition`, where all partitions of a round are as large."""
     found = [Round(1, min(n_parts, MOST_CENTRES))]
-    while n_parts > 2 * (
-        parts := found[-1].parts * found[-1].centres
-    ):  # a part is at most twice an even share
+    while n_parts > 2 * (parts := found[-1].parts * found[-1].centres):  # a part is at most twice an even share
         found.append(Round(parts, min(max(2, math.ceil(0.75 * n_parts / parts)), MOST_CENTRES)))
     return found

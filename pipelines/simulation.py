@@ -203,9 +203,7 @@ class Replay:
         self._cores = Shared(self.clock, shared)
         self._files = Shared(self.clock, site.files_bytes_s, site.link_bytes_s)
         self._up, self._down = (Shared(self.clock, site.link_bytes_s, site.link_bytes_s) for _ in range(2))
-        self._leader, self._scheduler, self._workers = (
-            Line(self.clock, servers) for servers in (1, 1, site.slots)
-        )
+        self._leader, self._scheduler, self._workers = (Line(self.clock, servers) for servers in (1, 1, site.slots))
 
     def run(self, stage: Stage) -> Outcome:
         self._start(self._stage(stage))

@@ -105,9 +105,7 @@ def wait_for_nodes(project: Project, nodes: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=2, metavar="N")
     parser.add_argument("--rows", type=int, default=6_000, metavar="N")
     parser.add_argument("--config", type=Path, default=CONFIGS / "slurm.yaml", metavar="FILE.yaml")

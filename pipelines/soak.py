@@ -45,8 +45,7 @@ FIT = ("fit", "--no-search", "--force")
 PARTS = ("--set", "dcsvm.levels=1", "--set", "dcsvm.part_rows=500")
 MORE = {"dcsvm": PARTS, "bsgd": ("--set", "bsgd.partitions=2", "--budget", "200")}
 SOLVERS: dict[str, tuple[str, ...]] = {
-    name: (*(() if row.needs else RBF), *asking_for(name), *MORE.get(name, ()))
-    for name, row in CATALOGUE.items()
+    name: (*(() if row.needs else RBF), *asking_for(name), *MORE.get(name, ())) for name, row in CATALOGUE.items()
 } | {"early": (*RBF, "--early", *PARTS)}
 FIT_ROWS = 3_000
 EVENTS = 140_000  # before they come again
@@ -121,9 +120,7 @@ def stream(bench: Bench, rate: int) -> Iterator[subprocess.Popen[bytes]]:
     lines = cycle(events.read_bytes().splitlines(keepends=True))
     command = [*STREAMSVM, "stream", "--model", bench.work / "stream.model", *STREAM]
     shutil.rmtree(bench.work / "stream.model", ignore_errors=True)
-    child = subprocess.Popen(
-        [*map(str, command)], stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, bufsize=0
-    )
+    child = subprocess.Popen([*map(str, command)], stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, bufsize=0)
 
     def feed() -> None:
         with suppress(BrokenPipeError):

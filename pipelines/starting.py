@@ -59,9 +59,7 @@ def compile_(bench: Bench) -> list[Table]:
             }
         )
         checks.append((f"{solver}: at most {most} CPU seconds more ({more:.1f})", more <= most))
-    notes = [
-        "CPU seconds of whole fits of 3,000 rows of ijcnn1; more: of the first, which compiles, over the second"
-    ]
+    notes = ["CPU seconds of whole fits of 3,000 rows of ijcnn1; more: of the first, which compiles, over the second"]
     return [Table("Compiling", records, notes, checks)]
 
 

@@ -39,9 +39,7 @@ class Package:
     """All definitions of a tree by their dotted names, and what names and annotations mean."""
 
     def __init__(self, tree: Path) -> None:
-        self.names: dict[
-            str, dict[str, str]
-        ] = {}  # of each module: dotted names of what it imports and defines
+        self.names: dict[str, dict[str, str]] = {}  # of each module: dotted names of what it imports and defines
         self.imports: dict[str, list[str]] = {}  # of each module, when it is imported
         self.defs: dict[str, Def] = {}
         self.module_of: dict[str, str] = {}
@@ -53,9 +51,7 @@ class Package:
             self.files[module] = file.as_posix()
             self._add(module, ast.parse(path.read_text(encoding="utf-8")))
         self.functions = {
-            name: Function(self, name)
-            for name, node in self.defs.items()
-            if not isinstance(node, ast.ClassDef)
+            name: Function(self, name) for name, node in self.defs.items() if not isinstance(node, ast.ClassDef)
         }
         self.layers = layers_of(tree)
         self.bases, self.depth = cache(self._bases), cache(self._depth)
@@ -95,9 +91,7 @@ class Package:
         if isinstance(node, ast.BinOp):
             return self.class_in(node.left, module) or self.class_in(node.right, module)
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) in WRAPPERS:
-            return self.class_in(
-                node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice, module
-            )
+            return self.class_in(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice, module)
         found = self.named(node, module)
         return found if isinstance(self.defs.get(found), ast.ClassDef) else ""
 
@@ -164,9 +158,7 @@ def layers_of(tree: Path) -> dict[str, int]:
     """Positions of folders and files in LAYERS, which has names, or texts of names, in tuples or not."""
     source = ast.parse((tree / "tests" / "test_imports.py").read_text(encoding="utf-8"))
     [value] = (v for target, v in assigned(source) if ast.unparse(target) == "LAYERS")
-    texts = [
-        node for node in ast.walk(value) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    texts = [node for node in ast.walk(value) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     texts.sort(key=lambda node: (node.lineno, node.col_offset))
     return {part: i for i, part in enumerate(part for node in texts for part in str(node.value).split())}
 
@@ -196,9 +188,7 @@ class Function:
         assert not isinstance(node, ast.ClassDef)
         self.package, self.name, self.node, self.module = package, name, node, package.module_of[name]
         is_static = "staticmethod" in map(ast.unparse, node.decorator_list)
-        self.owner = (
-            owner if owner in package.defs and not is_static else ""
-        )  # the class of its first parameter
+        self.owner = owner if owner in package.defs and not is_static else ""  # the class of its first parameter
         self.positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
         self.parameters = {*self.positional, *(a.arg for a in node.args.kwonlyargs)}
         self.attributes = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
@@ -294,9 +284,7 @@ class Walk:
             self._pass(function, call.func, call.args, given)
             if call.args and ast.unparse(call.func) == "partial":
                 self._pass(function, call.args[0], call.args[1:], given)
-            if (
-                call.args and "shared" in given
-            ):  # of engines: map(f, items, shared=(a, share(b))) calls f(a, b, item)
+            if call.args and "shared" in given:  # of engines: map(f, items, shared=(a, share(b))) calls f(a, b, item)
                 shared = [given["shared"], *function.values.get(ast.unparse(given["shared"]), ())]
                 for own in (node.elts for node in shared if isinstance(node, ast.Tuple)):
                     values = [n.args[0] if isinstance(n, ast.Call) and n.args else n for n in own]
@@ -306,9 +294,7 @@ class Walk:
         self, function: Function, called: ast.expr, given: Sequence[ast.expr], named: Mapping[str, ast.expr]
     ) -> None:
         """A call of `called` with values by position and by name."""
-        by_position = {
-            i: source for i, value in enumerate(given) if (source := self._source(function, value))
-        }
+        by_position = {i: source for i, value in enumerate(given) if (source := self._source(function, value))}
         by_name = {name: source for name, value in named.items() if (source := self._source(function, value))}
         own = self._source(function, called.value) if isinstance(called, ast.Attribute) else ""
         sources = {*by_position.values(), *by_name.values(), own} - {""}
@@ -319,17 +305,13 @@ class Walk:
                 self._hold(owner, name)
         if targets:
             here, height = self.package.height(function.module), self.package.height
-            leads_up = any(
-                height(self.package.module_of[t]) > here for t in targets if by_position or by_name
-            )
+            leads_up = any(height(self.package.module_of[t]) > here for t in targets if by_position or by_name)
             is_up = leads_up or any(height(source) < here for source in sources)
             self.stops.add(Stop(function.module, called.lineno, called.col_offset, tuple(targets), is_up))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("starts", nargs="+", metavar="MODULE:FUNCTION:PARAMETER")
     parser.add_argument("--tree", type=Path, default=Path(__file__).resolve().parents[1], metavar="DIR")
     parser.add_argument("--list", action="store_true", help="print every stop, and where it leads")

@@ -69,9 +69,7 @@ def probabilities(bench: Bench) -> list[Table]:
         )
         bound = BOUNDS[min(k, 3)]
         checks.append((f"{name}: ece {ours['ece']:.3f}, at most {bound}", ours["ece"] <= bound))
-        checks.append(
-            (f"{name}: log loss {ours['log loss']:.3f}, at most {allowed:.3f}", ours["log loss"] <= allowed)
-        )
+        checks.append((f"{name}: log loss {ours['log loss']:.3f}, at most {allowed:.3f}", ours["log loss"] <= allowed))
     notes = [
         "BSGDClassifier(lam=1e-4, gamma='scale') behind river's StandardScaler: 5,000 events, each predicted, then "
         "learned; scores of the second half",

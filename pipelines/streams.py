@@ -141,9 +141,7 @@ ABRUPT: dict[str, Source] = {
     "abrupt electricity": _exchanged,
 }
 TEXT = _svmlight("reuters.bz2", full=False)  # rows of length 1
-CALIBRATED = (
-    "digits ImageSegments covtype-7 Shuttle Waveform electricity Hyperplane SEA Phishing ijcnn1".split()
-)
+CALIBRATED = "digits ImageSegments covtype-7 Shuttle Waveform electricity Hyperplane SEA Phishing ijcnn1".split()
 
 
 def events(name: str, data: Path, n: int, seed: int = 1) -> list[Event]:

@@ -130,9 +130,7 @@ def early(bench: Bench, args: argparse.Namespace) -> Table:
         ("60 s", fit.seconds <= 60),
         ("R2 within 0.005 of exact on few", score["r2"] >= whole["r2"] - 0.005),
     ]
-    notes = [
-        f"within 2 GiB, {fit.result.get('n_parts')} partitions; R2 of {TEST_ROWS:,} others, noise leaves 0.985"
-    ]
+    notes = [f"within 2 GiB, {fit.result.get('n_parts')} partitions; R2 of {TEST_ROWS:,} others, noise leaves 0.985"]
     return Table(f"Early: {rows:,} rows", records, notes, checks)
 
 

@@ -98,11 +98,7 @@ def text(value: Any) -> str:
         return ""
     if isinstance(value, Spread):
         middle, low, high = (str(Seconds(x)) for x in (value.median, min(value.values), max(value.values)))
-        return (
-            middle
-            if len(value.values) == 1
-            else f"{middle} ({low.removesuffix(' s')} to {high.removesuffix(' s')})"
-        )
+        return middle if len(value.values) == 1 else f"{middle} ({low.removesuffix(' s')} to {high.removesuffix(' s')})"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if type(value) is float:
@@ -181,9 +177,7 @@ def _commit() -> str:
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = git(
-            "status", "--porcelain", "--untracked-files=no", "--", "streamsvm", "pipelines", "configs"
-        )
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "streamsvm", "pipelines", "configs")
         return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "not a checkout"
@@ -236,9 +230,7 @@ def read(path: Path) -> list[Measured]:
         found = json.loads(path.read_text(encoding="utf-8"), object_hook=_quantity)
         return [Measured(**{**run, "tables": [Table(**table) for table in run["tables"]]}) for run in found]
     except (ValueError, TypeError, KeyError) as error:
-        raise Malformed(
-            f"{path}: not a file of figures ({error}); run its recipe again with --out {path}"
-        ) from error
+        raise Malformed(f"{path}: not a file of figures ({error}); run its recipe again with --out {path}") from error
 
 
 class Malformed(Exception):
@@ -278,9 +270,7 @@ def _lines(value: Any, indent: str = "") -> str:
         return line
     inner = indent + " "
     if isinstance(value, dict):
-        parts = [
-            f"{json.dumps(name, ensure_ascii=False)}: {_lines(part, inner)}" for name, part in value.items()
-        ]
+        parts = [f"{json.dumps(name, ensure_ascii=False)}: {_lines(part, inner)}" for name, part in value.items()]
     else:
         parts = [_lines(part, inner) for part in value]
     opens, closes = "{}" if isinstance(value, dict) else "[]"

@@ -92,9 +92,7 @@ def _store(bench: Bench) -> Path:
     return bench.stores("ijcnn1")[0]
 
 
-def _search(
-    bench: Bench, solver: str, tune: dict[str, Any] | None = None, **grid: list[float]
-) -> dict[str, Any]:
+def _search(bench: Bench, solver: str, tune: dict[str, Any] | None = None, **grid: list[float]) -> dict[str, Any]:
     """Ours: the search's seconds, those of the whole command, and the best point."""
     _compiled(bench, solver)
     config = _config(bench, solver, tune or {}, grid.get("C", C), grid.get("gamma", GAMMA))
@@ -114,9 +112,7 @@ def _search(
 @cache
 def _compiled(bench: Bench, solver: str) -> None:
     few = bench.copies(_store(bench), 400)
-    bench.command(
-        "tune", "--store", few, "--config", _config(bench, solver, {"folds": 2}, C[3:4], GAMMA[3:4])
-    )
+    bench.command("tune", "--store", few, "--config", _config(bench, solver, {"folds": 2}, C[3:4], GAMMA[3:4]))
 
 
 def _config(bench: Bench, solver: str, tune: dict[str, Any], Cs: list[float], gammas: list[float]) -> Path:

@@ -44,9 +44,7 @@ def alone(bench: Bench) -> list[Table]:
     n = 100 if bench.sizes.is_quick else 10_000
     found = {name: _accuracy(BSGDClassifier(), events(name, bench.data, n)) for name in STREAMS}
     six = float(np.mean([found[name] for name in SIX]))
-    whole = _accuracy(
-        BSGDClassifier(), events("electricity", bench.data, 100 * n if n == 100 else ELECTRICITY)
-    )
+    whole = _accuracy(BSGDClassifier(), events("electricity", bench.data, 100 * n if n == 100 else ELECTRICITY))
     rows = [{"stream": name, "accuracy": Share(value)} for name, value in found.items()]
     rows += [
         {"stream": f"mean of {len(found)}", "accuracy": Share(float(np.mean(list(found.values()))))},

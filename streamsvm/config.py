@@ -74,16 +74,12 @@ class FitConfig(Options):
     ] = None
     kernel: KernelConfig = KernelConfig()
     C: Annotated[Real, Field(gt=0, le=MOST_C, description="Upper bound of the dual variables")] = 1.0
-    tol: Annotated[
-        Real, Field(gt=0, description="Tolerance: largest KKT violation at the end, or relative gap")
-    ] = 1e-3
+    tol: Annotated[Real, Field(gt=0, description="Tolerance: largest KKT violation at the end, or relative gap")] = 1e-3
     class_weight: Annotated[ClassWeight, Field(description="Factors on C by label, or 'balanced'")] = None
     positive: Annotated[Labels, Field(description="Labels of the positive class, against the rest")] = ()
     multiclass: Annotated[
         Literal["pairs", "rest"],
-        Field(
-            description="More than two classes: a problem for each pair, or for each class against the rest"
-        ),
+        Field(description="More than two classes: a problem for each pair, or for each class against the rest"),
     ] = "pairs"
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
     gaps: Gaps = None
@@ -105,18 +101,16 @@ class FitConfig(Options):
     ] = True
     nu: Annotated[
         Annotated[Real, Field(gt=0, le=1)] | None,
-        Field(
-            description="Maximum share of rows beyond the margin (nu-SVC, nu-SVR), or of outliers (oneclass: 0.5)"
-        ),
+        Field(description="Maximum share of rows beyond the margin (nu-SVC, nu-SVR), or of outliers (oneclass: 0.5)"),
     ] = None
     rows: Annotated[Count, Field(description="Random rows to train on (default: all)")] = None
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
     memory_limit: Annotated[
         Bytes, Field(description="Memory of the whole process, for example 2GiB (default: by free memory)")
     ] = None
-    cache_size: Annotated[
-        Size, Field(ge=0, description="Memory for cached kernel rows, for example 200MiB")
-    ] = 200 << 20
+    cache_size: Annotated[Size, Field(ge=0, description="Memory for cached kernel rows, for example 200MiB")] = (
+        200 << 20
+    )
     threads: Annotated[Count, Field(description="Threads of this process (default: every core)")] = None
     workers: Annotated[Count, Field(description="Local worker processes (default: threads only)")] = None
     scheduler: Annotated[
@@ -129,9 +123,9 @@ class FitConfig(Options):
         Time | None,
         Field(description="Seconds to wait for a lost scheduler to return (default: end at once)"),
     ] = None
-    checkpoint_every: Annotated[
-        Every, Field(description="How often to save a checkpoint: seconds, or 'N steps'")
-    ] = 30.0
+    checkpoint_every: Annotated[Every, Field(description="How often to save a checkpoint: seconds, or 'N steps'")] = (
+        30.0
+    )
     dcsvm: DCSVMConfig = DCSVMConfig()
     bsgd: BSGDConfig = BSGDConfig()
     cutting_plane: CuttingPlaneConfig = CuttingPlaneConfig()
@@ -175,9 +169,7 @@ class FitConfig(Options):
             wanted = "scale 'none', and no metric, gaps, mark_gaps, probability, threshold or interval"
             raise ValueError(f"kernel.name is {name!r}, whose columns are not features; expected {wanted}")
         if row.is_linear and self.metric.kind != "none":
-            raise ValueError(
-                f"metric.kind is {self.metric.kind!r}, which needs a nonlinear kernel; found {name}"
-            )
+            raise ValueError(f"metric.kind is {self.metric.kind!r}, which needs a nonlinear kernel; found {name}")
         self.solver_options.require(self.kernel)
         return self
 

@@ -60,9 +60,7 @@ def deform(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     y, x = at[:, None], at[None, :]
     rows = np.cos(angle) * y - np.sin(angle) * x + shift[0] + bend[0]
     columns = np.sin(angle) * y + np.cos(angle) * x + shift[1] + bend[1]
-    return _bilinear(images.reshape(m, SIDE, SIDE), rows + (SIDE - 1) / 2, columns + (SIDE - 1) / 2).reshape(
-        m, -1
-    )
+    return _bilinear(images.reshape(m, SIDE, SIDE), rows + (SIDE - 1) / 2, columns + (SIDE - 1) / 2).reshape(m, -1)
 
 
 def _hats() -> np.ndarray:

@@ -147,8 +147,7 @@ class Costs:
         return {
             "seconds_estimated": sum(by_phase.values()),
             "seconds_estimated_by_phase": by_phase,
-            "peak_rss_bytes_estimated": self.base_bytes
-            + (last.peak_rss_bytes - self.base_bytes) * n // last.n,
+            "peak_rss_bytes_estimated": self.base_bytes + (last.peak_rss_bytes - self.base_bytes) * n // last.n,
             "n_support_estimated": int(self.grown(n, "n_support")),
             "store_read_bytes_estimated": int(self._rows_read(n, site) * self.row_bytes),
             "scratch_bytes_estimated": self._scratch_bytes(n, site),
@@ -203,9 +202,7 @@ class Costs:
     def is_held(self, n: int) -> bool:
         """Whether n rows stay in memory."""
         parts_alone = self.divided is not None
-        return stay_in_memory(
-            n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads, parts_alone
-        )
+        return stay_in_memory(n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads, parts_alone)
 
     def grown(self, n: int, what: str) -> float:
         """A count of the pilots, extrapolated to n rows."""
@@ -307,9 +304,7 @@ def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: flo
         fit_config = prepared.config
         if steps := facts.get("rungs"):
             pass_s = fit.phase.seconds.get("scale", 0.0) * store.n / rows.n
-            fit_left_s = (
-                left_s if math.isinf(left_s) else max((1 - FIT_SHARE) * left_s, left_s - sum(phases.values()))
-            )
+            fit_left_s = left_s if math.isinf(left_s) else max((1 - FIT_SHARE) * left_s, left_s - sum(phases.values()))
             fit_config, _ = planned_in_time(replace(prepared, store=store), steps, fit_left_s, pass_s)
     reported: dict[str, Any] = {
         name: facts[name] for name in ("kernel", "gamma", "C", "scale", "score") if name in facts

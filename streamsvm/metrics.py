@@ -31,9 +31,7 @@ def per_class(counts: np.ndarray, labels: list[Any]) -> list[dict[str, Any]]:
     return by_label(np.diag(counts), counts.sum(axis=1), counts.sum(axis=0), labels)
 
 
-def by_label(
-    hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, labels: list[Any]
-) -> list[dict[str, Any]]:
+def by_label(hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, labels: list[Any]) -> list[dict[str, Any]]:
     """Precision, recall, f1 and support of each label, from counts (k,) of rows: predicted correctly to have it, having
     it, and predicted to have it. 0 / 0 counts as 0."""
     columns = {

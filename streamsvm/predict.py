@@ -70,9 +70,7 @@ class Predictor(DecisionRule, Protocol):
 
 
 ENDS = ("lower", "upper")  # of intervals, as columns
-Block = dict[
-    str, np.ndarray
-]  # by what is wanted: label (or score, value) (m,), decision (m,) or (m, k), probability
+Block = dict[str, np.ndarray]  # by what is wanted: label (or score, value) (m,), decision (m,) or (m, k), probability
 
 
 def decisions_of(model: Predictor, rows: Rows) -> Any:
@@ -173,9 +171,7 @@ def write_predictions(
 ) -> int:
     """Writes the label of every row of a store, see `write_answers`."""
     blocks = predict_blocks(model, store, engine=engine, decide=answers_of, events=events)
-    return write_answers(
-        model, (answers for _, _, answers in blocks), out, options, n=store.n, row_columns=row_columns
-    )
+    return write_answers(model, (answers for _, _, answers in blocks), out, options, n=store.n, row_columns=row_columns)
 
 
 def write_answers(

@@ -178,9 +178,7 @@ def graph_of(
         if value is not None:
             raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
     if config.n_folds:
-        raise ConfigError(
-            "probability: a graph is one fit, and probabilities or a threshold from folds need several"
-        )
+        raise ConfigError("probability: a graph is one fit, and probabilities or a threshold from folds need several")
     with planned_fit(store, with_task(config, store)) as fit:
         return early_graph(fit, None if folder is None else place_of(folder))
 
@@ -300,9 +298,7 @@ def _fit_of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: 
     return [load_model(folder / "model")]
 
 
-def of_partitions(
-    decisions: FoldDecisions | None, model: FittedModel, store: Store, fit: Fit
-) -> FoldDecisions | None:
+def of_partitions(decisions: FoldDecisions | None, model: FittedModel, store: Store, fit: Fit) -> FoldDecisions | None:
     """What folds of a store decided, with a sigmoid for each partition of the model where that is surely better."""
     if decisions is None:
         return None

@@ -31,9 +31,7 @@ def rules() -> Iterator[ReadRule]:
     for parameter in KernelConfig.model_fields:
         if parameter != "name":
             names = table.readers(parameter)
-            yield ReadRule(
-                f"kernel.{parameter}", _listed("kernel", names), "kernel.name", partial(contains, names)
-            )
+            yield ReadRule(f"kernel.{parameter}", _listed("kernel", names), "kernel.name", partial(contains, names))
     for option in dict.fromkeys(option for name in task_names() for option in task_options(name)):
         names = [name for name in task_names() if option in task_options(name)]
         default = [None] if default_task(catalogue.DEFAULT_SOLVER, has_queries=False) in names else []

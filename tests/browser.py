@@ -121,9 +121,7 @@ def visit(program: str, path: Path | str, script: Callable[[Page], Awaitable[Non
         process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         assert process.stderr is not None
         try:
-            port = next(
-                line.split(":")[2].split("/")[0] for line in process.stderr if "DevTools listening" in line
-            )
+            port = next(line.split(":")[2].split("/")[0] for line in process.stderr if "DevTools listening" in line)
             asyncio.run(_visit(port, path, script))
         finally:
             process.kill()

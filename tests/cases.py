@@ -134,9 +134,7 @@ ESTIMATORS = {
     "gamma from the data": DCSVC(C=5.0, random_state=0),
     "exact, divided": DCSVC(C=5.0, gamma=0.5, random_state=0, **DIVIDED),
     "early": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, **DIVIDED),
-    "early, kernel k-means": DCSVC(
-        C=5.0, gamma=0.5, random_state=0, early=True, clustering="kernel", **DIVIDED
-    ),
+    "early, kernel k-means": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, clustering="kernel", **DIVIDED),
     "early, several parts": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, neighbours=3, **DIVIDED),
     "committee": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, combine="committee", **DIVIDED),
     "against the rest": DCSVC(C=5.0, gamma=0.5, random_state=0, multi_class="ovr", **DIVIDED),
@@ -153,6 +151,4 @@ ESTIMATORS = {
     "landmarks": CuttingPlaneSVC(C=5.0, kernel="rbf", gamma=0.5, landmarks=50, random_state=0),
     "chosen": AutoSVC(random_state=0),
 } | PROBABLE
-ESTIMATORS |= {
-    name: imported(solver_row(name).estimators[0])() for name in solver_names() if name not in PAGES
-}
+ESTIMATORS |= {name: imported(solver_row(name).estimators[0])() for name in solver_names() if name not in PAGES}

@@ -15,9 +15,7 @@ from distributed import Client, LocalCluster
 def started(*words, env=None, cwd=None):
     """A scheduler or worker in a process of its own, in a folder of its own, and the address that it tells."""
     command = [sys.executable, "-m", f"distributed.cli.dask_{words[0]}", *words[1:]]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=os.environ | (env or {}), cwd=cwd
-    )
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | (env or {}), cwd=cwd)
     try:
         told = "Scheduler at" if words[0] == "scheduler" else "Start worker at"
         address = next(line.split()[-1] for line in process.stderr if told in line)

@@ -38,9 +38,7 @@ def every_case(names: str | tuple[str, ...], cases: Iterable[Any], ids: Any = No
 
         signature = inspect.signature(test)
         left = [p for name, p in signature.parameters.items() if name not in parameters]
-        assert len(left) + len(parameters) == len(signature.parameters), (
-            f"{test.__name__} takes no {parameters}"
-        )
+        assert len(left) + len(parameters) == len(signature.parameters), f"{test.__name__} takes no {parameters}"
         run.__name__, run.__qualname__ = test.__name__, test.__qualname__
         run.__module__, run.__doc__ = test.__module__, test.__doc__
         run.__dict__.update(vars(test))  # its marks

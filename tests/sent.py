@@ -25,7 +25,5 @@ def arrays(value: Any) -> list[np.ndarray]:
     if isinstance(value, np.ndarray):
         return [value]
     if isinstance(value, dict | list | tuple):
-        return [
-            array for own in (value.values() if isinstance(value, dict) else value) for array in arrays(own)
-        ]
+        return [array for own in (value.values() if isinstance(value, dict) else value) for array in arrays(own)]
     return arrays(vars(value)) if hasattr(value, "__dict__") else []

@@ -42,9 +42,7 @@ print(calls(1.0), sum(calls.stats.cache_hits.values()))
 
 def answer(folder: Path) -> list[str]:
     env = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": f"{folder}:{ROOT.parent}"}
-    done = subprocess.run(
-        [sys.executable, "-c", "import calls"], env=env, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", "import calls"], env=env, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 

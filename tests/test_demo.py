@@ -20,9 +20,7 @@ def test_training_and_test_digits_are_all_digits_once(split):
     images, labels = original(return_X_y=True)
     both = np.concatenate([part.images for part in split])
     assert (len(split[0].labels), len(split[1].labels)) == (1438, 359)
-    assert np.array_equal(
-        np.sort(both.sum(axis=1)), np.sort(np.rint(images * 255 / 16).sum(axis=1).astype(int))
-    )
+    assert np.array_equal(np.sort(both.sum(axis=1)), np.sort(np.rint(images * 255 / 16).sum(axis=1).astype(int)))
     assert np.array_equal(np.bincount(np.concatenate([part.labels for part in split])), np.bincount(labels))
 
 

@@ -221,8 +221,7 @@ def test_blocks_are_run_or_say_why_not():
         f"{name_of(page)}: {block['language']} {block['mark']}"
         for page in PAGES
         for block in blocks(page)
-        if block["language"] not in (*RUN, *SHOWN)
-        or not (block["mark"] is None or MARK.fullmatch(block["mark"]))
+        if block["language"] not in (*RUN, *SHOWN) or not (block["mark"] is None or MARK.fullmatch(block["mark"]))
     ]
     assert not unclear, "\n".join(unclear)
 

@@ -58,9 +58,7 @@ def test_what_grows_slower_than_the_rows_is_carried_on_by_a_line():
 
 
 def costs(**more) -> Costs:
-    pilots = [
-        Pilot(m, {"solve": m / 100, "save": 1.0}, 3 * m, 0, m // 10, 4, (100 + m) << 20) for m in (100, 200)
-    ]
+    pilots = [Pilot(m, {"solve": m / 100, "save": 1.0}, 3 * m, 0, m // 10, 4, (100 + m) << 20) for m in (100, 200)]
     facts = {
         "solver": "dcsvm",
         "d": 5,
@@ -157,9 +155,7 @@ def test_every_solver_is_measured_on_small_fits_that_have_all_classes(options):
 def test_sparse_rows_weights_and_queries_come_along():
     X = samples(N, 4, is_sparse=True, seed=1).X
     rng = np.random.default_rng(0)
-    store = Store.from_arrays(
-        X, rng.integers(0, 3, N), sample_weight=rng.random(N) + 0.5, qid=np.arange(N) // 10
-    )
+    store = Store.from_arrays(X, rng.integers(0, 3, N), sample_weight=rng.random(N) + 0.5, qid=np.arange(N) // 10)
     config = FitConfig(solver="cutting-plane", kernel={"name": "linear"})
     assert measure(store, config, 1e-9).network_bytes(N) > 0
 
@@ -201,17 +197,13 @@ def test_a_search_grows_with_its_sample_up_to_its_most_rows():
     assert choice.grown(6_000, 20_000) == {"search": 2.0, "regions": 3.0}
     assert choice.grown(10**6, 20_000) == choice.grown(20_000, 20_000)
     assert choice.grown(20_000, 20_000)["search"] == pytest.approx(2.0 * (20 / 6) ** SEARCH_POWER)
-    assert (
-        costs(choice=choice, sample=6_000).at(1000, Machines(0, 2))["seconds_estimated_by_phase"]["regions"]
-        == 3
-    )
+    assert costs(choice=choice, sample=6_000).at(1000, Machines(0, 2))["seconds_estimated_by_phase"]["regions"] == 3
 
 
 def test_a_budget_is_what_search_and_fit_may_take_and_not_what_they_do():
     choice = SearchCost(6_000, {"search": 2.0}, FitConfig(), {})
     long, short = (
-        costs(choice=choice, sample=20_000, budget_s=budget_s).at(10_000, Machines(0, 2))
-        for budget_s in (500, 106)
+        costs(choice=choice, sample=20_000, budget_s=budget_s).at(10_000, Machines(0, 2)) for budget_s in (500, 106)
     )
     assert long["seconds_estimated_by_phase"]["search"] == pytest.approx(2.0 * (10 / 6) ** SEARCH_POWER)
     assert long["seconds_estimated"] < 110

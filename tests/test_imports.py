@@ -55,11 +55,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 def ours(names: Iterator[str]) -> set[str]:
     """The package's own modules among imported names; `from module import thing` counts as its module."""
-    found = {
-        name if name in MODULES else name.rpartition(".")[0]
-        for name in names
-        if name.startswith("streamsvm.")
-    }
+    found = {name if name in MODULES else name.rpartition(".")[0] for name in names if name.startswith("streamsvm.")}
     return found & MODULES
 
 
@@ -77,8 +73,7 @@ def test_imports_go_down_the_layers():
 
 
 BEHIND = ("dask", "distributed", "zarr") + tuple(  # oracles
-    f"streamsvm.{name}"
-    for name in "data kernels models parallel.cluster parallel.engine judging fits choosing".split()
+    f"streamsvm.{name}" for name in "data kernels models parallel.cluster parallel.engine judging fits choosing".split()
 )
 ORACLES = tuple(
     f"streamsvm.problems.{path.stem}" for path in (ROOT / "problems").glob("*.py") if path.stem != "products"

@@ -29,9 +29,7 @@ def answers(folder):
 
 
 def kept_models(folder):
-    return [
-        path for path in folder.iterdir() if path.name not in ("dense", "sparse", "stream", "answers.npz")
-    ]
+    return [path for path in folder.iterdir() if path.name not in ("dense", "sparse", "stream", "answers.npz")]
 
 
 def test_stores_hold_what_they_held(folder, answers):
@@ -50,9 +48,7 @@ def test_models_answer_as_they_did(folder, answers):
     for path in models:
         model = load_model(path)
         assert audit(path)["kind"] == model.kind
-        store = Store.open(
-            str(folder / ("sparse" if f"{path.name}" in ("exact", "planes", "rank") else "dense"))
-        )
+        store = Store.open(str(folder / ("sparse" if f"{path.name}" in ("exact", "planes", "rank") else "dense")))
         shown = len(answers[f"{path.name}.decisions"])
         for what, ask in (("decisions", model.decision_function), ("labels", model.predict)):
             wanted, found = answers[f"{path.name}.{what}"], ask(store)[:shown]
@@ -61,9 +57,7 @@ def test_models_answer_as_they_did(folder, answers):
             else:
                 np.testing.assert_array_equal(found, wanted, err_msg=path.name)
         if f"{path.name}.p" in answers:
-            np.testing.assert_allclose(
-                model.predict_proba(store)[:shown], answers[f"{path.name}.p"], atol=1e-5
-            )
+            np.testing.assert_allclose(model.predict_proba(store)[:shown], answers[f"{path.name}.p"], atol=1e-5)
 
 
 def test_a_stream_goes_on(folder, answers, tmp_path, capsys):

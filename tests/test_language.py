@@ -20,14 +20,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / ".github").glob("*.md"), *DOCS.rglob("*.md")]
-)
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / ".github").glob("*.md"), *DOCS.rglob("*.md")])
 FOLDERS = ("streamsvm", "pipelines", "docs")  # of the last, the gallery and what builds the site
 BUILT = DOCS / "examples"  # the gallery's pages, by sphinx-gallery
-SOURCES = sorted(
-    path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if BUILT not in path.parents
-)
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if BUILT not in path.parents)
 GUIDE = [ROOT / "README.md", DOCS / "index.md", DOCS / "tutorial.md", DOCS / "faq.md"]
 GUIDE += sorted((DOCS / "guide").glob("*.md"))
 KNOWN = tomllib.loads((ROOT / "tests" / "language.toml").read_text(encoding="utf-8"))
@@ -91,9 +87,7 @@ def findings(path: Path) -> Iterator[Finding]:
         text, ends = " ".join(lines), list(accumulate(len(line) + 1 for line in lines))
         for pattern, better in AVOID:
             for match in pattern.finditer(text):
-                yield Finding(
-                    path, first + bisect_right(ends, match.end() - 1), match[0].strip()[-60:], better
-                )
+                yield Finding(path, first + bisect_right(ends, match.end() - 1), match[0].strip()[-60:], better)
 
 
 def syllables(word: str) -> int:
@@ -122,9 +116,7 @@ def test_wording_is_plain():
 
 def test_guides_are_easy_to_read():
     ease = {name_of(path): reading_ease(path) for path in GUIDE}
-    assert {
-        name: value for name, value in ease.items() if value < KNOWN["reading_ease"].get(name, EASE)
-    } == {}
+    assert {name: value for name, value in ease.items() if value < KNOWN["reading_ease"].get(name, EASE)} == {}
 
 
 def test_what_people_search_for_is_on_the_site():
@@ -142,9 +134,7 @@ def test_a_finding_names_file_line_and_what_is_better(tmp_path, monkeypatch):
 
 def test_texts_of_modules_are_scanned(tmp_path):
     module = tmp_path / "module.py"
-    module.write_text(
-        'told = 1  # told\n\n\ndef f():\n    """Adds.\n\n    As told.\n    """\n', encoding="utf-8"
-    )
+    module.write_text('told = 1  # told\n\n\ndef f():\n    """Adds.\n\n    As told.\n    """\n', encoding="utf-8")
     assert [(finding.line, finding.found) for finding in findings(module)] == [(7, "told")]
 
 

@@ -33,9 +33,7 @@ def bound(requirement: Requirement) -> str:
 
 def test_the_file_holds_what_pyproject_allows():
     file = ROOT / "tests" / "lowest.txt"
-    assert file.read_text(encoding="utf-8") == lowest(), (
-        f"write what `python {Path(__file__).name}` prints into it"
-    )
+    assert file.read_text(encoding="utf-8") == lowest(), f"write what `python {Path(__file__).name}` prints into it"
 
 
 if __name__ == "__main__":

@@ -60,9 +60,7 @@ def test_break_even_is_where_precision_is_recall(pairs):
     assert found == pytest.approx(np.mean(chances), abs=0.1)
 
 
-queries = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 1000)), min_size=1, max_size=50
-)
+queries = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 1000)), min_size=1, max_size=50)
 
 
 @given(queries)
@@ -110,8 +108,7 @@ def slow_reliability(truth: np.ndarray, proba: np.ndarray) -> list[tuple[float, 
         confidence, right = (p[1], y == 1) if len(p) == 2 else (max(p), y == p.index(max(p)))
         bins.setdefault(min(int(confidence * 15), 14), []).append((confidence, right))
     return [
-        (np.mean([c for c, _ in rows]), np.mean([r for _, r in rows]), len(rows))
-        for _, rows in sorted(bins.items())
+        (np.mean([c for c, _ in rows]), np.mean([r for _, r in rows]), len(rows)) for _, rows in sorted(bins.items())
     ]
 
 
@@ -136,9 +133,7 @@ def test_probability_scores_are_sklearns_in_blocks_of_any_size(k, n, seed, sure)
     assert all(b["from"] <= b["confidence"] <= b["to"] for b in found["reliability"])
 
 
-@given(
-    st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=60), st.integers(1, 60)
-)
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=60), st.integers(1, 60))
 def test_errors_are_sklearns_in_blocks_of_any_size(rows, step):
     y, values = np.array(rows).T + [[1e6], [1e6 + 0.25]]
     scores = RegressionScores()

@@ -33,9 +33,7 @@ TOOLS = {
     "recipes",
     "test",
 }  # extras that nobody distributes with it
-COPYLEFT = re.compile(
-    r"(?<![\w-])A?GPL|(?<!Lesser )General Public License(?! \(LGPL\))|SSPL|non-?commercial", re.I
-)
+COPYLEFT = re.compile(r"(?<![\w-])A?GPL|(?<!Lesser )General Public License(?! \(LGPL\))|SSPL|non-?commercial", re.I)
 SCHEMAS = {
     "CITATION.cff": "citation-file-format",
     ".github/workflows/tests.yml": "github-workflows",
@@ -76,9 +74,7 @@ def test_metadata_without_an_address(project):
 
 def test_one_address_is_the_one_of_all_links(project):
     file = project / "pyproject.toml"
-    text, count = re.subn(
-        r'(?m)^repository = ".*?"', 'repository = "https://example.org/o/r/"', file.read_text()
-    )
+    text, count = re.subn(r'(?m)^repository = ".*?"', 'repository = "https://example.org/o/r/"', file.read_text())
     assert count == 1
     file.write_text(text)
     metadata = built(project)
@@ -146,11 +142,7 @@ def licence(one: Distribution) -> str:
     """What its metadata says, the short forms first; a whole text speaks by its first line, else it names others."""
     said = one.metadata
     classified = [text for text in said.get_all("Classifier") or [] if text.startswith("License")]
-    return (
-        said.get("License-Expression")
-        or "; ".join(classified)
-        or (said.get("License") or "").partition("\n")[0]
-    )
+    return said.get("License-Expression") or "; ".join(classified) or (said.get("License") or "").partition("\n")[0]
 
 
 def test_licences_allow_to_distribute_it_as_it_is():

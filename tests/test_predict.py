@@ -90,20 +90,12 @@ def test_csv_npy_and_zarr_say_the_same(tmp_path, store, request, model_name, dec
     values = whole(model, store)
     labels = model.labels(values)
     for suffix in (".csv", ".npy", ".zarr"):
-        write_predictions(
-            model, store, tmp_path / f"p{suffix}", PredictionOptions(decision=decision), engine=Serial()
-        )
+        write_predictions(model, store, tmp_path / f"p{suffix}", PredictionOptions(decision=decision), engine=Serial())
     with (tmp_path / "p.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == [
         "label",
-        *(
-            []
-            if not decision
-            else ["decision"]
-            if values.ndim == 1
-            else ["decision_0", "decision_1", "decision_2"]
-        ),
+        *([] if not decision else ["decision"] if values.ndim == 1 else ["decision_0", "decision_1", "decision_2"]),
     ]
     assert [row[0] for row in rows] == [str(label) for label in labels]
     array = np.load(tmp_path / "p.npy")
@@ -214,9 +206,7 @@ def test_probabilities_in_every_file_and_the_labels_that_go_with_them(tmp_path, 
     W, classes = np.random.default_rng(1).normal(size=(3, 3)), np.array([3, 5, 8])
     model = Calibrated(W, classes) if k == 3 else Calibrated(W[0])
     values, proba = model.answers(store.read(0, store.n))
-    write_predictions(
-        model, store, tmp_path / "p.csv", PredictionOptions(decision=True, proba=True), engine=Serial()
-    )
+    write_predictions(model, store, tmp_path / "p.csv", PredictionOptions(decision=True, proba=True), engine=Serial())
     with (tmp_path / "p.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header[-k:] == [f"probability_{label}" for label in model.classes]

@@ -135,12 +135,8 @@ def _is_private(name: str) -> bool:
 def _own_names() -> set[str]:
     """Private names that the package gives itself."""
     nodes = [node for tree in FILES.values() for node in ast.walk(tree)]
-    defined = {
-        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    stored = {
-        node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    stored = {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
     return defined | stored | {node.id for node in nodes if isinstance(node, ast.Name)}
 
 

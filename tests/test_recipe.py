@@ -78,9 +78,7 @@ def test_to_prepare_every_row_is_read_once_at_most(store, reads, options, expect
 def test_the_first_rows_of_a_pass_are_those_that_are_read_alone(store, monkeypatch):
     """Advice and shifts do not depend on who reads them."""
     seen: list[Any] = []
-    monkeypatch.setattr(
-        "streamsvm.fits.prepare.advice", lambda kernel, scaling, first, names: seen.append(first)
-    )
+    monkeypatch.setattr("streamsvm.fits.prepare.advice", lambda kernel, scaling, first, names: seen.append(first))
     for options in ({}, {"kernel": {"gamma": "scale"}}):
         prepare(store, config("dcsvm", **options), Engine(2))
     alone, of_pass = (rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray() for rows in seen)
@@ -110,9 +108,7 @@ def test_the_first_batch_is_prepared_as_a_fit_is():
     weighted = BudgetedSVC(class_weight={0: 2.0}).partial_fit(X, y, classes=[0, 1])
     assert weighted.model_.header.config["class_weight"] == {"0": 2.0, "1": 1.0}
     with pytest.raises(ConfigError, match="values of the poly kernel reach"):
-        BudgetedSVC(kernel="poly", degree=9, gamma=1.0, strategy="remove").partial_fit(
-            1e6 * X, y, classes=[0, 1]
-        )
+        BudgetedSVC(kernel="poly", degree=9, gamma=1.0, strategy="remove").partial_fit(1e6 * X, y, classes=[0, 1])
 
 
 def test_several_C_are_for_those_that_share_them():

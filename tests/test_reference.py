@@ -139,9 +139,7 @@ def test_shared_texts_are_read():
     raised = {name for function in FUNCTIONS for name in entries(function.__doc__, "Raises")}
     assert set(entries(parameters.RAISES, "Raises")) <= raised
     for text in (BATCH_METHODS, ONLINE_METHODS):
-        names = {
-            p for public in LEARNERS for m in methods_of(public) for p in inspect.signature(m).parameters
-        }
+        names = {p for public in LEARNERS for m in methods_of(public) for p in inspect.signature(m).parameters}
         assert set(entries(text, "Parameters")) <= names
 
 

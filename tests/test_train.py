@@ -20,9 +20,7 @@ X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
 def test_numbers_where_labels_are_expected_are_pointed_out():
     numbers = Store.from_arrays(X, np.linspace(0.5, 9.3, 60))
-    with pytest.raises(
-        DataError, match=r"y holds 60 different numbers, as 0.5; expected labels .* --task regress"
-    ):
+    with pytest.raises(DataError, match=r"y holds 60 different numbers, as 0.5; expected labels .* --task regress"):
         train_in_memory(numbers, build_config(("t", {})))
     for given in ({"task": "classify"}, {"task": "regress", "solver": "alfpgm"}, {"positive": ["0.5"]}):
         assert with_task(build_config(("t", given)), numbers).task
@@ -35,9 +33,7 @@ def test_labels_that_look_like_ids_are_said_before_the_work():
     names = np.array([f"person {i}" for i in range(60)])
     some = np.where(np.arange(60) % 2, names, "nobody")  # of 31 labels 30 are of one row
     for y in (names, some, names.astype(object)):
-        with pytest.raises(
-            DataError, match=r"y holds .* different texts in 60 rows, as 'nobody|as 'person 0'"
-        ):
+        with pytest.raises(DataError, match=r"y holds .* different texts in 60 rows, as 'nobody|as 'person 0'"):
             train_in_memory(Store.from_arrays(X, y), build_config(("t", {})))
     for rows, labels in ((X, names), (pd.DataFrame(X), pd.Series(names))):
         with (

@@ -67,12 +67,9 @@ HSS = [
     )
 ]
 WINDOWS = [
-    record("window", i, steps=100 * i, supports=40, degradation=0.1 * i, accuracy=0.8 + i / 100)
-    for i in range(1, 6)
+    record("window", i, steps=100 * i, supports=40, degradation=0.1 * i, accuracy=0.8 + i / 100) for i in range(1, 6)
 ]
-PARTS = [
-    record("parts", 2, level=1, rows=[60, 40], n_support=[4, 3], seconds=[0.5, None], places=[[0, 1], [2, 0]])
-]
+PARTS = [record("parts", 2, level=1, rows=[60, 40], n_support=[4, 3], seconds=[0.5, None], places=[[0, 1], [2, 0]])]
 TASKS = [record("tasks", 2, phase="level 1", spans=[[0, 1.0, 1.5], [1, 1.0, 1.75]])]
 STRETCHES = [
     record("stretch", i, steps=100 * i, events=100 * i, supports=40, accuracy=0.8, degradation=0.0)

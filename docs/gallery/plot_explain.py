@@ -26,9 +26,7 @@ svm = DCSVC(C=3, scale="standard").fit(train)
 unsure = np.argsort(np.abs(svm.decision_function(test)))[:1]
 deviation = deviations(test.read(0, len(test)))
 [told] = explain_rows(svm.model_, test, unsure, deviation, shapley=True, support=3)
-print(
-    f"{told.answer} by {told.decision:.2f}, above 0: {told.for_class}; the diagnosis was {test.y[told.row]}"
-)
+print(f"{told.answer} by {told.decision:.2f}, above 0: {told.for_class}; the diagnosis was {test.y[told.row]}")
 
 # %%
 # Shapley values of the columns add up to the decision value, minus its value without any column.

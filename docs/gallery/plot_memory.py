@@ -27,9 +27,7 @@ ROWS, COLUMNS, BLOCK, MIB = 800_000, 200, 50_000, 2**20
 folder = tempfile.TemporaryDirectory()
 store = Path(folder.name) / "rows.zarr"
 group = zarr.create_group(store)
-X = group.create_array(
-    "X", shape=(ROWS, COLUMNS), dtype="float32", chunks=(10_000, COLUMNS), compressors=None
-)
+X = group.create_array("X", shape=(ROWS, COLUMNS), dtype="float32", chunks=(10_000, COLUMNS), compressors=None)
 y = group.create_array("y", shape=(ROWS,), dtype="int64", chunks=(ROWS,))
 rng, labels = np.random.default_rng(0), np.empty(ROWS, np.int64)
 for start in range(0, ROWS, BLOCK):
@@ -65,9 +63,7 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         sleep(0.05)
     report = json.load(process.stdout)
 folder.cleanup()
-print(
-    f"{report['n']:,} rows, {report['n_support']} support vectors, {report['peak_rss_bytes'] / MIB:.0f} MiB at most"
-)
+print(f"{report['n']:,} rows, {report['n_support']} support vectors, {report['peak_rss_bytes'] / MIB:.0f} MiB at most")
 
 # %%
 

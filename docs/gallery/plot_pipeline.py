@@ -29,9 +29,7 @@ pipelines = {
 
 figure, axes = plt.subplots(figsize=(8, 3.8), layout="constrained")
 for name, pipeline in pipelines.items():
-    steps = evaluate.iter_progressive_val_score(
-        datasets.ImageSegments(), pipeline, metrics.Accuracy(), step=50
-    )
+    steps = evaluate.iter_progressive_val_score(datasets.ImageSegments(), pipeline, metrics.Accuracy(), step=50)
     points = [(step["Step"], 100 * step["Accuracy"].get()) for step in steps]
     axes.plot(*zip(*points, strict=True), label=f"{name}: {points[-1][1]:.1f} %")
 axes.set(xlabel="events", ylabel="accuracy so far, %", title="Accuracy on pieces of images")

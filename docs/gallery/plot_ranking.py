@@ -21,9 +21,7 @@ rng = np.random.default_rng(0)
 query = np.repeat(np.arange(QUERIES), DOCUMENTS)
 breadth = rng.normal(size=QUERIES)[query]
 quality = rng.normal(size=len(query))
-X = np.column_stack(
-    [3 * breadth + quality + 0.3 * rng.normal(size=len(query)), rng.normal(size=(len(query), 10))]
-)
+X = np.column_stack([3 * breadth + quality + 0.3 * rng.normal(size=len(query)), rng.normal(size=(len(query), 10))])
 y = np.clip(np.round(2 + quality - breadth), 0, 4)
 train = query < QUERIES // 2
 

@@ -104,11 +104,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     if config.metric.is_learned and not search.tracks[0].learns:
         report["reason"] = "columns and classes are too many to learn a metric from"
     before = context.checkpoints.saved_choice()
-    has_time = (
-        context.checkpoints.has_state_of("regions")
-        if before
-        else has_time_for_regions(state, prepared, context)
-    )
+    has_time = context.checkpoints.has_state_of("regions") if before else has_time_for_regions(state, prepared, context)
     if is_dense and best.learned and has_time:
         with context.phase("regions"):
             centres = samples[0].rows.take(slice(REGIONS))
@@ -118,9 +114,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     prepared = _under(prepared, best, base, starts, learner, report)
     prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
     expected = _expected(prepared, state, chosen(state), trials)
-    return _expecting(
-        prepared, SearchExpectation(held_out, [sample.held_out_data for sample in samples], expected)
-    )
+    return _expecting(prepared, SearchExpectation(held_out, [sample.held_out_data for sample in samples], expected))
 
 
 def _expecting(prepared: TrainingData, expectation: SearchExpectation) -> TrainingData:
@@ -137,9 +131,7 @@ def _learner(prepared: TrainingData, given: ScalingCandidate, sample: Sample) ->
     config = prepared.config
     rank = config.metric.rank if config.metric.kind == "full" else None
     as_given = (Metric(given.factor), prepared.kernel) if given.scaling is prepared.scaling else None
-    return TrialSettings(
-        config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, as_given
-    )
+    return TrialSettings(config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, as_given)
 
 
 def _holding_out(prepared: TrainingData) -> TrainingData:
@@ -151,14 +143,10 @@ def _holding_out(prepared: TrainingData) -> TrainingData:
     return prepared.without(rows)
 
 
-def _expected(
-    prepared: TrainingData, state: MetricState, best: FittedTrial, trials: SampleTrials
-) -> ExpectedScore:
+def _expected(prepared: TrainingData, state: MetricState, best: FittedTrial, trials: SampleTrials) -> ExpectedScore:
     """The score on new rows to expect by the rows that a search held out."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
-    if (
-        prepared.held_out is None and state.n < trials.n
-    ):  # it ended on fewer rows: a fit on all of them says more
+    if prepared.held_out is None and state.n < trials.n:  # it ended on fewer rows: a fit on all of them says more
         [trial] = trials.tried(trials.n, best.factor, [best.trial], None)
         if not trial.has_failed:
             steps, pool = [*steps, (trials.n, trial.score)], (trial.losses,)
@@ -379,11 +367,7 @@ def write_config(model: FittedModel, model_path: Place, events: Events) -> str |
     """What was chosen, next to the model: a configuration that repeats the fit. Another's file is not replaced."""
     path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
     if path.exists() and not path.read_bytes().startswith(mark.encode()):
-        events(
-            Warned(
-                f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}"
-            )
-        )
+        events(Warned(f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}"))
         return None
     values = {name: value for name, value in (model.header.config or {}).items() if name not in EXECUTION}
     text = f"{mark} `streamsvm fit --store STORE --config {path.name}` repeats it\n"
@@ -421,16 +405,12 @@ def starts_of(prepared: TrainingData, engine: Engine) -> tuple[Scaling, dict[str
     given, config, moments = prepared.scaling, prepared.config, prepared.moments
     same = np.ones(given.width)
     asks = "scale" in config.search.chosen
-    is_settled = (
-        given.kind not in FREE or given.metric is not None
-    )  # a given metric is one of the rows as they are
+    is_settled = given.kind not in FREE or given.metric is not None  # a given metric is one of the rows as they are
     if is_settled or not (asks or config.metric.is_learned):
         return given, {"given": ScalingCandidate(given, same)}
     assert moments is not None  # a search makes the pass
     if np.array_equal(moments.low, moments.high):
-        raise DataError(
-            f"{prepared.store.url or 'X'}: found the same values in every row, expected rows that differ"
-        )
+        raise DataError(f"{prepared.store.url or 'X'}: found the same values in every row, expected rows that differ")
     usual = given
     if not prepared.store.is_sparse:
         usual = scaled(prepared.store, config, "standard", moments, engine)

@@ -55,9 +55,7 @@ class Trial(SizedInBytes):
 
     @classmethod
     def from_arrays(cls, arrays: SavedFields) -> Trial:
-        return cls(
-            str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]), str(arrays["class_weight"])
-        )
+        return cls(str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]), str(arrays["class_weight"]))
 
 
 class HeldOutLosses:
@@ -85,9 +83,7 @@ class TrialResult(HeldOutLosses, SizedInBytes):
     @classmethod
     def of_all(cls, results: Sequence[TrialResult]) -> TrialResult:
         """The result of a trial on several samples, concatenated."""
-        losses, alpha = (
-            np.concatenate([getattr(result, name) for result in results]) for name in ("losses", "alpha")
-        )
+        losses, alpha = (np.concatenate([getattr(result, name) for result in results]) for name in ("losses", "alpha"))
         return cls(losses, alpha, sum(result.seconds for result in results))
 
 
@@ -238,8 +234,7 @@ class MetricState:
         plain = tuple(FittedTrial.from_arrays(fields) for fields in _numbered("plain", arrays))
         rows = (arrays[f"told{i}"].tolist() for i in range(sum(name.startswith("told") for name in arrays)))
         records = tuple(
-            tuple(kind(value) for kind, value in zip(RECORD_FIELDS.values(), row, strict=True))
-            for row in rows
+            tuple(kind(value) for kind, value in zip(RECORD_FIELDS.values(), row, strict=True)) for row in rows
         )
         pool = sum(name.startswith("pool") for name in arrays)
         return cls(
@@ -300,8 +295,7 @@ class MetricSearch:
         early = min(6, steps - 2)
         shares = zip((8, 4, 2), (early + 2, early + 1, early), (3, 2, 1), strict=True)
         phases = [
-            SearchPhase(min(n, max(least, n // part)), phase_steps // 3, keep)
-            for part, phase_steps, keep in shares
+            SearchPhase(min(n, max(least, n // part)), phase_steps // 3, keep) for part, phase_steps, keep in shares
         ]
         if len(self.tracks) > MOST_TRACKS and phases[0].steps > 1:  # a step each is enough to find the worst
             rows, phase_steps, keep = phases[0]
@@ -310,17 +304,13 @@ class MetricSearch:
 
     def _phases(self, state: MetricState) -> tuple[SearchPhase, ...]:
         """The schedule; after n has fallen, no phase has fewer rows than were tried already."""
-        return self.schedule(
-            state.n, max(LEAST_ROWS, max((record[0] for record in state.records), default=0))
-        )
+        return self.schedule(state.n, max(LEAST_ROWS, max((record[0] for record in state.records), default=0)))
 
     def ahead(self, state: MetricState) -> list[tuple[int, int]]:
         """The rows and trials of each phase to come, at most."""
         first_step, tracks, costs = 1 + 2 * self.gamma + 2 * self.C, list(state.tracks), []
         for phase in self._phases(state)[state.phase :]:
-            later_steps = [
-                phase.steps - 1 if track.learns else min(phase.steps - 1, USUAL) for track in tracks
-            ]
+            later_steps = [phase.steps - 1 if track.learns else min(phase.steps - 1, USUAL) for track in tracks]
             costs.append((phase.rows, sum(first_step + steps * (1 + self.gamma) for steps in later_steps)))
             tracks = tracks[: phase.keep]
         return [*costs, (state.n, 1 + first_step)]
@@ -350,9 +340,7 @@ class MetricSearch:
         phase, track = phases[state.phase], state.tracks[state.turn]
         trials = self._trials(track, state, is_last=state.phase == len(phases) - 1)
         earlier = None if track.learns else track.last
-        if (
-            earlier is not None and earlier.rows == phase.rows
-        ):  # same rows and factor: the result would be the same
+        if earlier is not None and earlier.rows == phase.rows:  # same rows and factor: the result would be the same
             trials = trials[1:]
             if not trials:
                 return self._advanced(state, earlier, phases)
@@ -374,9 +362,7 @@ class MetricSearch:
             state = replace(state, first=fitted)
         start, gamma_step = results[best].alpha / trials[best].C, track.gamma_step_after(trials[best])
         if earlier is None or earlier.rows < phase.rows or fitted.score > earlier.score:
-            track = replace(
-                track, trial=trials[best], factor=factor, start=start, gamma_step=gamma_step, last=fitted
-            )
+            track = replace(track, trial=trials[best], factor=factor, start=start, gamma_step=gamma_step, last=fitted)
         else:
             track = replace(track, gamma_step=NO_STEP)
         tracks = (*state.tracks[: state.turn], track, *state.tracks[state.turn + 1 :])
@@ -399,9 +385,7 @@ class MetricSearch:
         assert track.last is not None  # this step's fit, or a better one on the same rows
         return self._advanced(replace(state, tracks=tracks, records=records), track.last, phases)
 
-    def _advanced(
-        self, state: MetricState, fitted: FittedTrial, phases: tuple[SearchPhase, ...]
-    ) -> MetricState:
+    def _advanced(self, state: MetricState, fitted: FittedTrial, phases: tuple[SearchPhase, ...]) -> MetricState:
         """The state after a fit: of the next turn, or of the next phase with the tracks that continue."""
         is_last = state.phase == len(phases) - 1
         if is_last:
@@ -445,9 +429,7 @@ class MetricSearch:
             if self.gamma and not np.isnan(last.gamma) and (is_first_step or track.gamma_step != NO_STEP)
             else ()
         )
-        Cs = (
-            (3.0, 1 / 3)[: 1 if is_last and self.given is not None else 2] if self.C and is_first_step else ()
-        )
+        Cs = (3.0, 1 / 3)[: 1 if is_last and self.given is not None else 2] if self.C and is_first_step else ()
         near = [replace(last, gamma=last.gamma * factor) for factor in gammas]
         near += [replace(last, C=last.C * factor) for factor in Cs]
         if is_first and gammas and self.C:

@@ -29,9 +29,7 @@ MOST_HELD = 10_000
 MOST_SHARE = 0.25  # of the memory left, for the sample and its copies
 
 
-def draw_samples(
-    prepared: TrainingData, base: Scaling, engine: Engine
-) -> tuple[tuple[Sample, ...], Rows] | str:
+def draw_samples(prepared: TrainingData, base: Scaling, engine: Engine) -> tuple[tuple[Sample, ...], Rows] | str:
     """Samples of random rows of a store, and their held-out rows as stored, sample by sample; or the reason why there
     is none.
 
@@ -45,9 +43,7 @@ def draw_samples(
     if n < LEAST_ROWS:
         return f"{n} rows are too few to choose by, expected at least {LEAST_ROWS}"
     rng = np.random.default_rng([config.seed, 22])
-    n_held_out = min(
-        n_free - n + n // HELD, max(n // HELD, MOST_HELD), most_rows
-    )  # more where there are others
+    n_held_out = min(n_free - n + n // HELD, max(n // HELD, MOST_HELD), most_rows)  # more where there are others
     n += n_held_out - n // HELD
     ids = prepared.drawn(n, rng)
     stored = gather(store, ids, engine)
@@ -126,20 +122,14 @@ def region_samples(
     def sample(region_ids: np.ndarray) -> Sample:
         region_groups = None if groups is None else groups[region_ids]
         n_held_out = len(region_ids) // HELD
-        order = without_shared_groups(
-            shuffle_rows(len(region_ids), region_groups, rng), n_held_out, region_groups, rng
-        )
-        return Sample.split(
-            scaled_rows, dual_data, np.searchsorted(all_ids, region_ids)[order], n_held_out, by_class
-        )
+        order = without_shared_groups(shuffle_rows(len(region_ids), region_groups, rng), n_held_out, region_groups, rng)
+        return Sample.split(scaled_rows, dual_data, np.searchsorted(all_ids, region_ids)[order], n_held_out, by_class)
 
     by_region = map(sample, np.sort(ids, axis=1))
     return tuple(one for one in by_region if len(one.rows))
 
 
-def _nearest(
-    count: int, metric: Metric, samples: SamplesInStore, centres: Rows, block: Block
-) -> tuple[None, Nearest]:
+def _nearest(count: int, metric: Metric, samples: SamplesInStore, centres: Rows, block: Block) -> tuple[None, Nearest]:
     """The rows of a block that are nearest to each centre."""
     rows = metric.of_rows(samples.read(*block).astype(np.float32))
     distances = rows.sq_norms.astype(np.float32) - 2.0 * inner_products(centres, rows, np.float32)

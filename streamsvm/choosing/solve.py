@@ -85,9 +85,7 @@ def _with_more_rows(fit: Fit, draft: ModelDraft) -> tuple[Fit, list[Solution]]:
     return fit, [last]
 
 
-def _as_expected(
-    store: Store, fit: Fit, solutions: list[Solution], draft: ModelDraft
-) -> tuple[Fit, list[Solution]]:
+def _as_expected(store: Store, fit: Fit, solutions: list[Solution], draft: ModelDraft) -> tuple[Fit, list[Solution]]:
     """A fit, and its solution, that scores at least as high as the search expects, or the best that there is, and a
     warning. The model may have learned from the rows that it is scored on, so a lower score is a fault."""
     losses, expectation = _losses(fit, solutions[0]), fit.prepared.expectation
@@ -150,9 +148,7 @@ def _prepared_again(store: Store, fit: Fit) -> TrainingData | None:
     )
 
 
-def _trained_again(
-    data: TrainingData, context: FitContext, draft: ModelDraft
-) -> tuple[Fit, list[Solution]] | str:
+def _trained_again(data: TrainingData, context: FitContext, draft: ModelDraft) -> tuple[Fit, list[Solution]] | str:
     """Another fit, which replaces the model so far; or why it failed, which leaves that one, unless it is in a file."""
     context.begin_again("again")
     try:

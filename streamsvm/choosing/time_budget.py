@@ -71,9 +71,7 @@ class FitTimes:
         best = max(steps, key=lambda step: (step["rows"], step["score"]))
         of_kernel = [s for s in steps if s["kernel"] == best["kernel"] and s["rows"] <= best["rows"]]
         if counted:
-            return cls(
-                [{**step, "seconds": VALUE_S * step["rows"] * step["support"]} for step in of_kernel], 0
-            )
+            return cls([{**step, "seconds": VALUE_S * step["rows"] * step["support"]} for step in of_kernel], 0)
         return cls(of_kernel, prepared.task.n_subproblems(len(prepared.classes)))
 
     @property
@@ -190,9 +188,7 @@ def has_time_for_regions(state: MetricState, prepared: TrainingData, context: Fi
     return regions_s + _least_fit_s(prepared, times, context) < context.left()
 
 
-def in_time(
-    prepared: TrainingData, steps: Sequence[Step], context: FitContext, pace: float = 1.0
-) -> TrainingData:
+def in_time(prepared: TrainingData, steps: Sequence[Step], context: FitContext, pace: float = 1.0) -> TrainingData:
     """The fit that the time left allows: exact, else early, else of fewer rows. pace: seconds that a fit took, over
     those estimated from the steps of the search."""
     left_s, pass_s = context.left(), context.phase.seconds.get("scale", 0.0)

@@ -177,9 +177,7 @@ class SampleTrials:
         count, metrics = len(self.samples), [Metric(of_metric) for of_metric in factor]
         most = max(LEAST_GRADIENT_ROWS * (len(metrics) > 1), -(-GRADIENT_ROWS // count))
         kernels = [self.learner.kernel(trial, metric) for metric in metrics]
-        items = [
-            (kernels[place % len(metrics)], metrics[place % len(metrics)], place) for place in range(count)
-        ]
+        items = [(kernels[place % len(metrics)], metrics[place % len(metrics)], place) for place in range(count)]
         work = partial(_gradients, rows, most)
         try:
             gradients = list(self.engine.map(work, items, np.split(alpha, count), shared=(self._shared,)))
@@ -271,9 +269,7 @@ def solution(
             continue
         first_alpha = alpha[places] if start is not None else None
         dual = problem_of(part, part.bounds(dual_data.upper), None)
-        state = blockws.solve(
-            dual, first_alpha, tol=TOL, bias=dual_data.task.has_bias, max_rounds=MOST_ROUNDS
-        )
+        state = blockws.solve(dual, first_alpha, tol=TOL, bias=dual_data.task.has_bias, max_rounds=MOST_ROUNDS)
         if not state.violation <= NEAR:
             raise ConfigError(f"a trial ended at a violation of {state.violation:.2g}")
         alpha[places] = state.alpha
@@ -307,9 +303,7 @@ class _ClassPairs:
     def are_many(self) -> bool:
         """Whether there are many pairs, and each is one block."""
         counts = np.bincount(self._codes)
-        return (
-            len(counts) >= MANY and len(self._rows) <= WHOLE and np.sort(counts)[-2:].sum() <= blockws.BLOCK
-        )
+        return len(counts) >= MANY and len(self._rows) <= WHOLE and np.sort(counts)[-2:].sum() <= blockws.BLOCK
 
     def all_solved(self, alpha: np.ndarray) -> np.ndarray:
         """As `solved`, for all pairs at once, from alpha (n, k - 1)."""
@@ -417,6 +411,4 @@ def _decisions(
             k,
         )
     K = kernel.block(held_out, support)
-    return pair_decisions(
-        lambda ids, coef: K[:, ids] @ coef.astype(np.float32), len(held_out), alpha, codes, k
-    )
+    return pair_decisions(lambda ids, coef: K[:, ids] @ coef.astype(np.float32), len(held_out), alpha, codes, k)

@@ -96,9 +96,7 @@ def _show_all(ctx: typer.Context, is_given: bool) -> None:
 def _all_options(
     help_all: Annotated[
         bool,
-        typer.Option(
-            "--help-all", is_eager=True, expose_value=False, callback=_show_all, help="Show all options."
-        ),
+        typer.Option("--help-all", is_eager=True, expose_value=False, callback=_show_all, help="Show all options."),
     ] = False,
 ) -> None:
     """An option of every command."""
@@ -128,9 +126,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     own_process()
     status = exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False))
-    if (
-        status == INTERRUPTED
-    ):  # everything is cleaned up; a plain exit would wait for running tasks in other threads
+    if status == INTERRUPTED:  # everything is cleaned up; a plain exit would wait for running tasks in other threads
         sys.stdout.flush()
         os._exit(status)
     gc.freeze()  # otherwise the interpreter scans all modules once more, for 0.3 s
@@ -235,9 +231,7 @@ class Command(TyperCommand):
             value = ctx.params.get(param.name)
             if isinstance(value, Path) and was_url(value):
                 shown = param.opts[0] if param.param_type_name == "option" else param.metavar
-                ctx.fail(
-                    f"{shown}: found a URL, expected a local path; copy the file to or from this machine"
-                )
+                ctx.fail(f"{shown}: found a URL, expected a local path; copy the file to or from this machine")
         return rest
 
 

@@ -43,9 +43,7 @@ def calibrate(
             "Isotonic needs many rows. Default: sigmoid, or none with --threshold or --costs alone.",
         ),
     ] = None,
-    threshold: Annotated[
-        Any, section_flag(ProbabilityConfig, "--threshold", metavar=OBJECTIVES, parser=str)
-    ] = None,
+    threshold: Annotated[Any, section_flag(ProbabilityConfig, "--threshold", metavar=OBJECTIVES, parser=str)] = None,
     costs: Annotated[Any, section_flag(ProbabilityConfig, "--costs", metavar=COSTS, parser=str)] = None,
     out: Annotated[
         Any, place_option("--out", "Path of the model with probabilities. Default: replace MODEL.", "MODEL")
@@ -80,8 +78,6 @@ def calibrate(
         calibrated, n = held_out(loaded, rows.store, options, engine=tasks, events=events)
         save_model(calibrated, target)
     chosen = (calibrated.header.certificate or {}).get("threshold") if options.threshold else None
-    facts = {"model": str(target), "method": options.method, "n": n} | (
-        {"threshold": chosen} if chosen else {}
-    )
+    facts = {"model": str(target), "method": options.method, "n": n} | ({"threshold": chosen} if chosen else {})
     facts |= usage_so_far()
     emit(facts, as_json=as_json, title="Calibrated", rows=facts | (shown(chosen) if chosen else {}))

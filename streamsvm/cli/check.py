@@ -80,6 +80,4 @@ def _check_model(model: Place, as_json: bool) -> None:
     contents = audit(model)
     emit(contents, as_json=as_json, title=f"{model}: all in order; JSON and numbers, nothing that is run")
     if not as_json:
-        emit_table(
-            "Arrays", [{**one, "shape": " x ".join(map(str, one["shape"]))} for one in contents["arrays"]]
-        )
+        emit_table("Arrays", [{**one, "shape": " x ".join(map(str, one["shape"]))} for one in contents["arrays"]])

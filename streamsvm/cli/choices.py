@@ -73,9 +73,7 @@ def threshold(chosen: Report) -> dict[str, str]:
 
 
 def _of_label(chosen: Report) -> str:
-    scores = (
-        f": {_scores_text(chosen)}" if "expected" in chosen else ", of rows that all have it, or all lack it"
-    )
+    scores = f": {_scores_text(chosen)}" if "expected" in chosen else ", of rows that all have it, or all lack it"
     return f"{chosen['value']:.6g}{scores}"
 
 
@@ -115,9 +113,7 @@ def choices(report: Report, config: FitConfig) -> dict[str, str]:
         "class_weight": _class_weight(metric),
     }
     shown = {
-        heading(name): text if name in searched else f"{text} (not searched)"
-        for name, text in texts.items()
-        if text
+        heading(name): text if name in searched else f"{text} (not searched)" for name, text in texts.items() if text
     }
     return shown | ({"prediction": _prediction(report)} if "early" in searched else {})
 
@@ -151,9 +147,7 @@ def scores(report: Report) -> dict[str, str]:
     values = {"search, as chosen": metric["score"]}
     compared = {"search, without the metric": "plain_score", "search, with the defaults": "given_score"}
     values |= {
-        label: metric[name]
-        for label, name in compared.items()
-        if name in metric and metric[name] != metric["score"]
+        label: metric[name] for label, name in compared.items() if name in metric and metric[name] != metric["score"]
     }
     if metric.get("regions"):
         values["search, in dense regions"] = max(step["score"] for step in metric["regions"])

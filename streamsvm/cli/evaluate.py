@@ -88,9 +88,7 @@ def evaluate(
         judged = loaded if interval is None else loaded.at_level(interval)
         how: Any = {"engine": tasks, "with_curves": run_dir is not None, "events": events}
         if sliced is None:
-            result = (score_parts if run_dir is not None and has_parts(judged) else score)(
-                judged, rows.store, **how
-            )
+            result = (score_parts if run_dir is not None and has_parts(judged) else score)(judged, rows.store, **how)
         else:
             from streamsvm.explain.slices import evaluate_sliced
 

@@ -47,9 +47,7 @@ def explain(
     ] = None,
     read: Mapping[str, Any] = {},
     x: XName = None,
-    out: Annotated[
-        Path | None, option("--out", "Write everything to this file, .csv or .json.", "FILE")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "Write everything to this file, .csv or .json.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which columns matter to a model, and gradients, support vectors and Shapley values of rows.
@@ -82,9 +80,7 @@ def explain(
                 "store": input_rows.name,
                 **importances_table(loaded, input_rows.store, of_label),
             }
-            explained = rows_tables(
-                loaded, input_rows.store, ids, shapley=shapley, support=support, label=of_label
-            )
+            explained = rows_tables(loaded, input_rows.store, ids, shapley=shapley, support=support, label=of_label)
             result |= {"rows": explained}
     if out is not None:
         from streamsvm.explain.tables import write
@@ -144,9 +140,7 @@ def _show(result: dict[str, Any], top: int) -> None:
 
 def _title(row: dict[str, Any]) -> str:
     above = "" if row["for_class"] is None else f" (above 0: {row['for_class']})"
-    base = (
-        "" if row["shapley_base"] is None else f" = {row['shapley_base']:.4g} and the sum of Shapley values"
-    )
+    base = "" if row["shapley_base"] is None else f" = {row['shapley_base']:.4g} and the sum of Shapley values"
     return f"Row {row['row']}: {row['answer']}, decision {row['decision']:.4g}{above}{base}"
 
 
@@ -155,9 +149,7 @@ def _show_support(row: dict[str, Any]) -> None:
     vectors = [(by, vector) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]]
     if not vectors:
         return
-    facts = [
-        name for name in vectors[0][1] if name != "values" and any(v[name] is not None for _, v in vectors)
-    ]
+    facts = [name for name in vectors[0][1] if name != "values" and any(v[name] is not None for _, v in vectors)]
     values = vectors[0][1]["values"] or {}  # None in columns that a metric leaves out
     names = (feature["feature"] for feature in row["features"])
     first = [name for name in names if values.get(name) is not None][:VALUES]
@@ -175,9 +167,7 @@ def _show_support(row: dict[str, Any]) -> None:
 def _table(title: str, records: list[dict[str, Any]]) -> None:
     """Records as people read them, without fields that are None in all of them."""
     filled = [name for name in records[0] if any(record[name] is not None for record in records)]
-    cells = [
-        [_text(record[name], RAW if name == "value" else SHORT) for name in filled] for record in records
-    ]
+    cells = [[_text(record[name], RAW if name == "value" else SHORT) for name in filled] for record in records]
     print_table(title, list(map(heading, filled)), cells)
 
 

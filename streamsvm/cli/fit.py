@@ -78,9 +78,7 @@ def fit(
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
     gaps: Annotated[Any, flag("--gaps", "gaps", VALUES)] = None,
     mark_gaps: Annotated[bool | None, flag("--mark-gaps", "mark_gaps", VALUES)] = None,
-    positive: Annotated[
-        str | None, flag("--positive", "positive", VALUES, metavar="L[,L...]", parser=str)
-    ] = None,
+    positive: Annotated[str | None, flag("--positive", "positive", VALUES, metavar="L[,L...]", parser=str)] = None,
     class_weight: Annotated[
         Any, flag("--class-weight", "class_weight", DATA, metavar="balanced|L=W[,...]", parser=class_weights)
     ] = None,
@@ -103,9 +101,7 @@ def fit(
     costs: Annotated[Any, flag("--costs", "probability.costs", ANSWERS, metavar=COSTS, parser=str)] = None,
     seed: Annotated[Any, flag("--seed", "seed", TUNING)] = None,
     kernel: Annotated[Any, flag("--kernel", "kernel.name", MODEL)] = None,
-    gamma: Annotated[
-        Any, flag("--gamma", "kernel.gamma", MODEL, metavar="NUMBER", parser=number_or_text)
-    ] = None,
+    gamma: Annotated[Any, flag("--gamma", "kernel.gamma", MODEL, metavar="NUMBER", parser=number_or_text)] = None,
     degree: Annotated[Any, flag("--degree", "kernel.degree", TUNING)] = None,
     coef0: Annotated[Any, flag("--coef0", "kernel.coef0", TUNING)] = None,
     metric: Annotated[Any, flag("--metric", "metric.kind", MODEL)] = None,
@@ -119,24 +115,16 @@ def fit(
     ] = False,
     model: Annotated[
         Any,
-        place_option(
-            "--model", "Model to write. Default: STORE.model.zarr, next to the store.", "MODEL", RUN
-        ),
+        place_option("--model", "Model to write. Default: STORE.model.zarr, next to the store.", "MODEL", RUN),
     ] = None,
-    config: Annotated[
-        Any, place_option("--config", "A TOML file, or a model to repeat.", "FILE", RUN)
-    ] = None,
+    config: Annotated[Any, place_option("--config", "A TOML file, or a model to repeat.", "FILE", RUN)] = None,
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
-    run_dir: Annotated[
-        Any, place_option("--run-dir", "Folder for events and checkpoints.", "DIR", RUN)
-    ] = None,
+    run_dir: Annotated[Any, place_option("--run-dir", "Folder for events and checkpoints.", "DIR", RUN)] = None,
     checkpoint_every: Annotated[
         Any, flag("--checkpoint-every", "checkpoint_every", RUNS, metavar="SECONDS|'N steps'", parser=str)
     ] = None,
-    resume: Annotated[
-        bool, option("--resume", "Resume from the checkpoint in --run-dir.", group=RUN)
-    ] = False,
+    resume: Annotated[bool, option("--resume", "Resume from the checkpoint in --run-dir.", group=RUN)] = False,
     dry_run: Annotated[bool, option("--dry-run", "Print the memory and time plan only.", group=RUN)] = False,
     pilot: Annotated[
         float,
@@ -279,9 +267,7 @@ def hint_to_resume(run_dir: Place | None, has_kept: Callable[[Any], bool]) -> It
         if run_dir is not None and has_kept(run_dir):
             typer.echo(f"to resume from the checkpoint in {run_dir}, add --resume to the command", err=True)
         elif run_dir is not None:
-            typer.echo(
-                f"no checkpoint is in {run_dir} yet; --checkpoint-every 5 saves one every 5 seconds", err=True
-            )
+            typer.echo(f"no checkpoint is in {run_dir} yet; --checkpoint-every 5 saves one every 5 seconds", err=True)
         raise
 
 

@@ -60,9 +60,7 @@ def _flag(name: str, field: FieldInfo, **more: Any) -> Any:
 
 def completes(values: tuple[str, ...]) -> Callable[..., list[str]] | None:
     """The shell completion of these values."""
-    return (
-        (lambda incomplete: [value for value in values if value.startswith(incomplete)]) if values else None
-    )
+    return (lambda incomplete: [value for value in values if value.startswith(incomplete)]) if values else None
 
 
 def complete_set(incomplete: str) -> list[str]:
@@ -108,9 +106,5 @@ SetOption = Annotated[
 ]
 MemoryLimit = Annotated[Any, flag("--memory-limit", "memory_limit", RUN, metavar="SIZE", parser=str)]
 WorkersFlag = Annotated[Any, flag("--workers", "workers", RUN)]
-SchedulerFlag = Annotated[
-    Any, flag("--scheduler", "scheduler", CLUSTER, metavar="tcp://HOST:PORT", parser=str)
-]
-WaitFlag = Annotated[
-    Any, flag("--wait-for-scheduler", "wait_for_scheduler", CLUSTER, metavar="60s|10m|2h", parser=str)
-]
+SchedulerFlag = Annotated[Any, flag("--scheduler", "scheduler", CLUSTER, metavar="tcp://HOST:PORT", parser=str)]
+WaitFlag = Annotated[Any, flag("--wait-for-scheduler", "wait_for_scheduler", CLUSTER, metavar="60s|10m|2h", parser=str)]

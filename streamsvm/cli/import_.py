@@ -14,12 +14,8 @@ from streamsvm.cli.output import emit, progress
 def import_(
     source: Annotated[Path, typer.Argument(help="A model file of LIBSVM.", metavar="FILE")],
     model: Annotated[Any, place_option("--model", "Model to write.", "MODEL")],
-    ranges: Annotated[
-        Path | None, option("--range", "Scaling file of svm-scale -s, to predict unscaled rows.")
-    ] = None,
-    labels: Annotated[
-        Path | None, option("--labels", "Labels for the numbers 0, 1, ...: a JSON list.")
-    ] = None,
+    ranges: Annotated[Path | None, option("--range", "Scaling file of svm-scale -s, to predict unscaled rows.")] = None,
+    labels: Annotated[Path | None, option("--labels", "Labels for the numbers 0, 1, ...: a JSON list.")] = None,
     features: Annotated[
         int | None, option("--features", "Number of features, if rows to predict have more.", min=1)
     ] = None,

@@ -15,9 +15,7 @@ from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, prog
 def info(
     rows: RowsIn = None,
     store: StoreToLookAt = None,
-    duplicates: Annotated[
-        bool, option("--duplicates", "Read all rows and count those equal to earlier ones.")
-    ] = False,
+    duplicates: Annotated[bool, option("--duplicates", "Read all rows and count those equal to earlier ones.")] = False,
     against: Annotated[
         str | None,
         option(
@@ -78,7 +76,5 @@ def _print_more(facts: dict[str, Any]) -> None:
 def _print_duplicates(store: str, counts: dict[str, int], against: dict[str, Any] | None) -> None:
     rows = [{"duplicates": f"rows of {store} equal to earlier ones", **counts}]
     if against:
-        rows.append(
-            {"duplicates": f"rows of {against['store']} that are in {store}", **against["duplicates"]}
-        )
+        rows.append({"duplicates": f"rows of {against['store']} that are in {store}", **against["duplicates"]})
     emit_table("Duplicates", rows)

@@ -183,9 +183,7 @@ def rows_to_look_at(
     stores = [source for source in rows if not _are_files(source)]
     if stores and len(rows) > 1:
         raise ConfigError(f"found {stores[0]} among {len(rows)} sources, expected one store, or files alone")
-    with given_rows(
-        [] if stores else rows, store or next(iter(stores), None), read, None, events, x, y
-    ) as opened:
+    with given_rows([] if stores else rows, store or next(iter(stores), None), read, None, events, x, y) as opened:
         yield opened
 
 
@@ -275,9 +273,7 @@ def required_store(store: str | None, read: Read) -> str:
 
 
 @contextmanager
-def kept_columns(
-    files: tuple[list[str], IngestOptions] | None, keep: str | None
-) -> Iterator[OtherColumns | None]:
+def kept_columns(files: tuple[list[str], IngestOptions] | None, keep: str | None) -> Iterator[OtherColumns | None]:
     """Columns of files, to write next to the predictions of their rows."""
     if keep is None or files is None:
         yield None

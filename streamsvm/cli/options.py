@@ -56,9 +56,7 @@ XName = Annotated[
     str | None,
     option("--x", "Array or CSR group with the rows, in a store of another program.", "NAME", FILES),
 ]
-YName = Annotated[
-    str | None, option("--y", "Array with the labels, in a store of another program.", "NAME", FILES)
-]
+YName = Annotated[str | None, option("--y", "Array with the labels, in a store of another program.", "NAME", FILES)]
 PerformanceReport = Annotated[
     Path | None,
     option(

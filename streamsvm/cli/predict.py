@@ -48,9 +48,7 @@ def predict(
     streamsvm predict --model model.zarr new.csv --keep id > answers.csv
     """
     if out is None and as_json:
-        raise ConfigError(
-            "--json prints one object on stdout, where predictions would go; name a file with --out"
-        )
+        raise ConfigError("--json prints one object on stdout, where predictions would go; name a file with --out")
     if keep is not None and not files:
         raise ConfigError("--keep names columns of a FILE, found no FILE")
     with importing():
@@ -67,9 +65,7 @@ def predict(
         cluster.is_this_process and x is None,
     )
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
-    table_options = (
-        _table_options(loaded, files, read) if files and not store and is_plain and not counts else None
-    )
+    table_options = _table_options(loaded, files, read) if files and not store and is_plain and not counts else None
     with progress(prints_rows=out is None) as events:
         if files and table_options is not None:
             n = _write_as_read(loaded, files, table_options, out, also, keep, events)
@@ -81,9 +77,7 @@ def predict(
                 kept_columns(rows.files, keep) as columns,
                 cluster.engine(events) as tasks,
             ):
-                n = write_predictions(
-                    loaded, rows.store, out, also, engine=tasks, events=events, row_columns=columns
-                )
+                n = write_predictions(loaded, rows.store, out, also, engine=tasks, events=events, row_columns=columns)
     if out is not None:
         emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
 
@@ -104,6 +98,4 @@ def _write_as_read(
 
     pieces = rows_as_read(files, options, model.layout, events)
     with kept_columns((files, options), keep) as columns:
-        return write_answers(
-            model, answers_as_read(model, pieces, ", ".join(files)), out, also, row_columns=columns
-        )
+        return write_answers(model, answers_as_read(model, pieces, ", ".join(files)), out, also, row_columns=columns)

@@ -49,9 +49,7 @@ def report(
             show_default=False,
         ),
     ] = None,
-    plots: Annotated[
-        Path | None, option("--plots", "Folder in which to save each plot as PNG and SVG.", "DIR")
-    ] = None,
+    plots: Annotated[Path | None, option("--plots", "Folder in which to save each plot as PNG and SVG.", "DIR")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one run, or several side by side, as one HTML page: convergence, levels, time, memory, scores.

@@ -47,12 +47,8 @@ def _size(text: str) -> int:
 def serve(
     model: ModelIn,
     host: Annotated[str, option("--host", "Address to listen at.", "HOST")] = "127.0.0.1",
-    port: Annotated[
-        int, option("--port", "Port to listen at; 0: a free one.", "N", min=0, max=65_535)
-    ] = 8000,
-    label: Annotated[
-        str | None, option("--label", "Field that holds the label (y).", "FIELD", LEARNING)
-    ] = None,
+    port: Annotated[int, option("--port", "Port to listen at; 0: a free one.", "N", min=0, max=65_535)] = 8000,
+    label: Annotated[str | None, option("--label", "Field that holds the label (y).", "FIELD", LEARNING)] = None,
     every: Annotated[
         int | None,
         option("--snapshot-every", "Events from snapshot to snapshot (10,000).", "N", LEARNING, min=1),
@@ -75,12 +71,8 @@ def serve(
             min=0,
         ),
     ] = None,
-    id_: Annotated[
-        str | None, option("--id", "Field that holds the id of an event (id).", "FIELD", LEARNING)
-    ] = None,
-    max_body: Annotated[
-        Any, option("--max-body", "Maximum size of a request.", "SIZE", LIMITS, parser=_size)
-    ] = "8MiB",
+    id_: Annotated[str | None, option("--id", "Field that holds the id of an event (id).", "FIELD", LEARNING)] = None,
+    max_body: Annotated[Any, option("--max-body", "Maximum size of a request.", "SIZE", LIMITS, parser=_size)] = "8MiB",
     max_events: Annotated[
         int, option("--max-events", "Maximum number of events in a request.", "N", LIMITS, min=1)
     ] = 10_000,
@@ -153,9 +145,7 @@ def _served(
     from streamsvm.serving.learning import LearningModel
 
     loaded = load_model(model)
-    refusal = (
-        f"the model is of kind {loaded.kind}, which does not learn; `streamsvm stream` writes models that do"
-    )
+    refusal = f"the model is of kind {loaded.kind}, which does not learn; `streamsvm stream` writes models that do"
     if isinstance(loaded, StreamModel):
         with alone(model):
             stream = _stream(model, fields.label)
@@ -192,9 +182,7 @@ def _log(model: Place, fields: str, is_asked: bool) -> RequestLog | None:
     if path is None:
         if not is_asked:
             return None
-        raise ConfigError(
-            f"--durable: {model} is in an object store, expected a model on a disk of this machine"
-        )
+        raise ConfigError(f"--durable: {model} is in an object store, expected a model on a disk of this machine")
     folder = path.with_name(f"{path.name}.log")
     if is_asked:
         return RequestLog(folder, fields)

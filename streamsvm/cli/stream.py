@@ -46,9 +46,7 @@ RAW: dict[str, Any] = {"lam": 1e-4, "gamma": "scale"}  # of one learner, which t
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
 SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
 SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
-SETTABLE |= {
-    f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")
-}
+SETTABLE |= {f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")}
 
 
 @reads(*DIALECT, "category")
@@ -70,9 +68,7 @@ def stream(
     read: Mapping[str, Any] = {},
     label: Annotated[str, option("--label", "Field that holds the label.", "FIELD")] = "y",
     every: Annotated[int, option("--snapshot-every", "Events between snapshots.", "N", min=1)] = 10_000,
-    on_error: Annotated[
-        Literal["skip", "stop"], option("--on-error", "What to do with a bad line.")
-    ] = "skip",
+    on_error: Annotated[Literal["skip", "stop"], option("--on-error", "What to do with a bad line.")] = "skip",
     task: Annotated[
         str | None,
         option(
@@ -83,9 +79,7 @@ def stream(
     ] = None,
     scale: Annotated[
         Literal["none", "standard"] | None,
-        option(
-            "--scale", "Of a new stream: standardise features while training (the default).", group=LEARNER
-        ),
+        option("--scale", "Of a new stream: standardise features while training (the default).", group=LEARNER),
     ] = None,
     gamma: Annotated[
         Any,
@@ -152,9 +146,7 @@ def stream(
     ] = None,
     ask: Annotated[
         float | None,
-        option(
-            "--ask", "Maximum share of the events whose answers ask for a label.", "SHARE", group=LATE_LABELS
-        ),
+        option("--ask", "Maximum share of the events whose answers ask for a label.", "SHARE", group=LATE_LABELS),
     ] = None,
     wait: Annotated[
         int | None,
@@ -384,17 +376,13 @@ def _stops(lines: Lines | Messages) -> Iterator[list[int]]:
 def options_of(flags: dict[str, Any], sets: list[str]) -> Given:
     """The parameters of the learner that were given: how, and their values. Raises ConfigError."""
     options: Given = {
-        name: (f"--{name.replace('_', '-')} {value}", value)
-        for name, value in flags.items()
-        if value is not None
+        name: (f"--{name.replace('_', '-')} {value}", value) for name, value in flags.items() if value is not None
     }
     for text in sets:
         origin, values = parse_set(text)
         for name, value in _flat(values):
             if name not in SETTABLE:
-                raise ConfigError(
-                    f"{origin}: a stream has no such option, expected one of {', '.join(SETTABLE)}"
-                )
+                raise ConfigError(f"{origin}: a stream has no such option, expected one of {', '.join(SETTABLE)}")
             parameter = SETTABLE[name]
             options[parameter] = (
                 origin,
@@ -439,9 +427,7 @@ def require_same(state: Stream, options: Given) -> None:
     learner = state.learner
     for name, (origin, value) in options.items():
         if name not in ("task", "scale") and name not in signature(type(learner)).parameters:
-            raise ConfigError(
-                f"{origin}: the stream of {state.path} has task {learner.task}, which has no such option"
-            )
+            raise ConfigError(f"{origin}: the stream of {state.path} has task {learner.task}, which has no such option")
         if name in ("max_features", "max_classes"):
             learner.allow(**{name: value})
             continue
@@ -471,7 +457,5 @@ def let_ask(state: Stream, share: float) -> None:
     if not 0 < share <= 1:
         raise ConfigError(f"--ask {share}: expected a share above 0, at most 1")
     if not isinstance(state.judge, ClassScores):
-        raise ConfigError(
-            f"--ask {share}: a stream of task {state.judge.task} has no single label to be unsure of"
-        )
+        raise ConfigError(f"--ask {share}: a stream of task {state.judge.task} has no single label to be unsure of")
     state.judge.asks = share

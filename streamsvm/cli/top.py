@@ -57,9 +57,7 @@ NUMBERS = (
 
 
 def top(
-    run_dir: Annotated[
-        Any, typer.Argument(parser=place_of, help="Folder that --run-dir named.", metavar="RUN_DIR")
-    ],
+    run_dir: Annotated[Any, typer.Argument(parser=place_of, help="Folder that --run-dir named.", metavar="RUN_DIR")],
     once: Annotated[bool, option("--once", "Print the current state and end.")] = False,
     interval: Annotated[float, option("--interval", "Seconds between updates.", min=0.1)] = 1.0,
 ) -> None:

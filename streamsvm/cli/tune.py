@@ -55,21 +55,15 @@ def tune(
     model: Annotated[
         Any, place_option("--model", "Train the best options on all rows and write this model.", "MODEL")
     ] = None,
-    out: Annotated[
-        Any, place_option("--out", "Write the table to this file.", "FILE.csv|.json|.zarr")
-    ] = None,
-    heat_map: Annotated[
-        Path | None, option("--heat-map", "Draw the scores over two options.", "FILE.png|.svg")
-    ] = None,
+    out: Annotated[Any, place_option("--out", "Write the table to this file.", "FILE.csv|.json|.zarr")] = None,
+    heat_map: Annotated[Path | None, option("--heat-map", "Draw the scores over two options.", "FILE.png|.svg")] = None,
     time_budget: Annotated[
         Any, flag("--time-budget", "search.time_budget", RUN, metavar="60s|10m|2h", parser=str)
     ] = None,
     seed: Annotated[Any, flag("--seed", "seed", RUN)] = None,
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
-    run_dir: Annotated[
-        Any, place_option("--run-dir", "Folder for events, scores and the table.", "DIR", RUN)
-    ] = None,
+    run_dir: Annotated[Any, place_option("--run-dir", "Folder for events, scores and the table.", "DIR", RUN)] = None,
     resume: Annotated[bool, option("--resume", "Resume from the scores in --run-dir.", group=RUN)] = False,
     force: ForceModel = False,
     workers: WorkersFlag = None,

@@ -15,9 +15,7 @@ from streamsvm.errors import ConfigError, NotFoundError
 
 
 def ui(
-    runs: Annotated[
-        Path, typer.Argument(help="A folder of run directories, at any depth, or one.", metavar="RUNS")
-    ],
+    runs: Annotated[Path, typer.Argument(help="A folder of run directories, at any depth, or one.", metavar="RUNS")],
     host: Annotated[
         str, option("--host", "Address to listen at; other than 127.0.0.1, others can read the runs.", "HOST")
     ] = "127.0.0.1",
@@ -30,9 +28,7 @@ def ui(
     streamsvm ui runs --port 0
     """
     if not runs.is_dir():
-        raise NotFoundError(
-            f"{runs}: no such folder, expected one of run directories; fit --run-dir makes them"
-        )
+        raise NotFoundError(f"{runs}: no such folder, expected one of run directories; fit --run-dir makes them")
     with importing():
         try:
             import uvicorn
@@ -58,6 +54,4 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         why = error.strerror or str(error)
-        raise ConfigError(
-            f"--host {host} --port {port}: {why}; take another, --port 0 finds a free one"
-        ) from None
+        raise ConfigError(f"--host {host} --port {port}: {why}; take another, --port 0 finds a free one") from None

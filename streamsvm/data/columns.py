@@ -210,9 +210,7 @@ def queries_of(qid: np.ndarray, source: str) -> np.ndarray:
     if qid.dtype.kind in "fi":
         bad = np.flatnonzero(~((qid >= 0) & (qid == np.floor(qid))))
         if len(bad):
-            raise DataError(
-                f"{source}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0"
-            )
+            raise DataError(f"{source}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0")
     return qid
 
 

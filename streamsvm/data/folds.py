@@ -52,9 +52,7 @@ def _units(store: Store) -> str:
     return "groups" if store.group is not None else "rows" if store.qid is None else "queries"
 
 
-def draw_groups(
-    groups: np.ndarray, count: int, rng: np.random.Generator, *, at_least: bool = False
-) -> np.ndarray:
+def draw_groups(groups: np.ndarray, count: int, rng: np.random.Generator, *, at_least: bool = False) -> np.ndarray:
     """Sorted ids of the rows of random whole groups (n,): at most `count` rows unless one group has more, or at least
     `count`."""
     place = rng.permutation(int(groups.max()) + 1)[groups]
@@ -80,9 +78,7 @@ def without_shared_groups(
     return np.concatenate([first, rng.permutation(rest[~np.isin(groups[rest], groups[first])])])
 
 
-def make_folds(
-    store: Store, count: int, stratified: bool, seed: int, *, positive: tuple[str, ...] = ()
-) -> Folds:
+def make_folds(store: Store, count: int, stratified: bool, seed: int, *, positive: tuple[str, ...] = ()) -> Folds:
     """Folds as `assign_folds` assigns rows. With a growing share of the rows, they grow in turn. Raises like it."""
     of = assign_folds(store, count, stratified, seed, positive=positive)
     rng = np.random.default_rng([seed, JOINS_STREAM])
@@ -163,9 +159,7 @@ def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: i
     return of[:n]
 
 
-def _require_spread(
-    store: Store, of: np.ndarray, count: int, positive: tuple[str, ...], in_sets: bool
-) -> None:
+def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[str, ...], in_sets: bool) -> None:
     """Raises DataError for a label whose weighted rows are all in one fold: no model of it could be tested."""
     labels, codes = store.coded
     weighted = slice(None) if store.sample_weight is None else store.sample_weight > 0

@@ -71,9 +71,7 @@ def id_like_labels(classes: Classes) -> str | None:
     return f"{k:,} different {kind} in {n:,} rows, as {str(classes.values[0])[:40]!r}, which look like ids"
 
 
-def uniform_pieces(
-    pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None
-) -> Iterator[np.ndarray]:
+def uniform_pieces(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -> Iterator[np.ndarray]:
     """Labels in pieces, as they would be in one array: text of one width, and one sign of zero.
 
     classes: from `count_labels`. pieces: gives the labels, as often as called.

@@ -102,9 +102,7 @@ class Metric(SizedInBytes):
         if self.is_diagonal:
             return Rows(rows.X[:, self.columns]).times(self.weights)
         if rows.is_sparse:
-            raise ConfigError(
-                "a full metric would fill a sparse store; use a diagonal one, or ingest with --dense"
-            )
+            raise ConfigError("a full metric would fill a sparse store; use a diagonal one, or ingest with --dense")
         return Rows(rows.X @ self.factor.astype(np.float32))
 
 

@@ -235,14 +235,10 @@ class Spool(SizedInBytes):
             ends = np.cumsum(bounds[1] - bounds[0])
             before = ends - (bounds[1] - bounds[0])
             los = bounds[0] + np.clip(start - before, 0, bounds[1] - bounds[0])
-            his = bounds[0] + np.clip(
-                (int(ends[-1]) if stop is None else stop) - before, 0, bounds[1] - bounds[0]
-            )
+            his = bounds[0] + np.clip((int(ends[-1]) if stop is None else stop) - before, 0, bounds[1] - bounds[0])
         return [(f, int(los[f]), int(his[f])) for f in np.flatnonzero(los < his).tolist()]
 
-    def _read(
-        self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]
-    ) -> np.ndarray:
+    def _read(self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]) -> np.ndarray:
         """The entries of one array in these stretches of files, joined."""
         first, done = place_in(self._files[0]), 0
         if isinstance(self._files[0].path, URLPath):

@@ -138,9 +138,7 @@ def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:
     return {f"{name}_indptr": X.indptr.astype(np.int64), f"{name}_indices": X.indices, f"{name}_data": X.data}
 
 
-def rows_from_state(
-    name: str, arrays: Mapping[str, Any], d: int, start: int = 0, stop: int | None = None
-) -> Rows:
+def rows_from_state(name: str, arrays: Mapping[str, Any], d: int, start: int = 0, stop: int | None = None) -> Rows:
     """Rows start..stop from the arrays of `rows_state`."""
     if name in arrays:
         return Rows(np.asarray(arrays[name][start : len(arrays[name]) if stop is None else stop]))

@@ -50,9 +50,7 @@ class RunningScaling(InArrays):
     def spread(self) -> float:
         """About the sum of the variances of scaled columns."""
         shares = self._shares
-        return float(
-            np.sum(np.where(self._often, 1.0, np.where(self.variances > 0, shares, shares * (1 - shares))))
-        )
+        return float(np.sum(np.where(self._often, 1.0, np.where(self.variances > 0, shares, shares * (1 - shares)))))
 
     @property
     def _shares(self) -> np.ndarray:

@@ -84,9 +84,7 @@ class Scaling(SizedInBytes):
         columns = self.fill if isinstance(X, np.ndarray) else self.fill[X.indices]
         entries = np.where(np.isnan(entries), columns, entries)
         return Rows(
-            entries
-            if isinstance(X, np.ndarray)
-            else sparse.csr_array((entries, X.indices, X.indptr), shape=X.shape)
+            entries if isinstance(X, np.ndarray) else sparse.csr_array((entries, X.indices, X.indptr), shape=X.shape)
         )
 
     def completed(self, rows: Rows) -> Rows:
@@ -225,9 +223,7 @@ class Scaling(SizedInBytes):
 def require_zeros_kept(kind: str) -> None:
     """Raises ConfigError for a scaling that would fill a sparse store."""
     if kind not in ("none", "maxabs"):
-        raise ConfigError(
-            f"{kind} scaling would fill a sparse store; use maxabs, or dense rows (ingest --dense)"
-        )
+        raise ConfigError(f"{kind} scaling would fill a sparse store; use maxabs, or dense rows (ingest --dense)")
 
 
 def from_moments(kind: str, stats: Moments) -> Scaling:
@@ -248,9 +244,7 @@ def from_moments(kind: str, stats: Moments) -> Scaling:
 
 def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
     """The robust scaling, by the quartiles of some rows. If quartiles are equal, the standard one."""
-    low, middle, high = np.quantile(
-        standard.completed(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0
-    )
+    low, middle, high = np.quantile(standard.completed(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0)
     spread = (high > low) & (standard.scale > 0)
     offset = np.where(spread, middle, standard.offset)
     scale = np.where(spread, NORMAL * _inverse(high - low), standard.scale)

@@ -67,9 +67,7 @@ def read_into(file: IO[bytes], offset: int, out: memoryview) -> None:
     file.seek(offset)
     n_read = file.readinto(out)  # type: ignore[attr-defined]
     if n_read != len(out):
-        raise StorageError(
-            f"{file.name}: the scratch file was cut while in use: found {n_read} of {len(out)} bytes"
-        )
+        raise StorageError(f"{file.name}: the scratch file was cut while in use: found {n_read} of {len(out)} bytes")
 
 
 def put_array(file: IO[bytes], values: np.ndarray) -> ArrayPlace:

@@ -111,12 +111,8 @@ class CSRSource:
                 "`adata.X = adata.X.tocsr()`"
             )
         if encoding != "csr_matrix":
-            raise DataError(
-                f"group {name!r} has encoding-type {encoding!r}; expected 'csr_matrix' or an array"
-            )
-        self._data, self._indices, self._indptr = (
-            _member(group, name, k) for k in ("data", "indices", "indptr")
-        )
+            raise DataError(f"group {name!r} has encoding-type {encoding!r}; expected 'csr_matrix' or an array")
+        self._data, self._indices, self._indptr = (_member(group, name, k) for k in ("data", "indices", "indptr"))
         shape: Any = group.attrs.get("shape", ())
         check_shape(tuple(shape), f"group {name!r}")
         self.n, self.d = int(shape[0]), int(shape[1])
@@ -148,14 +144,10 @@ class CSRSource:
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.d:
             span = f"{indices.min()} to {indices.max()}"
             raise self._bad(start, stop, f"column indices {span} do not fit {self.d} columns")
-        return narrow_csr(
-            self._data.read(lo, hi).astype(self.dtype, copy=False), indices, indptr - lo, self.d
-        )
+        return narrow_csr(self._data.read(lo, hi).astype(self.dtype, copy=False), indices, indptr - lo, self.d)
 
     def _bad(self, start: int, stop: int, what: str) -> CorruptDataError:
-        return CorruptDataError(
-            f"group {self._name!r}, rows {start} to {stop - 1}: {what}; write the store again"
-        )
+        return CorruptDataError(f"group {self._name!r}, rows {start} to {stop - 1}: {what}; write the store again")
 
 
 def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, d: int) -> sparse.csr_array:
@@ -175,9 +167,7 @@ def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, d: int) -> sp
 
 def _member(group: zarr.Group, name: str, key: str) -> CheckedArray:
     if key not in group:
-        raise CorruptDataError(
-            f"group {name!r} has no {key!r} array; a csr_matrix has data, indices and indptr"
-        )
+        raise CorruptDataError(f"group {name!r} has no {key!r} array; a csr_matrix has data, indices and indptr")
     member = group[key]
     if not isinstance(member, zarr.Array):
         raise DataError(f"'{name}/{key}' is a group; expected an array")
@@ -345,9 +335,7 @@ def open_group(url: str | os.PathLike[str]) -> zarr.Group:
     if path is not None and not path.exists():
         raise NotFoundError(f"{url} does not exist; expected a zarr store{nearest(path)}")
     if path is not None and not path.is_dir():
-        raise DataError(
-            f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`"
-        )
+        raise DataError(f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`")
     try:
         return opened_as_is(path or str(url))
     except FileNotFoundError:

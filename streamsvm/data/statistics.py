@@ -27,9 +27,7 @@ def write_statistics(group: zarr.Group, moments: Moments | None, classes: Classe
     if moments is not None:
         spread = np.sqrt(moments.m2 / np.maximum(moments.present, 1))
         statistics = dict(zip(COLUMNS, (moments.low, moments.high, moments.mean, spread), strict=True))
-        for name, values in (
-            statistics if moments.gaps is None else statistics | {MISSING: moments.gaps}
-        ).items():
+        for name, values in (statistics if moments.gaps is None else statistics | {MISSING: moments.gaps}).items():
             array = create_array(folder, name, shape=values.shape, chunks=values.shape, dtype=np.float64)
             array[:] = values
     if classes is not None:

@@ -154,9 +154,7 @@ class Store(FactsRepr, SizedInBytes):
         """
         columns_given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         columns_given = {k: computed(v) if is_dask_frame(v) else v for k, v in columns_given.items()}
-        columns = {
-            k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in columns_given.items() if v is not None
-        }
+        columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in columns_given.items() if v is not None}
         if is_table(X):
             source, attrs = imported(TABLE_ENCODER)(X, like, category)
             if attrs:
@@ -618,9 +616,7 @@ class SubsetSource(StoreView):
         self._ids, self.n = ids, len(ids)
         self.d, self.dtype, self.is_sparse = store.d, store.dtype, store.is_sparse
         share = self.n / store.n
-        self.chunk_rows = max(
-            1, round(store.chunk_rows * share)
-        )  # about as many as one chunk of the store has
+        self.chunk_rows = max(1, round(store.chunk_rows * share))  # about as many as one chunk of the store has
         self.nbytes = int(store.nbytes * share)
 
     def read(self, start: int, stop: int) -> Rows:
@@ -638,9 +634,7 @@ class SubsetSource(StoreView):
 
 def usual_rows(n: int, chunk_rows: int, row_bytes: float, float_bytes: float) -> int:
     """Rows of a block: a chunk, or small chunks together. float_bytes: those of a row as it is computed with."""
-    return max(
-        chunk_rows, default_chunk_rows(row_bytes), min(n // MANY_BLOCKS, int(LARGE_BYTES / float_bytes))
-    )
+    return max(chunk_rows, default_chunk_rows(row_bytes), min(n // MANY_BLOCKS, int(LARGE_BYTES / float_bytes)))
 
 
 def row_ranges(n: int, chunk_rows: int, limit: int) -> list[tuple[int, int]]:

@@ -126,9 +126,7 @@ class VectorFactory:
         self._n, self._chunk = blocks[-1][1], blocks[0][1]
         self._folder = folder
 
-    def new(
-        self, name: str, dtype: DTypeLike, columns: tuple[int, ...] = (), *, keeps: bool = False
-    ) -> Vector:
+    def new(self, name: str, dtype: DTypeLike, columns: tuple[int, ...] = (), *, keeps: bool = False) -> Vector:
         """A vector to write block by block. It replaces one of the same name, or keeps its entries."""
         shape = (self._n, *columns)
         if self._folder is None:

@@ -61,9 +61,7 @@ class StoreWriter:
         try:
             with self._target.errors():
                 self._group = self._target.begin()
-                self._X = rows_writer(
-                    self._group, self._d, self._dtype, self._chunk_rows, self._target.folder
-                )
+                self._X = rows_writer(self._group, self._d, self._dtype, self._chunk_rows, self._target.folder)
         except BaseException:
             self._target.discard()
             raise
@@ -80,9 +78,7 @@ class StoreWriter:
     ) -> None:
         """Adds rows with their labels and columns, which must always be the same. Raises DataError, StorageError."""
         if rows.d != self._d or rows.is_sparse != self._is_sparse:
-            raise DataError(
-                f"found {_layout(rows.is_sparse, rows.d)}, expected {_layout(self._is_sparse, self._d)}"
-            )
+            raise DataError(f"found {_layout(rows.is_sparse, rows.d)}, expected {_layout(self._is_sparse, self._d)}")
         columns = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
         with self._target.errors():
             self._append_columns({k: np.asarray(v) for k, v in columns.items() if v is not None}, len(rows))
@@ -92,8 +88,7 @@ class StoreWriter:
     def _append_columns(self, columns: dict[str, np.ndarray], n_rows: int) -> None:
         if self.n == 0 and not self._columns:
             self._columns = {
-                k: ColumnWriter(k, self._target.folder, labels=k == "y" and self.integral_labels)
-                for k in columns
+                k: ColumnWriter(k, self._target.folder, labels=k == "y" and self.integral_labels) for k in columns
             }
         if set(columns) != set(self._columns):
             before = sorted(self._columns)
@@ -134,9 +129,7 @@ def _layout(is_sparse: bool, d: int) -> str:
 class _DenseWriter:
     """Dense rows: one array, in chunks of rows."""
 
-    def __init__(
-        self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None
-    ) -> None:
+    def __init__(self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None) -> None:
         self._array = GrowingArray(group, "X", dtype, chunk_rows or default_chunk_rows(d * dtype.itemsize))
 
     def append(self, rows: Rows) -> None:
@@ -153,9 +146,7 @@ class _DenseWriter:
 class _CSRWriter:
     """anndata's csr_matrix: data and indices in chunks of equally many entries."""
 
-    def __init__(
-        self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None
-    ) -> None:
+    def __init__(self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None) -> None:
         self._group = group.create_group("X")
         self._d, self._chunk_rows = d, chunk_rows
         chunk = GrowingArray.UNKNOWN if chunk_rows else CHUNK_BYTES // (dtype.itemsize + 4)
@@ -182,9 +173,7 @@ class _CSRWriter:
         self._data.close()
         self._indices.close()
         self._indptr.write(self._group)
-        self._group.attrs.put(
-            {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [self._n, self._d]}
-        )
+        self._group.attrs.put({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [self._n, self._d]})
         return f"{self._data.crc ^ self._indices.crc:08x}"
 
     def close(self) -> None:

@@ -265,13 +265,9 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         `memory_limit` is too small.
         """
         if self.decision_function_shape not in ("ovr", "ovo"):
-            raise ValueError(
-                f"decision_function_shape is {self.decision_function_shape!r}, expected 'ovr' or 'ovo'"
-            )
+            raise ValueError(f"decision_function_shape is {self.decision_function_shape!r}, expected 'ovr' or 'ovo'")
         if self.decision_function_shape == "ovo" and self.multi_class == "ovr":
-            raise ValueError(
-                "decision_function_shape is 'ovo', and multi_class 'ovr' has no decisions of pairs"
-            )
+            raise ValueError("decision_function_shape is 'ovo', and multi_class 'ovr' has no decisions of pairs")
         return super().fit(X, y, sample_weight, groups)
 
     def decision_function(self, X: Data) -> np.ndarray:

@@ -220,9 +220,7 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         except ModelError as error:
             raise AttributeError(f"coef_: {error}") from None
         if not expansion.kernel.is_linear:
-            raise AttributeError(
-                f"coef_ is there for a linear kernel alone; the kernel is {expansion.kernel.name}"
-            )
+            raise AttributeError(f"coef_ is there for a linear kernel alone; the kernel is {expansion.kernel.name}")
         coef, intercept = expansion.weights()
         is_of_pairs = self.model_.is_pairwise and len(self.model_.classes) > 2
         return (-coef, -intercept) if is_of_pairs else (coef, intercept)
@@ -437,9 +435,7 @@ def decide_lazily(model: Model, X: Data, decide: Decide) -> Any:
 
     of_none = decide(model, Rows(np.zeros((1, X.shape[1]), np.float32)))[:0]
     X = X.rechunk({1: -1})
-    shape: dict[str, Any] = (
-        {"drop_axis": 1} if of_none.ndim == 1 else {"chunks": (X.chunks[0], of_none.shape[1:])}
-    )
+    shape: dict[str, Any] = {"drop_axis": 1} if of_none.ndim == 1 else {"chunks": (X.chunks[0], of_none.shape[1:])}
     shared = {"decide": decide, "of_none": of_none, "model": delayed(model, traverse=False)}
     return X.map_blocks(_of_block, **shared, dtype=of_none.dtype, meta=of_none, **shape)
 

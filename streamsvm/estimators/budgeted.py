@@ -259,9 +259,7 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
         if self.threshold is not None or self.costs is not None:
-            raise ConfigError(
-                "threshold and costs are of what learns no further: use fit, without partial_fit"
-            )
+            raise ConfigError("threshold and costs are of what learns no further: use fit, without partial_fit")
 
     def _start(self, config: FitConfig, store: Store, targets: Targets) -> None:
         """An empty model and its learner, prepared as a fit of the first batch would be."""
@@ -281,9 +279,7 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
     def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         codes = encode(y, classes)
         if (codes < 0).any():
-            raise DataError(
-                f"found label {y[codes < 0].tolist()[0]!r}, expected one of {', '.join(map(str, classes))}"
-            )
+            raise DataError(f"found label {y[codes < 0].tolist()[0]!r}, expected one of {', '.join(map(str, classes))}")
         return codes
 
     def _batch_weight(self, classes: np.ndarray) -> dict[str, float] | None:

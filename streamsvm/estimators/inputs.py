@@ -158,9 +158,7 @@ class StoreInputs(BaseEstimator):
     def _has_text(self) -> bool:
         """Whether rows have other columns than the data frame that it was fitted on."""
         layout = self._layout
-        return layout is not None and (
-            self.model_.d != self.n_features_in_ or bool(encoded_features(layout.attrs))
-        )
+        return layout is not None and (self.model_.d != self.n_features_in_ or bool(encoded_features(layout.attrs)))
 
     def _is_table(self, X: Data, layout: Layout) -> bool:
         """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""

@@ -54,9 +54,7 @@ class SetClassifier(StoreClassifier):
         with the smallest expected cost, else those of the largest decision value or vote.
         """
         check_is_fitted(self)
-        return (
-            super().predict(X) if self._like is None else self._by_blocks(X, partial(_indicators, self._like))
-        )
+        return super().predict(X) if self._like is None else self._by_blocks(X, partial(_indicators, self._like))
 
     def _probable(self) -> Decide:
         """(n, k) of k labels, each by itself."""

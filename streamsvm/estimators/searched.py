@@ -63,9 +63,7 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
 def _left_with_metric(estimator: Any, solver: str) -> list[str]:
     """Parameters at their defaults. With a gamma that is a number, which is of one kernel, the kernel stays."""
     defaults, names = type(estimator)().get_params(deep=False), solver_row(solver).searches
-    left = [
-        name for name in WITH_METRIC if name in names and _is_same(getattr(estimator, name), defaults[name])
-    ]
+    left = [name for name in WITH_METRIC if name in names and _is_same(getattr(estimator, name), defaults[name])]
     has_number_gamma = isinstance(estimator.gamma, float | int)
     return [name for name in left if not (name == "kernel" and has_number_gamma)]
 

@@ -86,9 +86,7 @@ def write_libsvm(model: Model, out: Path) -> dict[str, Any]:
     if numbers is None and svm.labels:
         names = out.with_name(f"{out.name}.labels.json")
         texts[names] = iter([json.dumps(model.classes.tolist()) + "\n"])
-        notes.append(
-            f"LIBSVM's labels are integers: 0 to {len(model.classes) - 1} stand for those in {names}"
-        )
+        notes.append(f"LIBSVM's labels are integers: 0 to {len(model.classes) - 1} stand for those in {names}")
     if model.shown_names is not None:
         features = out.with_name(f"{out.name}.names.json")
         texts[features] = iter([json.dumps(model.shown_names) + "\n"])
@@ -179,9 +177,7 @@ def _kernel_type(kernel: Kernel) -> str:
     if kernel.libsvm is None:
         names = ", ".join(ours for ours in libsvm_names().values())
         instead = "export --format onnx" if has_graph(kernel.name) else "fit with one of these"
-        raise ModelError(
-            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {names}; {instead}"
-        )
+        raise ModelError(f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {names}; {instead}")
     return kernel.libsvm
 
 
@@ -315,13 +311,9 @@ def _named(numbers: np.ndarray, path: Path) -> np.ndarray:
     names = _read_json(path)
     kinds = {type(name) for name in names} if isinstance(names, list) else set()
     if kinds not in ({str}, {int}, {float}, {bool}) or len(set(names)) < len(names):
-        raise DataError(
-            f"{path}: expected a JSON list of different labels, all texts, all numbers or both booleans"
-        )
+        raise DataError(f"{path}: expected a JSON list of different labels, all texts, all numbers or both booleans")
     if not 0 <= numbers.min() <= numbers.max() < len(names):
-        raise DataError(
-            f"{path}: found {len(names)} labels, the model's are {numbers.min()} to {numbers.max()}"
-        )
+        raise DataError(f"{path}: found {len(names)} labels, the model's are {numbers.min()} to {numbers.max()}")
     classes = np.array(names)
     if classes.dtype.kind not in "Uifb":
         raise DataError(f"{path}: a label is beyond 64 bits")
@@ -357,9 +349,7 @@ class _Header:
             if name in self.words:
                 raise self.bad(self.last, f"found {name} again, it is on line {self.words[name][0]} already")
             self.words[name] = (self.last, words)
-        raise self.bad(
-            self.last, "found the end of the file, expected SV and support vectors: it is cut short"
-        )
+        raise self.bad(self.last, "found the end of the file, expected SV and support vectors: it is cut short")
 
     def one_of(self, name: str, supported: tuple[str, ...]) -> str:
         number, words = self._at(name)
@@ -447,9 +437,7 @@ def _support(header: _Header, lines: Iterator[tuple[int, str]], columns: int) ->
             values = [float(value) for _, _, value in entries]
         except ValueError:
             raise header.bad(header.last, f"expected {columns} coefficients, then FEATURE:VALUE") from None
-        if len(coefficients) < columns or not all(
-            abs(value) <= LARGEST for value in (*coefficients, *values)
-        ):
+        if len(coefficients) < columns or not all(abs(value) <= LARGEST for value in (*coefficients, *values)):
             raise header.bad(header.last, f"expected {columns} coefficients and values, all within float32")
         if any(b <= a for a, b in pairwise([0, *features])) or (features and features[-1] > MOST_FEATURES):
             raise header.bad(header.last, f"expected features from 1 to {MOST_FEATURES}, rising")

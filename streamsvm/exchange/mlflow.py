@@ -57,6 +57,4 @@ def log_model(model: Any, name: str = "model", **options: Any) -> ModelInfo:
         path = Path(folder) / "model.zarr"
         save_model(getattr(model, "model_", model), path)
         requirements = {"pip_requirements": [f"streamsvm=={__version__}"]}
-        return mlflow.pyfunc.log_model(
-            name=name, loader_module=__name__, data_path=str(path), **requirements | options
-        )
+        return mlflow.pyfunc.log_model(name=name, loader_module=__name__, data_path=str(path), **requirements | options)

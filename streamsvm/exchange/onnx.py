@@ -93,9 +93,7 @@ def onnx_model(model: Model) -> ModelProto:
     lists = {"feature_names": model.shown_names}
     if task_of(model.task).in_sets:
         lists["labels"] = model.classes.tolist()
-    helper.set_model_props(
-        proto, {name: json.dumps(values) for name, values in lists.items() if values is not None}
-    )
+    helper.set_model_props(proto, {name: json.dumps(values) for name, values in lists.items() if values is not None})
     return proto
 
 
@@ -239,9 +237,7 @@ def _has(graph: Graph, decisions: str, p: str | None, model: Model) -> str:
     threshold, costs, calibration = model.header.threshold, model.costs, model.header.calibration
     follows = costs is None and calibration is not None and calibration.by_decisions
     if p is None or follows or threshold is not None:
-        return graph.op(
-            "Greater", decisions, graph.constant(np.asarray(0.0 if threshold is None else threshold))
-        )
+        return graph.op("Greater", decisions, graph.constant(np.asarray(0.0 if threshold is None else threshold)))
     if costs is None:
         return graph.op("Greater", p, graph.constant(np.float64(EVEN)))
     rest = graph.op("Sub", graph.constant(np.float64(1)), p)
@@ -317,9 +313,7 @@ def _support(model: PartitionRouting) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return np.insert(rows, empty, 0, axis=0), np.insert(coef, empty, 0, axis=0), bounds
 
 
-def _body(
-    outer: Graph, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel
-) -> GraphProto:
+def _body(outer: Graph, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel) -> GraphProto:
     """One partition: its rows, their kernel values with its support rows, and what they add to the decisions."""
     support, coef, bounds, intercept, *weights = constants
     graph = outer.body()
@@ -376,9 +370,7 @@ def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
     columns, parts = (np.array(values, np.int64) for values in zip(*leaves, strict=True))
     numbers = graph.constant(parts)
     distances = graph.op("Gather", distances, graph.constant(columns), axis=1)
-    first = graph.op(
-        "Where", graph.op("Equal", numbers, nearest), graph.constant(np.float64(-np.inf)), distances
-    )
+    first = graph.op("Where", graph.op("Equal", numbers, nearest), graph.constant(np.float64(-np.inf)), distances)
     _, order = graph.ops("TopK", 2, first, graph.constant([m]), axis=1, largest=0)
     return graph.op("Gather", numbers, order)
 
@@ -420,9 +412,7 @@ def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> st
     at = graph.zeros(nearest, 1, np.int64)
     for _ in range(depth[0]):
         node = graph.op("Min", at, last)
-        child = graph.op(
-            "Add", graph.op("Mul", node, node_width), graph.op("GatherElements", nearest, node, axis=1)
-        )
+        child = graph.op("Add", graph.op("Mul", node, node_width), graph.op("GatherElements", nearest, node, axis=1))
         at = graph.op("Where", graph.op("Greater", at, last), at, graph.op("Gather", below, child))
     return graph.op("Sub", at, graph.constant(n))
 
@@ -504,9 +494,7 @@ def probabilities(
 def of_problems(graph: Graph, calibration: Calibration, decisions: str, parts: str | None) -> str:
     """(N, problems) of each by itself; as `probabilities`."""
     if calibration.by_part is not None and parts is not None:
-        slope, offset = (
-            graph.op("Gather", graph.constant(calibration.by_part[..., i]), parts) for i in range(2)
-        )
+        slope, offset = (graph.op("Gather", graph.constant(calibration.by_part[..., i]), parts) for i in range(2))
         return _sigmoid(graph, graph.op("Add", graph.op("Mul", slope, decisions), offset))
     if calibration.method == "isotonic":
         return _isotonic(graph, calibration, decisions)
@@ -602,9 +590,7 @@ def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
 def _with_decisions(graph: Graph, p: str, winners: str, k: int) -> str:
     """As `calibration.with_decisions`: the winner shares evenly with those above it. Of its means with the first of
     these, the largest is that with all of them."""
-    wins = graph.op(
-        "Equal", graph.op("Unsqueeze", winners, graph.constant([1])), graph.constant(np.arange(k))
-    )
+    wins = graph.op("Equal", graph.op("Unsqueeze", winners, graph.constant([1])), graph.constant(np.arange(k)))
     zero = graph.constant(np.float64(0))
     of_winner = graph.op("ReduceSum", graph.op("Where", wins, p, zero), graph.constant([1]))
     others, _ = graph.ops("TopK", 2, graph.op("Where", wins, zero, p), graph.constant([k]), axis=1)
@@ -646,9 +632,7 @@ class Graph:
         array = np.asarray(value)
         name = self.name("constant")
         array = np.ascontiguousarray(array) if array.ndim else array
-        self.constants.append(
-            numpy_helper.from_array(array.astype(object) if array.dtype.kind == "U" else array, name)
-        )
+        self.constants.append(numpy_helper.from_array(array.astype(object) if array.dtype.kind == "U" else array, name))
         return name
 
     def cast(self, name: str, dtype: type) -> str:

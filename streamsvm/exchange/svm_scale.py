@@ -20,9 +20,7 @@ MOST_FEATURES = 1 << 25  # a model has two float64 of each
 def range_lines(scaling: Scaling) -> Iterator[str]:
     """Any scaling as a map of [offset, offset + 1 / scale] to [0, 1]."""
     yield "x\n0 1\n"
-    for number, (low, scale) in enumerate(
-        zip(scaling.offset.tolist(), scaling.scale.tolist(), strict=True), 1
-    ):
+    for number, (low, scale) in enumerate(zip(scaling.offset.tolist(), scaling.scale.tolist(), strict=True), 1):
         yield f"{number} {low:.17g} {low + (1 / scale if scale else 0):.17g}\n"
 
 
@@ -32,9 +30,7 @@ def read_range(path: Path) -> Scaling:
         lines = enumerate(file, 1)
         if (first := next(lines, (1, ""))[1].strip()) != "x":
             also = "; labels scaled with -y are not supported" if first == "y" else ""
-            raise DataError(
-                f"{path}, line 1: found {first[:40]!r}, expected x, as svm-scale -s writes it{also}"
-            )
+            raise DataError(f"{path}, line 1: found {first[:40]!r}, expected x, as svm-scale -s writes it{also}")
         number, line = next(lines, (2, ""))
         lower, upper = _numbers(path, number, line, 2)
         ranges = {}
@@ -42,9 +38,7 @@ def read_range(path: Path) -> Scaling:
             if line.strip():
                 index, low, high = _numbers(path, number, line, 3)
                 if not (index.is_integer() and 1 <= index <= MOST_FEATURES) or high < low:
-                    raise DataError(
-                        f"{path}, line {number}: expected a feature from 1 to {MOST_FEATURES}, min <= max"
-                    )
+                    raise DataError(f"{path}, line {number}: expected a feature from 1 to {MOST_FEATURES}, min <= max")
                 ranges[int(index) - 1] = (low, high)
     d = max(ranges, default=-1) + 1
     offset, scale = np.zeros(d), np.zeros(d)

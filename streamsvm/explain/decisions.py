@@ -127,9 +127,7 @@ class PooledDecision:
     def sums_at(self, row: Rows) -> list[Decision]:
         """The kernel expansions, each to first order: times the derivatives of g by what it says about the row."""
         slopes = self._slopes(row.dense())[len(TRACKS) :, 0]
-        return [
-            self._sum(learner, weights) for learner, weights in zip(self._pooled.kernels, slopes, strict=True)
-        ]
+        return [self._sum(learner, weights) for learner, weights in zip(self._pooled.kernels, slopes, strict=True)]
 
     @property
     def _pooled(self) -> ExpertPool:
@@ -207,9 +205,7 @@ def code_of(model: Model, label: str | None) -> int | None:
     return labels.index(str(label))
 
 
-def decisions(
-    model: Model, rows: Rows, codes: np.ndarray
-) -> Iterator[tuple[np.ndarray, Decision | PooledDecision]]:
+def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.ndarray, Decision | PooledDecision]]:
     """(positions of raw rows, their decision function), once for each class, or for each class and partition."""
     require_features(model)
     if isinstance(model, ExpertsModel):

@@ -31,9 +31,7 @@ def evaluate_by_part(
     rows, right = np.zeros((2, model.n_parts), np.int64)
 
     def scored_blocks() -> Iterator[tuple[int, int, Answer]]:
-        blocks = predict_blocks(
-            model, store, engine=engine, decide=_answers_and_parts, phase="evaluate", events=events
-        )
+        blocks = predict_blocks(model, store, engine=engine, decide=_answers_and_parts, phase="evaluate", events=events)
         for start, stop, (answer, parts) in blocks:
             is_right = model.labels(*answer) == store.labels(start, stop)
             rows[:] += np.bincount(parts, minlength=len(rows))

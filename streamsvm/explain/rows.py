@@ -98,9 +98,7 @@ def explain_rows(
         g, gradient = decision.values(scaled), decision.gradients(some)
         for i, place in enumerate(places.tolist()):
             row = scaled.take(slice(i, i + 1))
-            near = (
-                support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
-            )
+            near = support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
             explained[place] = RowExplanation(
                 int(ids[place]),
                 answers[place].item(),

@@ -135,9 +135,7 @@ def exact(worth: Worth, p: int) -> np.ndarray:
     """(p,) Shapley values, by all sets."""
     sets = np.indices((2,) * p).reshape(p, 2**p).T.astype(bool)
     v, sizes = worth(sets).reshape((2,) * p), sets.sum(axis=1).reshape((2,) * p)
-    share = np.array(
-        [1.0 / (p * comb(p - 1, size)) for size in range(p)]
-    )  # of orders in which the set comes first
+    share = np.array([1.0 / (p * comb(p - 1, size)) for size in range(p)])  # of orders in which the set comes first
     return np.array([(share[sizes.take(0, i)] * (v.take(1, i) - v.take(0, i))).sum() for i in range(p)])
 
 

@@ -47,9 +47,7 @@ def evaluate_sliced(
     are read there. Raises as `evaluate`, and ConfigError if there is no such column.
     """
     slices = [Slices(model, store, cut(store, column, files, engine, events)) for column in columns]
-    blocks: Answers = predict_blocks(
-        model, store, engine=engine, decide=answers_of, phase="evaluate", events=events
-    )
+    blocks: Answers = predict_blocks(model, store, engine=engine, decide=answers_of, phase="evaluate", events=events)
     for slice_ in slices:
         blocks = slice_.score_passing(blocks)
     result = assess(model, store, blocks, with_curves=with_curves)
@@ -83,21 +81,15 @@ class Slices:
             for i in np.unique(places).tolist():
                 is_value = places == i
                 lo, hi = self._done[i], self._done[i] + np.count_nonzero(is_value)
-                self._scores[i].add(
-                    int(lo), int(hi), values[is_value], None if proba is None else proba[is_value]
-                )
+                self._scores[i].add(int(lo), int(hi), values[is_value], None if proba is None else proba[is_value])
                 self._done[i] = hi
             yield start, stop, (values, proba)
 
     def result(self) -> list[dict[str, Any]]:
         """A row for each value, with the scores that are numbers."""
         scored = {i: _numbers(scores) | {"n": int(self._done[i])} for i, scores in self._scores.items()}
-        names = dict.fromkeys(
-            ["n", *(name for row in scored.values() for name in row if row[name] is not None)]
-        )
-        return [
-            {"value": self._values[i], **{name: row.get(name) for name in names}} for i, row in scored.items()
-        ]
+        names = dict.fromkeys(["n", *(name for row in scored.values() for name in row if row[name] is not None)])
+        return [{"value": self._values[i], **{name: row.get(name) for name in names}} for i, row in scored.items()]
 
 
 def _numbers(scores: Any) -> dict[str, Any]:
@@ -128,9 +120,7 @@ def cut(
             if names is None
             else listed([*dict.fromkeys(name.partition("=")[0].partition("#")[0] for name in names)])
         )
-        raise ConfigError(
-            f"--slice {column}: {store.url or 'the data'} has no such column; it has {expected}"
-        )
+        raise ConfigError(f"--slice {column}: {store.url or 'the data'} has no such column; it has {expected}")
     values = values_of(files[0], column, files[1])
     return _by_text(column, values, MISSING) if values.kind == "text" else _by_number(column, values)
 
@@ -151,9 +141,7 @@ def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Read
     if not places and not texts:
         return None
     shared = engine.share(store), np.array(places or texts), bool(texts)
-    values = np.concatenate(
-        [*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)]
-    )
+    values = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
     if names is not None and texts:
         return ReadColumn("text", values, tuple(names[i].partition("=")[2] for i in texts))
     schema = Schema.from_attrs(store.attrs) if "columns" in store.attrs else Schema([])
@@ -182,9 +170,7 @@ def _read(store: Store, columns: np.ndarray, is_text: bool, block: tuple[int, in
 def _by_text(column: str, values: ReadColumn, missing: str) -> Grouping:
     if len(values.texts) > MOST_VALUES:
         n = len(values.texts)
-        raise ConfigError(
-            f"--slice {column}: has {n:,} values, expected at most {MOST_VALUES}: a column of categories"
-        )
+        raise ConfigError(f"--slice {column}: has {n:,} values, expected at most {MOST_VALUES}: a column of categories")
     texts = [*values.texts, missing]
     places = np.where(values.values < 0, len(values.texts), values.values)
     order = np.argsort(-np.bincount(places, minlength=len(texts)), kind="stable")

@@ -55,9 +55,7 @@ def support_vectors(
     return weightiest[:n], nearest[:n]
 
 
-def _of_sum(
-    model: Model, decision: Decision, row: Rows, n: int
-) -> tuple[list[SupportVector], list[SupportVector]]:
+def _of_sum(model: Model, decision: Decision, row: Rows, n: int) -> tuple[list[SupportVector], list[SupportVector]]:
     kernel = decision.kernel.exact(row, decision.support)[0]
     distance = np.sqrt(np.abs(sq_distances(row, decision.support)[0]))  # abs: of -0.0
     contribution = decision.coef * kernel
@@ -91,9 +89,7 @@ def _label(model: Model, decision: Decision, j: int) -> object:
         return decision.label if decision.coef[j] > 0 else None
     if not model.learned.speaks_for_classes:
         return None
-    if (
-        len(coef) > 1 and not model.is_pairwise
-    ):  # against the rest: above 0 in the column of its own class alone
+    if len(coef) > 1 and not model.is_pairwise:  # against the rest: above 0 in the column of its own class alone
         code = int(np.argmax(coef))
         return model.classes[code].item() if coef[code] > 0 else None
     pair = int(np.argmax(np.abs(coef)))  # in all pairs that it is in, it speaks for the same class

@@ -34,9 +34,7 @@ def rows_tables(
 ) -> list[dict[str, Any]]:
     """Each row with its features, those that count most there first, and its support vectors. See `explain_rows`."""
     deviation, names = deviations(sampled(model, store)), column_names(model)
-    explained = explain_rows(
-        model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label
-    )
+    explained = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label)
     return [_row(row, names) for row in explained]
 
 

@@ -206,9 +206,7 @@ def polished(
 
     with fit.phase("polish"), fit.engine.serial_blas():
         for c, part in enumerate(duals):
-            make_dual = partial(
-                KernelDual, fit.kernel, rows, upper=part.bounds(bounds), threads=fit.engine.threads
-            )
+            make_dual = partial(KernelDual, fit.kernel, rows, upper=part.bounds(bounds), threads=fit.engine.threads)
             dual = dual_of(part, make_dual)
             first = solver.init(dual, np.maximum(part.y * np.tile(start[:, c], part.copies), 0.0))
 
@@ -283,11 +281,7 @@ class ADMMHSSFit(PathFit):
 
     def plan(self) -> JsonObject:
         """The memory, without that of the ranks, which are not known yet."""
-        return (
-            self.bytes
-            | self.on_workers
-            | {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
-        )
+        return self.bytes | self.on_workers | {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
 
     def path(self, Cs: Sequence[float]) -> list[Solution]:
         """A solution for each C. The facts of each include those of the shared work."""
@@ -315,9 +309,7 @@ class ADMMHSSFit(PathFit):
             facts_of_C: JsonObject = {"C": C, "dropped_bound": float(dropped[columns_of_C].max())}
             if (most_rounds := self.config.admm_hss.polish) and not late:
                 parts = duals(self.task, targets)
-                solved, polish_facts = polished(
-                    self, rows, parts, bounds[:, number], z[:, columns_of_C], most_rounds
-                )
+                solved, polish_facts = polished(self, rows, parts, bounds[:, number], z[:, columns_of_C], most_rounds)
                 facts_of_C |= polish_facts
             solutions.append(self._solution(rows, order, solved, facts | facts_of_C))
         return solutions
@@ -421,9 +413,7 @@ class ADMMHSSFit(PathFit):
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
         """Order, matrix and inverse; computed again with definite bases if other ones do not give an inverse."""
         with self.phase("compress"):
-            order, matrix = approximate(
-                self.kernel, rows, options, self.engine, self.limit_bytes, self.events
-            )
+            order, matrix = approximate(self.kernel, rows, options, self.engine, self.limit_bytes, self.events)
         try:
             with self.phase("factorise"):
                 return order, matrix, matrix.shifted(self._beta(rows), self.engine, self.events)
@@ -437,9 +427,7 @@ class ADMMHSSFit(PathFit):
     def _beta(self, rows: Rows) -> float:
         """The given beta, or the paper's times the mean diagonal, as it is for kernels with a diagonal of 1."""
         beta = self.config.admm_hss.beta
-        return (
-            beta if isinstance(beta, float) else paper_beta(len(rows)) * float(self.kernel.diag(rows).mean())
-        )
+        return beta if isinstance(beta, float) else paper_beta(len(rows)) * float(self.kernel.diag(rows).mean())
 
     def _warn_of_ranks(self, matrix: AnyKernel) -> None:
         if matrix.tree.depth < 3:  # too few blocks to judge by, and nothing to save
@@ -494,8 +482,7 @@ class ADMMHSSFit(PathFit):
         intercepts = []
         for c, (ids, place) in enumerate(zip(drawn, places.reshape(len(drawn), -1), strict=True)):
             target, z_of_rows, *bounds = (
-                array[ids, c]
-                for array in (problem_columns.target, z, problem_columns.lower, problem_columns.upper)
+                array[ids, c] for array in (problem_columns.target, z, problem_columns.lower, problem_columns.upper)
             )
             intercepts.append(
                 intercept(target - f[place, c], z_of_rows, (bounds[0], bounds[1]), problem_columns.epsilon)

@@ -33,9 +33,7 @@ def advice(kernel: Kernel, scaling: Scaling, first: Rows, names: Names | None) -
     well."""
     if not isinstance(kernel, Stationary):
         return far_from_origin(kernel, scaling, first)
-    unscaled = scaling.kind in ("none", "centre") and uneven_columns(
-        scaling.filled(first), names, kernel.name
-    )
+    unscaled = scaling.kind in ("none", "centre") and uneven_columns(scaling.filled(first), names, kernel.name)
     return unscaled or vanishing_values(kernel, scaling.apply(first))
 
 

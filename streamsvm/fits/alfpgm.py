@@ -104,16 +104,10 @@ class ALFPGMFit(Fit):
         is_precomputed = isinstance(self.kernel, Precomputed)
         streamed = self.bytes | {"rows_bytes": self._task_bytes(), "cache_bytes": 0}
         smaller = sum(self.bytes.values()) <= sum(streamed.values())
-        self.in_memory = (
-            is_precomputed or smaller or fits_memory(config.memory_limit, sum(self.bytes.values()))
-        )
+        self.in_memory = is_precomputed or smaller or fits_memory(config.memory_limit, sum(self.bytes.values()))
         if not self.in_memory:
             self.bytes = streamed
-        what = (
-            "the kernel matrix in memory"
-            if is_precomputed
-            else "solver alfpgm, which holds vectors of all rows"
-        )
+        what = "the kernel matrix in memory" if is_precomputed else "solver alfpgm, which holds vectors of all rows"
         require_memory(config.memory_limit, sum(self.bytes.values()), what)
 
     def _task_bytes(self) -> int:
@@ -197,9 +191,7 @@ class ALFPGMFit(Fit):
             )
             saved = {"facts": saved["facts"][:done]}
         alphas += started[:done]
-        facts += [
-            Outcome(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()
-        ]
+        facts += [Outcome(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()]
         running = {name[8:]: value for name, value in saved.items() if name.startswith("running_")}
 
         def so_far(state: ALFPGMState | None = None) -> dict[str, Any]:
@@ -299,9 +291,7 @@ class _Streamed:
 
     def __call__(self, dual: _Dual) -> DualQP:
         ids, upper = dual.part.ids, dual.upper
-        return dual_of(
-            dual.part, lambda y: StreamedDual(dual.kernel, self.groups, ids, y, upper, self.engine)
-        )
+        return dual_of(dual.part, lambda y: StreamedDual(dual.kernel, self.groups, ids, y, upper, self.engine))
 
 
 _Source = _InMemory | _Streamed
@@ -343,12 +333,8 @@ class _SubproblemSolver:
 
         state: Any = run(self.solver, dual, start, stop=stop, on_step=on_state, until=self.until)
         late, state = not stop(state), self.solver.unshrunk(dual, state)
-        return state.alpha, Outcome(
-            state.bias, *blockws.certificate(dual, state), state.rounds, state.violation, late
-        )
+        return state.alpha, Outcome(state.bias, *blockws.certificate(dual, state), state.rounds, state.violation, late)
 
 
-def _solve_alone(
-    solve: _SubproblemSolver, cache_bytes: int, rows: Rows, dual: _Dual
-) -> tuple[np.ndarray, Outcome]:
+def _solve_alone(solve: _SubproblemSolver, cache_bytes: int, rows: Rows, dual: _Dual) -> tuple[np.ndarray, Outcome]:
     return solve(_InMemory(rows, 1, cache_bytes), dual)

@@ -251,9 +251,7 @@ class Fit(ABC):
     def ended(self) -> None:  # noqa: B027  most keep nothing
         """Called once the model is in its place: deletes what an interrupted run would have resumed from."""
 
-    def certified(
-        self, solution: Solution, by_folds: FoldDecisions | None = None
-    ) -> tuple[FittedModel, Report]:
+    def certified(self, solution: Solution, by_folds: FoldDecisions | None = None) -> tuple[FittedModel, Report]:
         """The model with what is known of it, and the report. Warns if the solver ended before it converged, and of
         a threshold that is not what was asked for.
 
@@ -321,9 +319,7 @@ class Fit(ABC):
         return True
 
 
-def with_certificate(
-    prepared: TrainingData, solution: Solution, by_folds: FoldDecisions | None = None
-) -> FittedModel:
+def with_certificate(prepared: TrainingData, solution: Solution, by_folds: FoldDecisions | None = None) -> FittedModel:
     """The model with what is known of it, and of its decisions on held-out rows, or else of folds."""
     solution = _with_held_out_answers(prepared, solution)
     certificate: dict[str, Any] = {
@@ -380,9 +376,7 @@ def _threshold(prepared: TrainingData, f: np.ndarray) -> ThresholdReport | None:
         return None
     weight = (prepared.whole_store or prepared.store).weights_at(held_out.ids)
     f = f.reshape(len(f), -1)
-    return choose_thresholds(
-        ThresholdObjective.of(objective), held_out.codes, f, weight, prepared.config.seed
-    )
+    return choose_thresholds(ThresholdObjective.of(objective), held_out.codes, f, weight, prepared.config.seed)
 
 
 def _with_held_out_answers(prepared: TrainingData, solution: Solution) -> Solution:
@@ -427,10 +421,7 @@ def _expected(
     if held_out is None and prepared.expected is None:
         return None
     threshold = (model.header.certificate or {}).get("threshold")
-    if (
-        threshold is not None
-        and (expected := of_threshold(scoring, threshold, folds=held_out is None)) is not None
-    ):
+    if threshold is not None and (expected := of_threshold(scoring, threshold, folds=held_out is None)) is not None:
         return expected  # which its choice on these rows has made no better
     if held_out is None and threshold is None and model.header.costs is None:
         return prepared.expected

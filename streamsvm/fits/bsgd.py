@@ -173,9 +173,7 @@ class BSGDFit(Fit):
         self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
         if are_odds(self.options.loss):
             self.options = self.options.for_odds(typical_weight(prepared))
-        row = (
-            store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
-        )  # as float32, all columns
+        row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
         self.source = _WindowReader(
             store, self.scaling, prepared.target_source, config.C if self.task.reads_labels else 1.0
@@ -327,9 +325,7 @@ class BSGDFit(Fit):
             if start and self._is_over():
                 break
             step_rows = slice(start, start + step)
-            decisions = learner.learn(
-                rows.take(step_rows), Y[step_rows], weight[step_rows], self.engine.threads
-            )
+            decisions = learner.learn(rows.take(step_rows), Y[step_rows], weight[step_rows], self.engine.threads)
             score += _score(self.task, learner, decisions, Y[step_rows], weight[step_rows])
         return score
 
@@ -350,9 +346,7 @@ class BSGDFit(Fit):
             turns = [_LearningTask(*turn, seed) for turn in zip(range(len(spans)), spans, ends, strict=True)]
             makers = (partial(self._learner, learner.options) for learner in self.learners)
             states_before = (learner.to_state() for learner in self.learners)
-            states, scores = zip(
-                *self.engine.map(learn, turns, makers, states_before, shared=shared), strict=True
-            )
+            states, scores = zip(*self.engine.map(learn, turns, makers, states_before, shared=shared), strict=True)
             for learner, state in zip(self.learners, states, strict=True):
                 learner.restore(state)
             score: np.ndarray = sum(scores, start=np.zeros(3))
@@ -368,9 +362,7 @@ class BSGDFit(Fit):
         return self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)]
 
     def _state(self, position: Mapping[str, object]) -> dict[str, object]:
-        states = (
-            prefixed(_prefix(number), learner.to_state()) for number, learner in enumerate(self.learners)
-        )
+        states = (prefixed(_prefix(number), learner.to_state()) for number, learner in enumerate(self.learners))
         return {**position} | {name: array for state in states for name, array in state.items()}
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
@@ -504,9 +496,7 @@ def _prefix(number: int) -> str:
     return f"learner{number or ''}_"
 
 
-def _score(
-    task: Task, learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray
-) -> np.ndarray:
+def _score(task: Task, learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """(3,): rows predicted right, sum of their losses over all columns, rows."""
     options, (origin, unit) = learner.options, learner.units
     Y, f = (Y - origin) / unit, (decisions - origin) / unit

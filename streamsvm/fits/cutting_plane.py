@@ -104,9 +104,7 @@ class CuttingPlaneFit(Fit):
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
         left_bytes = self.limit_bytes - process_bytes() - sum(self.bytes.values())
-        more_planes = int(
-            np.clip(left_bytes // 4 // plane_bytes, 0, MOST_MORE)
-        )  # half of it, as planes are copied
+        more_planes = int(np.clip(left_bytes // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
         self.most_planes = self.most_idle + 3 + more_planes
         self.bytes["plane_bytes"] += 2 * more_planes * plane_bytes
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
@@ -129,9 +127,7 @@ class CuttingPlaneFit(Fit):
             W, products = state.points
             n_support = risk.support(W, products)
         return Solution(
-            self._linear_model(
-                state, features, passes.bias, self.prepared.header(calibration=self.calibration)
-            ),
+            self._linear_model(state, features, passes.bias, self.prepared.header(calibration=self.calibration)),
             state.objective,
             state.objective - state.bound,
             n_support,
@@ -166,9 +162,7 @@ class CuttingPlaneFit(Fit):
             late=late,
         )
 
-    def _linear_model(
-        self, state: BundleState, features: Nystroem | None, bias: float, header: Header
-    ) -> LinearModel:
+    def _linear_model(self, state: BundleState, features: Nystroem | None, bias: float, header: Header) -> LinearModel:
         W, products = state.points
         coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
         units = self.prepared.no_targets.units
@@ -238,9 +232,7 @@ class CuttingPlaneFit(Fit):
         assert groups is not None
         risk = PairRisk(passes, self.codes, groups, self.upper / self.config.C, self.config.C)
         if risk.total == 0:
-            raise DataError(
-                f"{self.store.url or 'the data'}: no query has rows of two grades; there are no pairs"
-            )
+            raise DataError(f"{self.store.url or 'the data'}: no query has rows of two grades; there are no pairs")
         return risk
 
     @property
@@ -256,9 +248,7 @@ class CuttingPlaneFit(Fit):
     def _against_rest(self) -> LossTerms:
         common = self.prepared.no_targets
         return (
-            OneVsRestTerms(len(self.classes))
-            if common.sets is None
-            else MultilabelTerms(common.sets, common.factors)
+            OneVsRestTerms(len(self.classes)) if common.sets is None else MultilabelTerms(common.sets, common.factors)
         )
 
     def _features(self) -> Nystroem | None:
@@ -276,9 +266,7 @@ class CuttingPlaneFit(Fit):
             samples = NystroemSamples(samples, features, blocks)
         held_bytes = self._cache_bytes() if self.engine.is_local else sys.maxsize
         if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
-            return Passes(
-                CachedSamples(samples, held_bytes, self._cache_folder), self.engine, events=self.events
-            )
+            return Passes(CachedSamples(samples, held_bytes, self._cache_folder), self.engine, events=self.events)
         cached = CachedSamples(
             samples, held_bytes, self._cache_folder, _RowColumns(self.prepared.target_source, self._pieces)
         )
@@ -305,11 +293,8 @@ class CuttingPlaneFit(Fit):
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         sums_bytes = 8 * self.columns * (self._length + math.prod(self._row_risk.line_shape))
         return {
-            "vector_bytes": self.store.n * 134
-            if self.task.compares_rows
-            else self.prepared.target_source.nbytes,
-            "plane_bytes": plane_bytes * (2 * self.most_idle + 6)
-            + sums_bytes * (4 * self.engine.threads + 3),
+            "vector_bytes": self.store.n * 134 if self.task.compares_rows else self.prepared.target_source.nbytes,
+            "plane_bytes": plane_bytes * (2 * self.most_idle + 6) + sums_bytes * (4 * self.engine.threads + 3),
             "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
         }
 

@@ -106,8 +106,7 @@ class DCSVMFit(Fit):
             )
         if options.part_metric and not self.task.has_metric:
             raise ConfigError(
-                f"dcsvm.part_metric is {options.part_metric}, and task {self.task.name} learns no metric; "
-                "leave it out"
+                f"dcsvm.part_metric is {options.part_metric}, and task {self.task.name} learns no metric; leave it out"
             )
         if options.part_metric and store.group is not None:
             raise ConfigError(
@@ -260,9 +259,7 @@ class DCSVMFit(Fit):
         assert state.margin is not None  # as the biases
         if self.config.nu is not None and self.task.has_classes and state.margin.min() <= 0:
             self.events(
-                Warned(
-                    f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there"
-                )
+                Warned(f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there")
             )
         alpha, bias = over_margins(self.prepared.dual_data, state.start, state.bias, state.margin)
         return model_of_duals(self, alpha, bias, take), state, (None, None)
@@ -366,17 +363,13 @@ def require_graph(config: FitConfig, n: int) -> None:
     """Raises ConfigError unless a fit of n rows is one graph: early, with one level of partitions."""
     levels, early = levels_of(config, min(n, config.rows or n))
     if fit_class(config.solver) is not DCSVMFit or not config.dcsvm.early:
-        raise ConfigError(
-            "a graph needs an early fit (dcsvm.early): others decide at run time what comes next"
-        )
+        raise ConfigError("a graph needs an early fit (dcsvm.early): others decide at run time what comes next")
     if early is None:
         raise ConfigError(
             f"a graph needs rows in partitions, and {n} rows are one partition; dcsvm.levels makes more of them"
         )
     if early < levels:
-        raise ConfigError(
-            f"a graph has one level of partitions, found dcsvm.early_level {early} of {levels} levels"
-        )
+        raise ConfigError(f"a graph has one level of partitions, found dcsvm.early_level {early} of {levels} levels")
 
 
 LEAST_PART_ROWS = {True: 128, False: 512}  # average of a pilot's partitions, early or not

@@ -154,9 +154,7 @@ class DividedProblem:
         rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
         ids = random_rows(table, BOUND_ROWS, rng)
         pieces = np.array_split(ids, min(BOUND_TASKS, len(ids)))
-        parts_of_rows = np.concatenate(
-            list(self._engine.map(_taken, pieces, shared=(self._engine.share(parts),)))
-        )
+        parts_of_rows = np.concatenate(list(self._engine.map(_taken, pieces, shared=(self._engine.share(parts),))))
         rows = table.take(ids)
         K = np.abs(self._kernel.block(rows, rows))
         np.fill_diagonal(K, 0)
@@ -201,9 +199,7 @@ class DividedProblem:
         if not self._told_capped and any(part.is_capped for part in solved):
             self._told_capped = True
             self._events(
-                Warned(
-                    f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there"
-                )
+                Warned(f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there")
             )
         return [replace(part, in_model=None) for part in solved]
 

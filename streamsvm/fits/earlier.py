@@ -57,11 +57,7 @@ def ended(run_dir: Place, model_path: Place, store: Store, config: FitConfig) ->
     Raises ConfigError if it ended with other options.
     """
     report, config = read_result(run_dir), with_task(config, store)
-    if (
-        report is None
-        or not is_model(model_path)
-        or not is_same(place_of(str(report.get("model"))), model_path)
-    ):
+    if report is None or not is_model(model_path) or not is_same(place_of(str(report.get("model"))), model_path):
         return None
     if is_made_by(model_path, store, [config]):
         tol = (read_attrs(model_path).get("certificate") or {}).get("tol", config.tol)

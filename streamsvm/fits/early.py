@@ -34,9 +34,7 @@ class EarlyPartitions:
     files: in which tasks have written the partitions, which come as `PartitionOnDisk`; folder: for their joined arrays.
     """
 
-    def __init__(
-        self, draft: ModelDraft, prepared: TrainingData, log: PartLog, files: PartFiles | None = None
-    ) -> None:
+    def __init__(self, draft: ModelDraft, prepared: TrainingData, log: PartLog, files: PartFiles | None = None) -> None:
         self._draft, self._prepared, self._log, self.files = draft, prepared, log, files
         self._options = prepared.config.dcsvm
         header = Header(prepared.kernel, prepared.scaling, prepared.classes)
@@ -183,9 +181,7 @@ def _files_say(
     return answers
 
 
-def _known(
-    files: PartFiles, is_filed: bool, number: int
-) -> ModelPartition | PartitionOnDisk | CorruptDataError | None:
+def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPartition | PartitionOnDisk | CorruptDataError | None:
     """A partition that an earlier run has saved, or why it is damaged, or None if it is missing."""
     try:
         arrays = files.read(number)

@@ -37,11 +37,7 @@ def filled(moments: Moments, store: Store, config: FitConfig, events: Events) ->
     if config.gaps is None and moments.gaps is not None:
         events.advise(_description(moments.gaps / moments.n, store))
     filled_moments = moments.filled(fill)
-    return (
-        filled_moments
-        if moments.gaps is None or not config.mark_gaps
-        else filled_moments.marked(moments.gaps)
-    )
+    return filled_moments if moments.gaps is None or not config.mark_gaps else filled_moments.marked(moments.gaps)
 
 
 def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:

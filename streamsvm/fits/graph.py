@@ -133,9 +133,7 @@ def _delayed(plan: Plan, token: str) -> Delayed:
     def layer(phase: str, task: Callable[..., Any], *needs: Any, count: int | None = None) -> Any:
         """The key of a task of these needs, keys or lists of keys; count: the keys of so many, by number."""
         name = f"{phase}-{token}"
-        needed[name] = {
-            _layer_of(key) for need in needs for key in (need if isinstance(need, list) else [need])
-        }
+        needed[name] = {_layer_of(key) for need in needs for key in (need if isinstance(need, list) else [need])}
         if count is None:
             layers[name] = {name: (task, *needs)}
             return name
@@ -284,9 +282,7 @@ def _regrouped(plan: Plan, numbered: PartitionNumbers, number: int) -> tuple[Spo
 def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> TaskPartitions:
     """Places of the rows of each partition."""
     places, bounds = zip(*files, strict=True)
-    return TaskPartitions(
-        Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets
-    )
+    return TaskPartitions(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets)
 
 
 @_task

@@ -26,9 +26,7 @@ SAMPLE, GRADIENT_BYTES = 2000, 32 << 20  # rows that gradients are taken at; byt
 
 
 class Solve(Protocol):
-    def __call__(
-        self, number: int, rows: Rows, dual_data: DualData, alpha: np.ndarray, tol: float, /
-    ) -> np.ndarray:
+    def __call__(self, number: int, rows: Rows, dual_data: DualData, alpha: np.ndarray, tol: float, /) -> np.ndarray:
         """The coefficients of the task over rows in memory, from alpha; number: of fits solved before."""
 
 
@@ -77,12 +75,8 @@ class PartitionMetric:
             learned[train] = start
             yield Trial(weights, learned, self._right(weighed, dual_data, learned, held_out))
             if number < self.refits:
-                gradient_ids = np.sort(
-                    rng.choice(train, min(len(train), _sample(rows.d, dual_data)), replace=False)
-                )
-                gradients = task_gradients(
-                    self.kernel, weighed, dual_data, learned, gradient_ids, self.threads
-                )
+                gradient_ids = np.sort(rng.choice(train, min(len(train), _sample(rows.d, dual_data)), replace=False))
+                gradients = task_gradients(self.kernel, weighed, dual_data, learned, gradient_ids, self.threads)
                 weights = refitted(weights, gradients, spread)
 
     def _right(self, rows: Rows, dual_data: DualData, alpha: np.ndarray, held_out: np.ndarray) -> np.ndarray:

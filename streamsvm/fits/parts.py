@@ -199,9 +199,7 @@ class PartitionSolver:
         state = self._solved(weighted_rows, data, alpha, self.tol)
         return self._solution(rows, ids, data, state, present, weights)
 
-    def _hasty(
-        self, rows: Rows, ids: np.ndarray, data: DualData, present: np.ndarray | None
-    ) -> SolvedPartition:
+    def _hasty(self, rows: Rows, ids: np.ndarray, data: DualData, present: np.ndarray | None) -> SolvedPartition:
         """The solution of a partition once time is up: from few of its rows, so that they decide at all."""
         few = evenly(len(ids), HASTY_ROWS)
         solver = replace(self, until=None, tol=max(self.tol, HASTY_TOL))
@@ -301,9 +299,7 @@ def sketch(rows: Rows) -> np.ndarray:
     X: Any = rows.X
     if rows.d <= WIDTH:
         return np.asarray(X.mean(axis=0, dtype=np.float64), np.float32).ravel()
-    columns, values = (
-        (X.indices, X.data) if rows.is_sparse else (np.arange(rows.d), X.mean(axis=0, dtype=np.float64))
-    )
+    columns, values = (X.indices, X.data) if rows.is_sparse else (np.arange(rows.d), X.mean(axis=0, dtype=np.float64))
     total = np.zeros(WIDTH)
     for start in range(0, len(columns), ENTRIES):
         some = slice(start, start + ENTRIES)

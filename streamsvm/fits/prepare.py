@@ -123,9 +123,7 @@ class TrainingData(SizedInBytes):
         store = self.store
         ids = by_chance(store, rows, self.config.seed)
         if not self.task.reads_labels:
-            raise ConfigError(
-                f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out"
-            )
+            raise ConfigError(f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out")
         config = self.config.model_copy(update={"holdout": rows})
         held_out = held_out_rows(store, ids, self.task.truth(self.target_source.take(ids).targets))
         return replace(self, config=config, target_source=self.target_source.without(ids), held_out=held_out)
@@ -151,8 +149,7 @@ class TrainingData(SizedInBytes):
             whole_store=self.whole_store or store,
             config=self.config.model_copy(update={"rows": len(ids)}),
             target_source=TargetsInMemory(self.target_source.take(ids)),
-            held_out=self.held_out
-            and replace(self.held_out, ids=np.empty(0, np.int64)),  # none in this store
+            held_out=self.held_out and replace(self.held_out, ids=np.empty(0, np.int64)),  # none in this store
         )
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
@@ -163,9 +160,7 @@ class TrainingData(SizedInBytes):
         """Of the store, all labels of which are read for it, once."""
         return (self.whole_store or self.store).fingerprint()
 
-    def header(
-        self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
-    ) -> Header:
+    def header(self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None) -> Header:
         """The header of a model of this data."""
         return Header(
             self.kernel,
@@ -204,9 +199,7 @@ def prepare(
     is_of_classes = task.has_classes and task.reads_labels and not task.compares_rows  # ranks may be many
     if is_of_classes and not (config.positive or task.in_sets):
         if ids := id_like_labels(Classes(source.classes, class_rows)):
-            events.advise(
-                f"the labels are {ids}: name the column of the labels, or predict numbers (task regress)"
-            )
+            events.advise(f"the labels are {ids}: name the column of the labels, or predict numbers (task regress)")
     with (phase or Phases())("scale"):
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments, engine)
@@ -299,9 +292,7 @@ def measured(
 def _given(factor: Any, d: int, config: FitConfig) -> Metric:
     """The metric of a configuration, of d columns. Raises ConfigError."""
     if len(factor) != d:
-        raise ConfigError(
-            f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each"
-        )
+        raise ConfigError(f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each")
     if config.kernel.gamma == "scale" and needs_variance(config.kernel):
         raise ConfigError("metric.factor needs a number as gamma; found 'scale'")
     return Metric(np.array(factor, np.float64))
@@ -312,9 +303,7 @@ def first_rows(store: Store) -> Rows:
     return store.first if isinstance(store, Sketch) else store.read(0, min(store.n, FIRST_ROWS))
 
 
-def _looked_at(
-    store: Store, config: FitConfig, engine: Engine, events: Events
-) -> tuple[Rows, Moments | None]:
+def _looked_at(store: Store, config: FitConfig, engine: Engine, events: Events) -> tuple[Rows, Moments | None]:
     """The first rows, and the moments of all rows from the same pass, if something needs them."""
     asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
     if not (asks or are_filled(store, config)):
@@ -326,9 +315,7 @@ def _looked_at(
     if isinstance(store, Sketch):
         return first_rows(store), filled(store.moments, store, config, events)
     shared = engine.share(store), are_filled(store, config)
-    firsts, moments = engine.map_reduce(
-        _moments, merge, store.blocks(), shared=shared, phase="scale", events=events
-    )
+    firsts, moments = engine.map_reduce(_moments, merge, store.blocks(), shared=shared, phase="scale", events=events)
     first = concat([rows for rows in firsts if rows is not None])
     return first, filled(moments, store, config, events)
 
@@ -345,9 +332,7 @@ def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | N
     return (rows.take(np.arange(first)) if first > 0 else None), moments
 
 
-def _centred(
-    scaling: Scaling, kernel: Kernel, first: Rows, moments: Moments | None, config: FitConfig
-) -> Scaling:
+def _centred(scaling: Scaling, kernel: Kernel, first: Rows, moments: Moments | None, config: FitConfig) -> Scaling:
     """A shift of dense rows to the origin, if float32 values would cancel and the problem is the same everywhere."""
     if scaling.kind not in CENTRED or first.is_sparse or not _is_same_anywhere(kernel, config):
         return scaling
@@ -370,9 +355,7 @@ def _is_same_anywhere(kernel: Kernel, config: FitConfig) -> bool:
     if isinstance(kernel, Stationary):
         return True
     task = task_for(config)
-    has_bias = (
-        config.solver_options.has_bias(zero_at_origin=kernel.is_zero_at_origin) and not task.from_origin
-    )
+    has_bias = config.solver_options.has_bias(zero_at_origin=kernel.is_zero_at_origin) and not task.from_origin
     return kernel.is_linear and not kernel.row.whole and (has_bias or task.compares_rows)
 
 

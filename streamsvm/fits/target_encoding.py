@@ -127,9 +127,7 @@ def _sums(
     y = _targets(store, target_source, outputs, block)[is_train]
     first, total = np.cumsum([0, *sizes.values()])[:-1], sum(sizes.values())
     codes = np.concatenate([*_codes(store, [*sizes], block)])[is_train]
-    by_column = [
-        _counted((codes[:, j] + start) * FOLDS + fold[is_train], y, total) for j, start in enumerate(first)
-    ]
+    by_column = [_counted((codes[:, j] + start) * FOLDS + fold[is_train], y, total) for j, start in enumerate(first)]
     moments = zip(*((s.n, s.mean, s.m2) for s in by_column), strict=True)
     return None, TargetMoments(*(np.sum(moment, axis=0) for moment in moments))  # each text is in one column
 
@@ -142,9 +140,7 @@ def _codes(store: Store, columns: list[int], block: tuple[int, int]) -> Iterator
         yield np.stack([column(X, at) - 1 for at in columns], axis=1)
 
 
-def _targets(
-    store: Store, target_source: TargetSource | None, outputs: int, block: tuple[int, int]
-) -> np.ndarray:
+def _targets(store: Store, target_source: TargetSource | None, outputs: int, block: tuple[int, int]) -> np.ndarray:
     """(m, outputs) labels, or whether a row is of the second class, or of each class."""
     if target_source is None:
         return store.labels(*block).astype(np.float64)[:, None]
@@ -168,9 +164,7 @@ def _counted(cells: np.ndarray, y: np.ndarray, texts: int) -> TargetMoments:
 def _values(sums: TargetMoments, smooth: float | str | None) -> np.ndarray:
     """(texts, folds + 1, outputs) values of one column: without each fold, and of all of them."""
     other_folds = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
-    return np.concatenate(
-        [_shrunk(sums[:, folds], smooth) for folds in [*other_folds, np.arange(FOLDS)]], axis=1
-    )
+    return np.concatenate([_shrunk(sums[:, folds], smooth) for folds in [*other_folds, np.arange(FOLDS)]], axis=1)
 
 
 def _shrunk(sums: TargetMoments, smooth: float | str | None) -> np.ndarray:

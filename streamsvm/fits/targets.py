@@ -53,9 +53,7 @@ class TargetsInMemory(SizedInBytes):
 
     @property
     def nbytes(self) -> int:
-        return (
-            size_of(vars(self.dual_data.targets)) + self.dual_data.upper.nbytes + self.dual_data.parts.nbytes
-        )
+        return size_of(vars(self.dual_data.targets)) + self.dual_data.upper.nbytes + self.dual_data.parts.nbytes
 
     def read(self, start: int, stop: int) -> DualData:
         return self.dual_data.take(slice(start, stop))
@@ -190,9 +188,7 @@ def target_source_of(
 def _weighs_classes(store: Store, config: FitConfig) -> bool:
     """Whether balanced weights of classes depend on weights of rows. A sketch does not read these."""
     is_balanced = config.class_weight == "balanced" or "class_weight" in config.search.chosen
-    return (
-        is_balanced and not isinstance(store, Sketch) and store.weights_at(np.empty(0, np.int64)) is not None
-    )
+    return is_balanced and not isinstance(store, Sketch) and store.weights_at(np.empty(0, np.int64)) is not None
 
 
 def _of_sets(targets: Targets, counts: np.ndarray, config: FitConfig) -> np.ndarray | None:

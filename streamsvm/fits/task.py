@@ -34,9 +34,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
 def _require_costs(costs: Costs, config: FitConfig, task: Task, store: Store) -> None:
     """Raises ConfigError if costs have no probabilities to weigh, or name unknown labels."""
     if config.probability.method is None and not are_odds(getattr(config.solver_options, "loss", None)):
-        raise ConfigError(
-            "costs weigh probabilities, and the fit makes none: give --probability sigmoid, too"
-        )
+        raise ConfigError("costs weigh probabilities, and the fit makes none: give --probability sigmoid, too")
     if store.has_y:
         known = np.array([0, 1]) if config.positive else task.classes_of(store.classes.values)
         task.costs(costs, known)

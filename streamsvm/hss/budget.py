@@ -49,9 +49,7 @@ class Budget:
     limit_bytes: of this process, None: no limit; with of_worker the share of a worker's memory for a subtree.
     """
 
-    def __init__(
-        self, n: int, options: HSSOptions, limit_bytes: int | None, *, of_worker: bool = False
-    ) -> None:
+    def __init__(self, n: int, options: HSSOptions, limit_bytes: int | None, *, of_worker: bool = False) -> None:
         self._n, self._options, self._limit = n, options, limit_bytes
         self._in_use = 0 if of_worker else process_bytes()
         self._whose = "the workers' memory for each subtree" if of_worker else "a memory limit"

@@ -173,9 +173,7 @@ class _Columns:
         """About `count` columns, half of them the nearest not taken yet; all once that many have been taken."""
         self._taken += count
         if self._taken >= self.outside:
-            return np.delete(
-                np.arange(self.outside + self._stop - self._start), slice(self._start, self._stop)
-            )
+            return np.delete(np.arange(self.outside + self._stop - self._start), slice(self._start, self._stop))
         near, self._near = self._near[: count // 2], self._near[count // 2 :]
         far = self._rng.integers(self.outside, size=count - len(near))
         return np.union1d(near, np.where(far < self._start, far, far + self._stop - self._start))

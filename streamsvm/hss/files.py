@@ -51,9 +51,7 @@ class Factorisation:
         H, factor = _blocks(arrays, tree, attrs["beta"], tree.above if tree.cut else range(tree.size))
         order, inner = (np.asarray(arrays[name]) for name in ("order", "inner"))
         m = len(inner)
-        Z, W = (
-            (np.empty((0, m), np.float32),) * 2 if tree.cut else (np.asarray(arrays[name]) for name in "ZW")
-        )
+        Z, W = (np.empty((0, m), np.float32),) * 2 if tree.cut else (np.asarray(arrays[name]) for name in "ZW")
         rows = 0 if tree.cut else tree.n
         if not (len(order) == tree.n and len(Z) == rows and W.shape == Z.shape and inner.shape == (m, m)):
             raise ValueError(f"order, Z, W and inner do not agree with each other and with {tree.n} rows")
@@ -168,9 +166,7 @@ def _state(H: HSSMatrix, factor: ULVFactor) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _blocks(
-    arrays: Arrays, tree: ClusterTree, beta: float, nodes: Iterable[int]
-) -> tuple[HSSMatrix, ULVFactor]:
+def _blocks(arrays: Arrays, tree: ClusterTree, beta: float, nodes: Iterable[int]) -> tuple[HSSMatrix, ULVFactor]:
     """Matrix and factor of these nodes, whose numbers rise, from the arrays of `_state`."""
     nodes = list(nodes)
     nodes_with = {

@@ -14,9 +14,7 @@ from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import strips
 
 SUBTREES = 4  # tasks of a sweep for each thread
-WORTH_THREADS = (
-    1 << 20
-)  # bytes of a node times columns: below, threads wait for the interpreter, not for memory
+WORTH_THREADS = 1 << 20  # bytes of a node times columns: below, threads wait for the interpreter, not for memory
 
 Blocks = dict[int, np.ndarray]  # by number of a node
 

@@ -47,9 +47,7 @@ from streamsvm.parallel.sizes import SizedInBytes
 WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
 USED_SHARE = 0.8  # of its memory that it may use
 
-Subtrees = Sequence[
-    Any
-]  # a `Subtree` of each root, held by an engine: in this process, or by workers as futures
+Subtrees = Sequence[Any]  # a `Subtree` of each root, held by an engine: in this process, or by workers as futures
 
 
 @dataclass(frozen=True)
@@ -217,9 +215,7 @@ def _applied(
     total = np.concatenate(sums).sum(axis=0, dtype=np.float64)
     B = engine.share(inside(total) if len(total) else total)
     out = np.empty(V.shape)
-    for rows, part in zip(
-        spans, engine.map(_fall, subtrees, risen, _down(top, ups), shared=(B,)), strict=True
-    ):
+    for rows, part in zip(spans, engine.map(_fall, subtrees, risen, _down(top, ups), shared=(B,)), strict=True):
         out[rows] = part
     return out
 
@@ -269,9 +265,7 @@ def _compressed(
     budget = Budget(len(features), work.options, work.limit_bytes, of_worker=True)
     nodes = Nodes(tree, tree.levels(root), {})
     shared = entries, near
-    matrix, skeletons = compress_nodes(
-        shared, nodes, work.options.tolerances, SerialEngine(), on_level=budget.check
-    )
+    matrix, skeletons = compress_nodes(shared, nodes, work.options.tolerances, SerialEngine(), on_level=budget.check)
     return Subtree(root, matrix, features, skeletons[root])
 
 

@@ -116,9 +116,7 @@ def order_rows(
 
     for level in range(tree.depth):
         nodes = tree.level(level)
-        parts = engine.map(
-            split, nodes, phase=f"tree level {level}", events=events, window=16 * engine.threads
-        )
+        parts = engine.map(split, nodes, phase=f"tree level {level}", events=events, window=16 * engine.threads)
         for node, part in zip(nodes, parts, strict=True):
             order[slice(*tree.span(node))] = part
     return order

@@ -59,9 +59,7 @@ class ArrayReader(Reader):
         names = [n.removesuffix(".npy") for n in archive.namelist()]
         x = next((n for n in _X_NAMES if n in names), None) or (names[0] if len(names) == 1 else None)
         if x is None:
-            raise DataError(
-                f"{path} holds {', '.join(names)}; expected an array named X, and one named y for labels"
-            )
+            raise DataError(f"{path} holds {', '.join(names)}; expected an array named X, and one named y for labels")
         y = next((n for n in _Y_NAMES if n in names), None)
         labels = None if y is None or self._labels is not None else _member(archive, path, y)
         with archive.open(f"{x}.npy") as file:
@@ -95,9 +93,7 @@ class ArrayReader(Reader):
             if (rounded := first_rounded_in(X)) is not None:
                 raise NeedsFloat64.of(f"column {rounded.column}", rounded)
 
-    def _check(
-        self, path: str, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None
-    ) -> tuple[int, int]:
+    def _check(self, path: str, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None) -> tuple[int, int]:
         if dtype.kind not in "biuf":
             raise DataError(f"{path} holds {dtype}; expected numbers")
         if len(shape) < 2 or 0 in shape:
@@ -169,9 +165,7 @@ def read_npy_header(path: str, file: IO[bytes] | Stream) -> tuple[tuple[int, ...
     """(shape, dtype) of the npy stream; the rows follow. Raises DataError."""
     try:
         version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(file)
     except ValueError as error:
         raise DataError(f"{path} is not a npy array: {error}") from error
@@ -184,16 +178,12 @@ def read_idx_header(path: str, stream: Stream) -> tuple[tuple[int, ...], np.dtyp
     """(shape, dtype) of the idx stream; the rows follow. Raises DataError."""
     magic = stream.read_exactly(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_TYPES:
-        raise DataError(
-            f"{path} is not an idx file: it starts with {magic.hex()}, expected 0000, a type and the axes"
-        )
+        raise DataError(f"{path} is not an idx file: it starts with {magic.hex()}, expected 0000, a type and the axes")
     sizes = stream.read_exactly(4 * magic[3])
     if len(sizes) < 4 * magic[3]:
         raise DataError(f"{path} is cut off within its header")
     dtype = np.dtype(_IDX_TYPES[magic[2]])
-    return tuple(int(s) for s in np.frombuffer(sizes, ">u4")), dtype.newbyteorder(
-        "="
-    ) if dtype.itemsize == 1 else dtype
+    return tuple(int(s) for s in np.frombuffer(sizes, ">u4")), dtype.newbyteorder("=") if dtype.itemsize == 1 else dtype
 
 
 def read_labels(path: str) -> np.ndarray:

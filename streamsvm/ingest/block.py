@@ -106,6 +106,4 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
 def join_columns(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Columns of several blocks as one. If integers and text meet, they become text."""
     kinds = {part.dtype.kind for part in parts}
-    return np.concatenate(
-        parts if len(kinds) == 1 or "U" not in kinds else [label_texts(part) for part in parts]
-    )
+    return np.concatenate(parts if len(kinds) == 1 or "U" not in kinds else [label_texts(part) for part in parts])

@@ -57,10 +57,7 @@ class OtherColumns:
             rows -= piece.num_rows
             pieces.append(piece)
         empty = np.empty(0, str)
-        return {
-            name: np.concatenate([empty, *(as_written(p.column(name)) for p in pieces)])
-            for name in self._names
-        }
+        return {name: np.concatenate([empty, *(as_written(p.column(name)) for p in pieces)]) for name in self._names}
 
     def close(self) -> None:
         if self._table is not None:
@@ -73,9 +70,7 @@ def values_of(sources: Sequence[str], name: str, options: IngestOptions) -> Read
     tables, codes = _Tables(sources, options, "to slice by"), {"": -1}
     kinds = {_kind_in(tables, file, name) for file in tables.files}
     kind = kinds.pop() if len(kinds) == 1 else "text"
-    values = [
-        batch_values for file in tables.files for batch_values in _values_in(tables, file, name, kind, codes)
-    ]
+    values = [batch_values for file in tables.files for batch_values in _values_in(tables, file, name, kind, codes)]
     return ReadColumn(kind, np.concatenate(values), tuple(codes)[1:])
 
 
@@ -83,15 +78,11 @@ def _kind_in(tables: _Tables, file: DataFile, name: str) -> str:
     with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
         kind = table.kinds()[name]
     if kind not in READ_AS:
-        raise DataError(
-            f"{file.path}: column {name!r} to slice by holds {kind}; expected numbers, times or text"
-        )
+        raise DataError(f"{file.path}: column {name!r} to slice by holds {kind}; expected numbers, times or text")
     return kind
 
 
-def _values_in(
-    tables: _Tables, file: DataFile, name: str, kind: str, codes: dict[str, int]
-) -> Iterator[np.ndarray]:
+def _values_in(tables: _Tables, file: DataFile, name: str, kind: str, codes: dict[str, int]) -> Iterator[np.ndarray]:
     """`ReadColumn.values` batch by batch. codes: index by text, to which new texts are added."""
     with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
         line = table.first_line

@@ -80,9 +80,7 @@ class Csv(Table):
             self._edits.append(partial(without_comments, mark=options.comment.encode()))
             head = self._edits[0](head)
         if not head.strip():
-            raise DataError(
-                f"{path} is empty; expected {'names of columns, and ' if options.header else ''}rows"
-            )
+            raise DataError(f"{path} is empty; expected {'names of columns, and ' if options.header else ''}rows")
         shape = shape_of(path, head, delimiter, options.delimiter, options.skip_rows, header=options.header)
         self._shape = shape
         self.first_line = shape.skip_lines + 1 + (options.header and shape.names is None)
@@ -90,9 +88,7 @@ class Csv(Table):
         is_spaced = shape.delimiter == SPACES
         self._edits += [spaces_as_tabs] * is_spaced
         # quotes may come after the first MiB, and cost nothing in one thread
-        self._parse = pa.csv.ParseOptions(
-            delimiter="\t" if is_spaced else shape.delimiter, newlines_in_values=True
-        )
+        self._parse = pa.csv.ParseOptions(delimiter="\t" if is_spaced else shape.delimiter, newlines_in_values=True)
         longest = 8 * max(map(len, head.split(b"\n")[: shape.skip_lines + 1]))
         self._block_bytes = max(options.block_bytes, longest)  # Arrow needs a whole row within two blocks
         self._point = "."
@@ -138,9 +134,7 @@ class Csv(Table):
                 yield self._present(head.column(name))
 
         given = marks_given(options)
-        columns, self.has_commas = columns_of(
-            judged, texts, whole=whole, given=given, commas=hints.has_commas
-        )
+        columns, self.has_commas = columns_of(judged, texts, whole=whole, given=given, commas=hints.has_commas)
         if given is None:
             self.remarks = [*self.remarks, *filter(None, [remark_of_commas(columns, texts)])]
         marks = {column.marks for column in columns.values()}
@@ -175,9 +169,7 @@ class Csv(Table):
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         numbers = {name: self._columns[name].marks for name, t in types.items() if pa.types.is_floating(t)}
         edited = {
-            name: marks
-            for name, marks in numbers.items()
-            if marks is not None and not marks.is_read_with(self._point)
+            name: marks for name, marks in numbers.items() if marks is not None and not marks.is_read_with(self._point)
         }
         of_times = {name: t for name, t in types.items() if pa.types.is_timestamp(t)}
         line = self.first_line
@@ -194,9 +186,7 @@ class Csv(Table):
             if (m := _CONVERSION.search(str(error))) is None:
                 raise
             expected = _EXPECTED.get(m[3], m[3])
-            raise unlike(
-                self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._hints
-            ) from error
+            raise unlike(self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._hints) from error
 
     def _is_text(self, name: str) -> bool:
         return self._columns[name].kind == "text"
@@ -256,9 +246,7 @@ class Csv(Table):
             return times(column).cast(type_, safe=False)
         except pa.ArrowInvalid:
             wrong = next(at for at in range(len(column)) if not are_times(column[at : at + 1]))
-            raise unlike(
-                self._path, line + wrong, name, column[wrong].as_py(), "a time", self._hints
-            ) from None
+            raise unlike(self._path, line + wrong, name, column[wrong].as_py(), "a time", self._hints) from None
 
     def close(self) -> None:
         for stream in self._streams:
@@ -291,18 +279,14 @@ def columns_of(
         floats = [name for name, t in types.items() if pa.types.is_floating(t) and name not in fits]
         fits |= {name: survivors(texts(name), (POINTS, *GROUPED_COMMAS)) or (POINTS,) for name in floats}
     marks = {
-        name: next(iter(column_marks), None)
-        if given is not None
-        else marks_of(column_marks, commas=has_commas)
+        name: next(iter(column_marks), None) if given is not None else marks_of(column_marks, commas=has_commas)
         for name, column_marks in fits.items()
     }
     columns = {}
     for name, t in types.items():
         if name not in fits:
             is_hex = pa.types.is_integer(t) and any(map(_has_hex, texts(name)))
-            columns[name] = Column(
-                "text" if is_hex else _kind(t), POINTS if pa.types.is_floating(t) else None
-            )
+            columns[name] = Column("text" if is_hex else _kind(t), POINTS if pa.types.is_floating(t) else None)
         elif (column_marks := marks[name]) is not None:
             columns[name] = Column("number", column_marks)
         else:
@@ -315,9 +299,7 @@ def remark_of_commas(columns: Mapping[str, Column], texts: Texts) -> str | None:
     """A warning with an example if numbers of one file have a mark between thousands that could be their decimal
     mark."""
     grouped = {
-        name: column.marks.thousands
-        for name, column in columns.items()
-        if column.marks and column.marks.thousands
+        name: column.marks.thousands for name, column in columns.items() if column.marks and column.marks.thousands
     }
     if not grouped:
         return None

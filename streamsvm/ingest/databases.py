@@ -101,9 +101,7 @@ class Sqlite(Database, Table):
         errors, hint = (sqlite3.Error, sqlite3.Warning), _hint(self._options)
         self._errors = partial(library_errors, f"{self._path}: SQLite says", *errors, hint=hint)
         with self._errors(hint=WHOLE):
-            self._connection = sqlite3.connect(
-                f"{uri}?mode=ro", uri=True, timeout=PATIENCE_S, check_same_thread=False
-            )
+            self._connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=PATIENCE_S, check_same_thread=False)
 
     def _ask(self) -> None:
         self._sql = self._in_order()
@@ -159,9 +157,7 @@ class Sqlite(Database, Table):
             rows = range(len(values))
             at = bisect_left(rows, True, key=lambda i: not _are_like(values[: i + 1], kind, type_))
         wanted = "a time such as 2024-01-31 12:00:00" if pa.types.is_timestamp(type_) else "a number"
-        raise DataError(
-            f"{self._path}:{row + at}: column {name!r} is {str(values[at])[:80]!r}; expected {wanted}"
-        )
+        raise DataError(f"{self._path}:{row + at}: column {name!r} is {str(values[at])[:80]!r}; expected {wanted}")
 
 
 class DuckDb(Database, ArrowTable):
@@ -173,9 +169,7 @@ class DuckDb(Database, ArrowTable):
     def _connect(self) -> None:
         duckdb = driver(self._path, "DuckDB databases", "duckdb", "duckdb")
         local, hint = _local(self._path), _hint(self._options)
-        self._errors = partial(
-            library_errors, f"{self._path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=hint
-        )
+        self._errors = partial(library_errors, f"{self._path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=hint)
         memory = f"{self._options.memory_limit // 4}B"
         config: dict[str, Any] = {"threads": 1, "memory_limit": memory, "python_enable_replacements": False}
         with self._errors(hint=WHOLE):
@@ -233,9 +227,7 @@ def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array
     except ValueError:
         values = _with_gaps(values)
         numbers = np.array(values, np.float64)
-    if np.nanmax(np.abs(numbers), initial=0) >= EXACT and all(
-        v is None or isinstance(v, int) for v in values
-    ):
+    if np.nanmax(np.abs(numbers), initial=0) >= EXACT and all(v is None or isinstance(v, int) for v in values):
         return of_integers(values)
     return of_numbers(numbers)
 
@@ -317,9 +309,7 @@ def driver(path: str, what: str, package: str, module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ConfigError(
-            f"{path}: reading {what} needs the package {package}: pip install {package}"
-        ) from None
+        raise ConfigError(f"{path}: reading {what} needs the package {package}: pip install {package}") from None
 
 
 def table_or_query(path: str, query: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:

@@ -95,9 +95,7 @@ class TableShape(NamedTuple):
     remark: str | None = None
 
 
-def shape_of(
-    path: str, head: bytes, usual: str, delimiter: str | None, skip: int, *, header: bool
-) -> TableShape:
+def shape_of(path: str, head: bytes, usual: str, delimiter: str | None, skip: int, *, header: bool) -> TableShape:
     """The shape of a file that begins with these bytes. usual: the delimiter of files with this name. Raises DataError
     for text that is not UTF-8, and for lines that cannot be names of the columns after them."""
     text = _text_of(path, head)
@@ -120,9 +118,7 @@ def shape_of(
         return TableShape(delimiter, skip + ends[0], (*names, *[""] * (width - len(names))))
     first = [row[0] for row in body]
     if len(names) == width - 1 and len(names) > 1 and len({*first}) == len(first) > 1:
-        remark = (
-            f"line {skip + 1} has {len(names)} names, for {width} columns: the first one is read as row names"
-        )
+        remark = f"line {skip + 1} has {len(names)} names, for {width} columns: the first one is read as row names"
         return TableShape(delimiter, skip + ends[0], ("", *names), remark)
     titles = next(at for at, row in enumerate(rows) if len(row) == width)
     problem = f"found {len(names)} column{'s' * (len(names) > 1)}, and {width} in the lines below"
@@ -144,9 +140,7 @@ def require_bytes(path: str, head: bytes) -> None:
     if encoding is None and (m := _WIDE_LINE.match(head)) is not None:
         encoding = "UTF-16LE" if m[1] else "UTF-16BE"
     if encoding is not None:
-        raise DataError(
-            f"{path}: found {encoding}, expected UTF-8; convert it with `iconv -f {encoding} -t UTF-8`"
-        )
+        raise DataError(f"{path}: found {encoding}, expected UTF-8; convert it with `iconv -f {encoding} -t UTF-8`")
 
 
 def _text_of(path: str, head: bytes) -> str:

@@ -96,18 +96,14 @@ def ingest(
     attrs = {"sources": [PurePath(s).name for s in sources], **(attrs or {})}
     options, like = _with_like(options or IngestOptions(), like)
     if options.test_store is not None and is_same(store_url, options.test_store):
-        raise ConfigError(
-            f"--test-store {options.test_store}: found the place of --store, expected another one"
-        )
+        raise ConfigError(f"--test-store {options.test_store}: found the place of --store, expected another one")
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
         if url is not None:
             require_place(option, url, "a store", force=options.force)
     summary, guesses, whole, why = None, True, dict[str, str](), None
     while summary is None:
         try:
-            summary = _ingested(
-                files, os.fspath(store_url), options, events, like, attrs, guesses=guesses, whole=whole
-            )
+            summary = _ingested(files, os.fspath(store_url), options, events, like, attrs, guesses=guesses, whole=whole)
         except UnknownText:
             guesses = False
         except NeedsFloat64 as error:
@@ -185,20 +181,14 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
     options_given = [name for name in TABLE_OPTIONS if getattr(options, name)]
     options_given += ["label"] if options.label not in (None, "none") else []
     if not is_table and options_given:
-        raise ConfigError(
-            f"--{options_given[0].replace('_', '-')} names columns of a table; {format_} has none"
-        )
+        raise ConfigError(f"--{options_given[0].replace('_', '-')} names columns of a table; {format_} has none")
     dialect = [name for name in DIALECT if getattr(options, name)]
     if dialect and format_ not in CSV:
-        raise ConfigError(
-            f"--{dialect[0].replace('_', '-')} applies to CSV and TSV, found {format_}; leave it out"
-        )
+        raise ConfigError(f"--{dialect[0].replace('_', '-')} applies to CSV and TSV, found {format_}; leave it out")
     if options.query is not None and format_ not in DATABASES:
         raise ConfigError(f"--query applies to databases, found {format_}; leave it out")
     if options.multilabel and not (is_table or format_ == "svmlight"):
-        raise ConfigError(
-            f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
-        )
+        raise ConfigError(f"--multilabel is for svmlight files and tables; {format_} has none of their labels")
     if options.labels and format_ not in ("npy", "npz", "idx"):
         raise ConfigError(f"--labels is for npy, npz and idx sources; {format_} has its labels inside")
     return format_

@@ -45,9 +45,7 @@ def default_store(source: str) -> Place:
     if path.name in ("", "..") or str(path).endswith(f"://{path.name}"):
         if local_path(source) is not None:
             paths_of([source])  # raises if there is no file either
-        raise ConfigError(
-            f"{source}: found no folder name for the store of its rows; give a path with --store"
-        )
+        raise ConfigError(f"{source}: found no folder name for the store of its rows; give a path with --store")
     stem = path.name
     while is_data_name(stem):
         stem = PurePosixPath(stem).stem
@@ -93,9 +91,7 @@ def _origin(sources: Sequence[str], options: IngestOptions) -> dict[str, object]
 
 
 def _sources(made_of: Attrs) -> list[str]:
-    return made_of.get("sources") or [
-        name for name, *_ in made_of["files"]
-    ]  # older stores list only the files
+    return made_of.get("sources") or [name for name, *_ in made_of["files"]]  # older stores list only the files
 
 
 def _name(source: str) -> str:

@@ -14,9 +14,7 @@ from streamsvm.storage.quoted import cut, name_of, names_in, split
 if TYPE_CHECKING:
     import numpy as np
 
-Format = Literal[
-    "svmlight", "csv", "tsv", "parquet", "arrow", "sqlite", "duckdb", "postgresql", "npy", "npz", "idx"
-]
+Format = Literal["svmlight", "csv", "tsv", "parquet", "arrow", "sqlite", "duckdb", "postgresql", "npy", "npz", "idx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 DIALECT = ("delimiter", "decimal", "thousands", "missing", "skip_rows", "comment")  # of CSV files
 LEAST_BYTES = 32 << 20
@@ -64,9 +62,7 @@ def smooths(value: object) -> object:
     """A table parsed from text such as a,b=20, or from names."""
     if isinstance(value, str):
         pairs = [split(pair, "=") for pair in split(value)]
-        value = _once(
-            [(name_of(name), _number("=".join(smooth)) if smooth else "auto") for name, *smooth in pairs]
-        )
+        value = _once([(name_of(name), _number("=".join(smooth)) if smooth else "auto") for name, *smooth in pairs])
     elif isinstance(value, list | tuple):
         value = _once([(name, "auto") for name in value])
     return value
@@ -103,9 +99,7 @@ class IngestOptions(Options):
             "if there is one, otherwise the last)"
         ),
     ] = None
-    query: Annotated[
-        str | None, Field(description="Table of a database, or a SELECT (default: its only table)")
-    ] = None
+    query: Annotated[str | None, Field(description="Table of a database, or a SELECT (default: its only table)")] = None
     delimiter: Annotated[
         str | None,
         AfterValidator(_mark),
@@ -130,9 +124,7 @@ class IngestOptions(Options):
     missing: Annotated[
         tuple[str, ...],
         BeforeValidator(_listed),
-        Field(
-            description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"
-        ),
+        Field(description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"),
     ] = ()
     skip_rows: Annotated[
         Whole,
@@ -150,9 +142,7 @@ class IngestOptions(Options):
     labels: Annotated[
         Place, Field(description="File with a label for each row (idx, npy or text), for npy, npz and idx")
     ] = None
-    qid: Annotated[
-        str | None, Field(description="Query id column of a table; svmlight files have `qid:`")
-    ] = None
+    qid: Annotated[str | None, Field(description="Query id column of a table; svmlight files have `qid:`")] = None
     group: Annotated[
         str | None,
         Field(
@@ -195,9 +185,7 @@ class IngestOptions(Options):
         Literal["uint8", "float32", "float64"] | None,
         Field(description="Number type of the store (default: uint8 for files of bytes, else float32)"),
     ] = None
-    rows_per_chunk: Annotated[Count, Field(description="Rows of a chunk (default: by the size of a row)")] = (
-        None
-    )
+    rows_per_chunk: Annotated[Count, Field(description="Rows of a chunk (default: by the size of a row)")] = None
     split: Annotated[
         Annotated[Real, AfterValidator(_fraction)] | None,
         Field(description="Fraction of the rows for the store, at random. The others go to the test store"),
@@ -212,15 +200,11 @@ class IngestOptions(Options):
     test_store: Annotated[Place, Field(description="Store for the other rows of split")] = None
     shuffle: Annotated[bool, Field(description="Store rows in random order")] = False
     seed: Annotated[Whole, Field(ge=0, description="Seed of split and shuffle")] = 0
-    like: Annotated[
-        Place, Field(description="Store from which to copy columns, categories, width and layout")
-    ] = None
+    like: Annotated[Place, Field(description="Store from which to copy columns, categories, width and layout")] = None
     memory_limit: Annotated[
         Annotated[Size, AfterValidator(_enough)], Field(description="Memory for data that is being processed")
     ] = 512 << 20
-    force: Annotated[bool, Field(description="Replace existing stores, once the new ones are complete")] = (
-        False
-    )
+    force: Annotated[bool, Field(description="Replace existing stores, once the new ones are complete")] = False
 
     @model_validator(mode="after")
     def _split_fits(self) -> IngestOptions:

@@ -104,9 +104,7 @@ def _files_below(source: str) -> list[str] | None:
     elif local.is_dir():
         if (kind := kind_at(local)) in ("a store", "a model"):
             raise ConfigError(f"{source}: found {kind}, expected files; give a store with --store")
-        files = [
-            os.path.join(folder, name) for folder, _, names in os.walk(local, onerror=_fail) for name in names
-        ]
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(local, onerror=_fail) for name in names]
     else:
         files = [p for p in glob(str(local), recursive=True) if os.path.isfile(p)] if is_one else None
     if files is None:
@@ -153,9 +151,7 @@ class FolderTable(Table):
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         table_types = {name: type_ for name, type_ in types.items() if name not in self._parts}
-        needed = table_types or {
-            next(iter(self._table.kinds())): pa.string()
-        }  # at least one, for the number of rows
+        needed = table_types or {next(iter(self._table.kinds())): pa.string()}  # at least one, for the number of rows
         for batch in self._table.batches(needed):
             for name in types.keys() & self._parts:
                 texts = of_texts([self._parts[name].text] * batch.num_rows)

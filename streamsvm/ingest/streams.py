@@ -75,9 +75,7 @@ def open_raw(path: str) -> IO[bytes]:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not file.seekable():
         file.close()
-        raise DataError(
-            f"{path}: found a pipe, which is read once only; give its rows as stdin, -, or write a file"
-        )
+        raise DataError(f"{path}: found a pipe, which is read once only; give its rows as stdin, -, or write a file")
     return file
 
 

@@ -123,9 +123,7 @@ class SvmlightReader(Reader):
             "on, or train it on rows as wide"
         )
 
-    def _block(
-        self, path: str, line: int, parsed: Parsed, n: int, n_qid: int, labels: np.ndarray | None
-    ) -> Block:
+    def _block(self, path: str, line: int, parsed: Parsed, n: int, n_qid: int, labels: np.ndarray | None) -> Block:
         indptr, nnz = parsed.indptr[: n + 1], int(parsed.indptr[n])
         if self._options.dtype is None:
             self._require_float32(parsed, n)

@@ -165,9 +165,7 @@ class TableReader:
             types[self._qid] = self._written.get(self._qid, pa.float64())
         for name, type_ in types.items():
             if type_ is None:
-                raise DataError(
-                    f"{path}: column {name!r} holds {kinds[name]}; expected numbers, times or text"
-                )
+                raise DataError(f"{path}: column {name!r} holds {kinds[name]}; expected numbers, times or text")
         return types
 
     def _left_out(self, path: str, table: Table) -> set[str]:
@@ -189,9 +187,7 @@ class TableReader:
         expected = {f.name for f in schema.features} | {*label, self._qid, self._options.split_by}
         extra = set(kinds) - expected
         if extra and not schema.frozen:
-            raise DataError(
-                f"{path} has an unexpected column {min(extra)!r}; all sources must have the same columns"
-            )
+            raise DataError(f"{path} has an unexpected column {min(extra)!r}; all sources must have the same columns")
         self._unused |= extra.difference(schema.label, {self._model_qid})
         return label
 
@@ -284,9 +280,7 @@ class TableReader:
     def remarks(self) -> list[str]:
         remarks = [*self._remarks]
         if self._model_qid is not None and self._qid is None and self._has_label:
-            remarks.append(
-                f"no column {self._model_qid!r} of query ids, which the fit had: all rows are one query"
-            )
+            remarks.append(f"no column {self._model_qid!r} of query ids, which the fit had: all rows are one query")
         if self._unused:
             remarks.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         if self._format in CSV and self._options.header:
@@ -436,9 +430,7 @@ def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
     """Checks that a table has the schema's features. Returns the columns of its label. Raises DataError."""
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:
-        raise DataError(
-            f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}"
-        )
+        raise DataError(f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}")
     return schema.label if names.issuperset(schema.label) else ()
 
 
@@ -520,9 +512,7 @@ class SplitColumns:
 
     def _key_type(self, path: str, kind: str) -> pa.DataType:
         if kind not in SPLIT_AS:
-            raise DataError(
-                f"{path}: column {self._key!r} to split by holds {kind}; expected times or numbers"
-            )
+            raise DataError(f"{path}: column {self._key!r} to split by holds {kind}; expected times or numbers")
         return SPLIT_AS[kind]
 
     def read(self, batch: pa.RecordBatch, path: str, line: int) -> dict[str, np.ndarray]:

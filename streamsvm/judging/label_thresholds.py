@@ -82,8 +82,7 @@ def best(labels: Sequence[Terms]) -> list[int]:
 
 def ratio(labels: Sequence[Terms], places: Sequence[int]) -> float:
     top, bottom = (
-        sum(values[place] for values, place in zip(each, places, strict=True))
-        for each in zip(*labels, strict=True)
+        sum(values[place] for values, place in zip(each, places, strict=True)) for each in zip(*labels, strict=True)
     )
     return float(top / bottom) if bottom > 0 else 0.0
 

@@ -97,9 +97,7 @@ def held_out(
         header = with_threshold(header, decided.threshold)
         if (message := unmet((header.certificate or {})["threshold"])) is not None:
             events(Warned(message))
-    return replace(model, header=with_costs(header, requested.costs, model.learned)), int(
-        np.count_nonzero(is_known)
-    )
+    return replace(model, header=with_costs(header, requested.costs, model.learned)), int(np.count_nonzero(is_known))
 
 
 def require_supported(requested: ProbabilityConfig, task: str | None, n_classes: int) -> None:
@@ -237,9 +235,7 @@ def _predicted(
         with closing(engine):
             engine.require_folder(fold_folder)
             has_costs = config.probability.costs is not None
-            decisions = np.stack(
-                [_decisions(model, rows, codes, engine, whole=has_costs) for model in models]
-            )
+            decisions = np.stack([_decisions(model, rows, codes, engine, whole=has_costs) for model in models])
         if number == 0:
             state["decisions"] = np.zeros((len(models), store.n, decisions.shape[2]))
         state["decisions"][:, inside] = decisions
@@ -262,9 +258,7 @@ def _first_state(store: Store, config: FitConfig, folder: Place, checkpoints: Ch
     if "folds" not in config.probability.model_fields_set:
         count = default_folds(store, count)
     in_sets = task_for(config).in_sets
-    fold = assign_folds(
-        store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option
-    )
+    fold = assign_folds(store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option)
     state: State = {"done": 0, "fold": fold}
     checkpoints.offer(state.copy, last=True)
     return state
@@ -283,12 +277,8 @@ def _decisions(
     pairs of classes."""
     k, pairwise = len(model.classes), model.is_pairwise
     pairwise = pairwise and not (whole and k < MANY)
-    blocks = predict_blocks(
-        model, store, engine=engine, decide=_binary_decisions, phase="calibrate", events=events
-    )
-    return np.concatenate(
-        [own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks]
-    )
+    blocks = predict_blocks(model, store, engine=engine, decide=_binary_decisions, phase="calibrate", events=events)
+    return np.concatenate([own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks])
 
 
 def _binary_decisions(model: Model, rows: Rows) -> np.ndarray:
@@ -340,17 +330,13 @@ class _Problem:
         return -self.weight * np.logaddexp(0, np.where(self.positive, -u, u))
 
 
-def with_parts(
-    calibration: Calibration, rows: DecidedRows, parts: np.ndarray, n_parts: int, seed: int
-) -> Calibration:
+def with_parts(calibration: Calibration, rows: DecidedRows, parts: np.ndarray, n_parts: int, seed: int) -> Calibration:
     """The calibration by rows (n,), with sigmoids of their partitions (n,) if these are surely better: if the log loss
     of rows is lower with sigmoids fitted to the other rows, in five folds."""
     units = np.arange(len(parts)) if rows.groups is None else rows.groups
     fold = np.random.default_rng([seed, 29]).integers(0, FOLDS, int(units.max(initial=-1)) + 1)[units]
     problems, folds = [], []
-    for ids, f, positive, w in binary_problems(
-        rows.decisions, rows.codes, rows.weight, rows.k, pairwise=rows.pairwise
-    ):
+    for ids, f, positive, w in binary_problems(rows.decisions, rows.codes, rows.weight, rows.k, pairwise=rows.pairwise):
         problems.append(_Problem(f, positive, w, parts[ids]))
         folds.append(fold[ids])
     likelihoods = list(_held_out(problems, folds, n_parts))

@@ -47,10 +47,7 @@ class SearchExpectation(SizedInBytes):
             predicted = model.codes_of(*answers)
         ends = np.cumsum([len(sample.upper) for sample in self.samples])[:-1]
         return np.concatenate(
-            [
-                losses_of(part, sample)
-                for part, sample in zip(np.split(predicted, ends), self.samples, strict=True)
-            ]
+            [losses_of(part, sample) for part, sample in zip(np.split(predicted, ends), self.samples, strict=True)]
         )
 
 

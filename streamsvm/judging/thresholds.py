@@ -66,11 +66,7 @@ class FoldDecisions:
         binary, k, pairwise, p = self.rows.binary, len(model.classes), model.is_pairwise, None
         if (calibration := model.header.calibration) is not None:
             in_sets = model.learned.in_sets
-            p = (
-                calibration.of_problems(binary)
-                if in_sets
-                else calibration.probabilities(binary, k, pairwise=pairwise)
-            )
+            p = calibration.of_problems(binary) if in_sets else calibration.probabilities(binary, k, pairwise=pairwise)
         codes: np.ndarray = model.codes_of(joined(binary, k, pairwise=pairwise), p)
         return codes
 
@@ -255,9 +251,7 @@ def expected_scores(
     place, differences = best(above), []
     for sample in sample_counts:
         sample_place = best(sample)
-        differences.append(
-            [scores_at(sample, sample_place) - scores_at(above, sample_place), scores_at(sample, place)]
-        )
+        differences.append([scores_at(sample, sample_place) - scores_at(above, sample_place), scores_at(sample, place)])
     if not differences:
         return []
     optimism, scattered = np.mean(differences, axis=0)[0], np.std(differences, axis=0)[1]

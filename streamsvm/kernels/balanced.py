@@ -41,9 +41,7 @@ class _Halves:
         self.nodes.append(centres)
         self.children.append(())
         sides = ((is_first, share), (~is_first, n_parts - share))
-        self.children[number] = tuple(
-            self.divide(rows.take(np.flatnonzero(side)), parts, rng) for side, parts in sides
-        )
+        self.children[number] = tuple(self.divide(rows.take(np.flatnonzero(side)), parts, rng) for side, parts in sides)
         return ~number
 
 

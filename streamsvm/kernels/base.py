@@ -43,9 +43,7 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     libsvm: ClassVar[str | None] = None  # its kernel_type in LIBSVM's files
-    most: ClassVar[float] = (
-        1e30  # of `largest`: sums of values times coefficients must stay below float32's 3e38
-    )
+    most: ClassVar[float] = 1e30  # of `largest`: sums of values times coefficients must stay below float32's 3e38
 
     @property
     def row(self) -> KernelRow:
@@ -96,9 +94,7 @@ class Kernel(ABC):
         strips(fill, len(a), height(len(b), a.d), threads)
         return out
 
-    def apply(
-        self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None
-    ) -> np.ndarray:
+    def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed.
 
         keep(columns, first row, tile) is called with each tile of the block. Raises ConfigError if values are beyond
@@ -134,9 +130,7 @@ class Kernel(ABC):
 
     def float32_error(self, rows: Rows) -> float:
         """About the largest error of float32 values between rows like these."""
-        return 2.0**-23 * float(self.diag(rows).max(initial=0.0)) + self.rounding(
-            float(rows.sq_norms.max(initial=0.0))
-        )
+        return 2.0**-23 * float(self.diag(rows).max(initial=0.0)) + self.rounding(float(rows.sq_norms.max(initial=0.0)))
 
     def gradients(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1) -> np.ndarray:
         """sum_j coef[j, c] dK(a_i, b_j) / da_i for coef (q,) or (q, k): (m, d) or (k, m, d) float32, by tiles.
@@ -326,9 +320,7 @@ class Float64:
         strips(fill, len(a), height(2 * len(b), a.d), threads)
         return out
 
-    def apply(
-        self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None
-    ) -> np.ndarray:
+    def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64. keep: as `Kernel.apply`."""
         out = np.zeros((len(a), *coef.shape[1:]))
         for first in range(0, len(b), COLUMNS):

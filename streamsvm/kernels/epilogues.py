@@ -176,9 +176,7 @@ def l1_dense(X, right, out):  # out (m, q) = |a - b|_1 of X (m, d) and right (d,
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def l1_rows(
-    indptr, indices, data, right, out
-):  # |a - b|_1 of CSR (m, d) and right (d, q); out starts as |b|_1
+def l1_rows(indptr, indices, data, right, out):  # |a - b|_1 of CSR (m, d) and right (d, q); out starts as |b|_1
     for i in range(len(out)):
         row = out[i]
         for p in range(indptr[i], indptr[i + 1]):

@@ -63,9 +63,7 @@ def _sparse_products(X: Any, coef: np.ndarray) -> Products:
     return of
 
 
-def of_distances(
-    b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
-) -> Slopes:
+def of_distances(b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray, np.ndarray, np.ndarray], float]) -> Slopes:
     """sum_j c_j 2 k'_ij (a_i - b_j). slope: turns a tile of inner products into k' divided by a factor, in place, and
     returns the factor."""
     b = b.astype(np.float32)

@@ -36,9 +36,7 @@ KERNELS = {
         ("gamma", "nu"),
     ),
     "cauchy": KernelRow("streamsvm.kernels.distance:Cauchy", "1 / (1 + gamma |a-b|^2)"),
-    "poly": KernelRow(
-        "streamsvm.kernels.inner:Poly", "(gamma a'b + coef0)^degree", ("gamma", "degree", "coef0")
-    ),
+    "poly": KernelRow("streamsvm.kernels.inner:Poly", "(gamma a'b + coef0)^degree", ("gamma", "degree", "coef0")),
     "sigmoid": KernelRow(
         "streamsvm.kernels.inner:Sigmoid", "tanh(gamma a'b + coef0)", ("gamma", "coef0"), definite=False
     ),

@@ -234,9 +234,7 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
     def require_intervals(self) -> Intervals:
         """Raises ModelError if it has none."""
         if self.intervals is None:
-            raise ModelError(
-                "the model has no intervals: `streamsvm fit --task regress --interval 0.9` makes them"
-            )
+            raise ModelError("the model has no intervals: `streamsvm fit --task regress --interval 0.9` makes them")
         return self.intervals
 
     def at_level(self, level: float | None) -> Self:

@@ -247,9 +247,7 @@ def calibrate(
     """
     weight = np.ones(len(codes)) if weight is None else weight
     problems = binary_problems(decisions, codes, weight, k, pairwise=pairwise)
-    return Calibration.of(
-        method, [FITS[method](f, targets(positive, w), w) for _, f, positive, w in problems]
-    )
+    return Calibration.of(method, [FITS[method](f, targets(positive, w), w) for _, f, positive, w in problems])
 
 
 def binary_problems(

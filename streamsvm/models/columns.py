@@ -101,11 +101,7 @@ def _by_name(names: Names, expected: Names, d: int, where: str, texts: frozenset
             )
     for column, name in enumerate(names):
         if (name not in expected_set and feature_of(name) not in present) or place[name] != column:
-            what = (
-                "twice"
-                if name in expected_set
-                else "not a feature of the stream that the model was trained on"
-            )
+            what = "twice" if name in expected_set else "not a feature of the stream that the model was trained on"
             raise ModelError(f"{where}: column {column} is {name[:80]!r}, {what}; leave it out")
     columns = np.array([place.get(name, -1) for name in expected], np.intp)
     return None if names == expected and len(names) == d else columns

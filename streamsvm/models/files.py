@@ -136,9 +136,7 @@ def read_attrs(path: Place) -> Attrs:
     if STORE_MARK in attrs:
         raise ModelError(f"{path}: found a store of data, expected a model; a store is given by --store")
     if attrs.get("format") != MODEL_FORMAT:
-        raise ModelError(
-            f"{path}: found a zarr group that is not a model, expected one written by streamsvm fit"
-        )
+        raise ModelError(f"{path}: found a zarr group that is not a model, expected one written by streamsvm fit")
     if attrs.get("version") not in (VERSION, OF_TARGETS, PACKED):
         raise ModelError(
             f"{path}: found model version {attrs.get('version')!r}, this streamsvm reads versions {VERSION} to "
@@ -227,8 +225,7 @@ class StoredArray:
         if stop - start > step or start >= stop:
             return self._checked.read(start, stop)
         pieces = [
-            self._chunk(c)[max(0, start - c * step) : stop - c * step]
-            for c in range(start // step, -(-stop // step))
+            self._chunk(c)[max(0, start - c * step) : stop - c * step] for c in range(start // step, -(-stop // step))
         ]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 

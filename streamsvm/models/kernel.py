@@ -88,9 +88,7 @@ class KernelModel(Model):
     def from_state(cls, arrays: Arrays, attrs: Attrs) -> KernelModel:
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.scaling.width)
-        alpha, codes, ids, intercept = (
-            np.asarray(arrays[name]) for name in ("alpha", "codes", "ids", "intercept")
-        )
+        alpha, codes, ids, intercept = (np.asarray(arrays[name]) for name in ("alpha", "codes", "ids", "intercept"))
         return cls(header, support, alpha, codes, ids, intercept, attrs["break_ties"])
 
 

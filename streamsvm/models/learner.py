@@ -44,9 +44,7 @@ NARROW = 64  # columns up to which computing values between supports is faster t
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports whose values one thread computes at once: results do not depend on the threads
 INSIDE = 32  # the same for rows of the block itself, with those after them
-WORTH_TAKING = (
-    0.9  # share of the columns: if more are not 0 in a block, products of all take less than a copy
-)
+WORTH_TAKING = 0.9  # share of the columns: if more are not 0 in a block, products of all take less than a copy
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
 Maintenance = tuple[tuple[np.ndarray, np.ndarray, np.ndarray] | None, bool | None, bool | None]
@@ -116,9 +114,7 @@ class BudgetLearner:
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
         self.step_options = tuple(
-            StepOptions(
-                o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy in FORGETTING
-            )
+            StepOptions(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy in FORGETTING)
         )
 
     @property
@@ -156,9 +152,7 @@ class BudgetLearner:
             mean_gradient_error=float(sums[GRADIENT_ERROR] / max(self.t, 1)),
         )
 
-    def learn(
-        self, rows: Rows, Y: np.ndarray, weight: np.ndarray | None = None, threads: int = 1
-    ) -> np.ndarray:
+    def learn(self, rows: Rows, Y: np.ndarray, weight: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
         """One step for each row (m, d), in order; its decision values before its step, (m, columns).
 
         Y (m, columns): -1 or +1, or targets. weight (m,): of each row's loss.
@@ -297,9 +291,7 @@ class BudgetLearner:
             self.U = np.hstack([self.U, np.zeros((len(self.U), 1))])
             self.U[-1, -1:] = self._always(bias)
 
-    def _learn_block(
-        self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
-    ) -> None:
+    def _learn_block(self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray) -> None:
         block = np.ascontiguousarray(rows.dense(), np.float32)
         norms = sq_norms(block)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
@@ -379,9 +371,7 @@ class BudgetLearner:
     def _threads_for(self, values: float, threads: int) -> int:
         return threads if values * self.X.shape[1] > THREADS_FROM else 1
 
-    def _values(
-        self, a: np.ndarray, a_norms: np.ndarray, b: np.ndarray, b_norms: np.ndarray, out: np.ndarray
-    ) -> None:
+    def _values(self, a: np.ndarray, a_norms: np.ndarray, b: np.ndarray, b_norms: np.ndarray, out: np.ndarray) -> None:
         """gamma |a - b|^2 for rbf, else K(a, b), into out (m, q) float32."""
         if not self.is_rbf:
             out[:] = self.kernel.block(Rows(a), Rows(b))

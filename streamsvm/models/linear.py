@@ -28,9 +28,7 @@ class LinearModel(Model):
     coef: np.ndarray  # (d or landmarks, columns)
     intercept: np.ndarray  # (columns,)
     task: str = "classify"
-    thresholds: np.ndarray = field(
-        default_factory=lambda: np.empty(0)
-    )  # (k - 1,) rising, see Task.thresholds
+    thresholds: np.ndarray = field(default_factory=lambda: np.empty(0))  # (k - 1,) rising, see Task.thresholds
     landmarks: Rows | None = None
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
@@ -57,8 +55,6 @@ class LinearModel(Model):
     @classmethod
     def from_state(cls, arrays: Arrays, attrs: Attrs) -> LinearModel:
         header = Header.from_state(arrays, attrs)
-        landmarks = (
-            rows_from_state("landmarks", arrays, header.scaling.width) if attrs["has_landmarks"] else None
-        )
+        landmarks = rows_from_state("landmarks", arrays, header.scaling.width) if attrs["has_landmarks"] else None
         coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
         return cls(header, coef, intercept, known_task(attrs["task"]), thresholds, landmarks)

@@ -92,8 +92,6 @@ class LocalBudgetModel(Model):
     def from_state(cls, arrays: Arrays, attrs: Attrs) -> LocalBudgetModel:
         header = Header.from_state(arrays, attrs)
         partition = partition_from_state(arrays, attrs["partition"], header.scaling.width)
-        bounds, support, coef, bias = (
-            np.asarray(arrays[name]) for name in ("bounds", "support", "coef", "bias")
-        )
+        bounds, support, coef, bias = (np.asarray(arrays[name]) for name in ("bounds", "support", "coef", "bias"))
         task = known_task(attrs.get("task", "classify"))
         return cls(header, partition, bounds, Rows(support), coef, bias, task)

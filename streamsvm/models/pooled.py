@@ -159,9 +159,7 @@ class ExpertPool:
         strips(learn, len(self.kernels) + 1, 1, _threads() if len(X) >= WORTH_A_THREAD else 1)
         return D
 
-    def _learn_kernel(
-        self, kernel: int, Z: np.ndarray, Y: np.ndarray, weight: np.ndarray, out: np.ndarray
-    ) -> None:
+    def _learn_kernel(self, kernel: int, Z: np.ndarray, Y: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
         learner = self.kernels[kernel]
         if self._is_compiled and self.d <= ROW_BY_ROW:
             kernel_arrays = self._compiled_kernel(learner)

@@ -98,9 +98,7 @@ class BudgetLearnerBase:
         )
         self._has_warned = False
 
-    def _new_learner(
-        self, kernel: Kernel, options: BudgetOptions, columns: int
-    ) -> BudgetLearner | ExpertsLearner:
+    def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> BudgetLearner | ExpertsLearner:
         return BudgetLearner(kernel, 0, columns, options)
 
     def _no_columns(

@@ -61,11 +61,7 @@ class Batch:
         """Events of the rows with the first number of some column, with these numbers alone."""
         assert self.values is not None
         is_present = ~np.isnan(self.values)
-        firsts = (
-            np.where(is_present.any(axis=0), is_present.argmax(axis=0), -1)
-            if len(is_present)
-            else np.empty(0)
-        )
+        firsts = np.where(is_present.any(axis=0), is_present.argmax(axis=0), -1) if len(is_present) else np.empty(0)
         for row in np.unique(firsts[firsts >= 0]).tolist():
             places = np.flatnonzero(firsts == row).tolist()
             values = {self.names[j]: float(self.values[row, j]) for j in places}

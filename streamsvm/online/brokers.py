@@ -91,9 +91,7 @@ class Topic(Messages):
         super().__post_init__()
         from confluent_kafka import Consumer, KafkaException
 
-        properties = (
-            {"bootstrap.servers": self.servers, "error_cb": self._warn} | self.query | FIXED_PROPERTIES
-        )
+        properties = {"bootstrap.servers": self.servers, "error_cb": self._warn} | self.query | FIXED_PROPERTIES
         try:
             self._consumer = Consumer(properties)
             topic = self._consumer.list_topics(self.name, timeout=FIRST_S).topics[self.name]

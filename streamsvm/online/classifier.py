@@ -145,9 +145,7 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         it tunes itself."""
         return self._learner.drifts if self.tunes_itself else {}
 
-    def _new_learner(
-        self, kernel: Kernel, options: BudgetOptions, columns: int
-    ) -> BudgetLearner | ExpertsLearner:
+    def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> BudgetLearner | ExpertsLearner:
         if not self.tunes_itself:
             return super()._new_learner(kernel, options, columns)
         if options.loss != "logistic" or options.average:
@@ -262,9 +260,7 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
                 "it continues to learn; fit without --threshold"
             )
         if model.costs is not None:
-            raise ModelError(
-                "the model decides by costs, which a learner that continues does not; fit without --costs"
-            )
+            raise ModelError("the model decides by costs, which a learner that continues does not; fit without --costs")
         if model.stream is None and (model.header.config or {}).get("class_weight") == "balanced":
             raise ModelError(
                 "the model was fitted with class_weight 'balanced', which needs all rows; fit with a weight by label"

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 LARGEST = 1e18  # squares stay within float32
 LEFT_OUT = "; leave it out of the event if it is missing"
 LOOKS = (64, 128, 256, 512)  # numbers of events after which the rounding of features is checked
-LANES = (
-    8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
-)
+LANES = 8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
 
 
 class FeatureColumns:
@@ -195,9 +193,7 @@ class _Plan:
     """A fast conversion to rows for events with the same features, all of them numbers or booleans in the first
     columns. Nearly all events are like this."""
 
-    def __init__(
-        self, names: list[Hashable], row: np.ndarray, x: Features, bools: frozenset[Hashable]
-    ) -> None:
+    def __init__(self, names: list[Hashable], row: np.ndarray, x: Features, bools: frozenset[Hashable]) -> None:
         """names: of the first columns. row (width,): of the event x; its other columns stay. bools: features."""
         self._names, self._row, self._take, self._bools = names, row, itemgetter(*names), bools
         self._types = [BOOLS if name in bools else REALS for name in names]

@@ -32,22 +32,16 @@ class FeatureKinds:
     """The kind of each feature, as events have them. A text becomes a column of ones, `colour=red`, a time three
     columns."""
 
-    def __init__(
-        self, columns: Collection[Hashable] = (), state: Iterable[tuple[Hashable, str]] | None = ()
-    ) -> None:
+    def __init__(self, columns: Collection[Hashable] = (), state: Iterable[tuple[Hashable, str]] | None = ()) -> None:
         """columns: names so far. state: what `to_state` gave; None: of an earlier version, that had no kinds."""
         if state is None:
             heads = [_text_feature(name) for name in columns]
             state = [(head, "text") for head in heads if head is not None and head not in columns]
         self._kinds: dict[Hashable, str] = dict(state)
-        self._kinds |= {
-            name: "number" for name in columns if name not in self._kinds and not self._is_derived(name)
-        }
+        self._kinds |= {name: "number" for name in columns if name not in self._kinds and not self._is_derived(name)}
 
     def to_state(self) -> list[tuple[Hashable, str]]:
-        return [
-            (name, kind) for name, kind in self._kinds.items() if kind != "number" or self._is_derived(name)
-        ]
+        return [(name, kind) for name, kind in self._kinds.items() if kind != "number" or self._is_derived(name)]
 
     def copy(self) -> FeatureKinds:
         new = FeatureKinds()

@@ -85,9 +85,7 @@ class Labels(list[Any]):
         return len(self) - 1
 
 
-EXPECTED = (
-    "expected a boolean, a finite number of 64 bits, or a text that is Unicode, without a zero at its end"
-)
+EXPECTED = "expected a boolean, a finite number of 64 bits, or a text that is Unicode, without a zero at its end"
 
 
 def _kind_of(y: object) -> type | None:

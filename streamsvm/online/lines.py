@@ -85,11 +85,7 @@ class Lines(Interruptible):
         return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
     def _read(self) -> bytes:
-        return (
-            os.read(self.source, BUFFER_BYTES)
-            if isinstance(self.source, int)
-            else self.source.read(BUFFER_BYTES)
-        )
+        return os.read(self.source, BUFFER_BYTES) if isinstance(self.source, int) else self.source.read(BUFFER_BYTES)
 
     def __iter__(self) -> Iterator[str]:
         rest, is_first = b"", True
@@ -178,9 +174,7 @@ class CsvEvents:
         return {name: Field(self.plain(text)) for name, text in zip(self.header, fields, strict=True) if text}
 
 
-def events(
-    lines: Iterable[str], kind: str, dialect: IngestOptions | None = None
-) -> Iterator[tuple[int, str, Parse]]:
+def events(lines: Iterable[str], kind: str, dialect: IngestOptions | None = None) -> Iterator[tuple[int, str, Parse]]:
     """(line number, line, its parser) of each event; empty lines, a CSV header, and lines before it are none, nor are
     comments. dialect: of CSV lines, as far as it is given."""
     if kind != "csv":

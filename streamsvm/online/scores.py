@@ -277,9 +277,7 @@ class OutlierScores(StreamScores):
         if y is not None and (
             not isinstance(y, bool | int | float | str) or (isinstance(y, float) and not math.isfinite(y))
         ):
-            raise DataError(
-                f"label {name!r}: found {shown(y)}, expected a boolean, a finite number or a text"
-            )
+            raise DataError(f"label {name!r}: found {shown(y)}, expected a boolean, a finite number or a text")
         return int(y) if isinstance(y, float) and y.is_integer() else y
 
     def answer(self, x: Features, y: Any) -> Answer:

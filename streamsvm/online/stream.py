@@ -197,14 +197,10 @@ class Stream:
         ConfigError."""
         if most is None and self.waiting is None:
             if field is not None:
-                raise ConfigError(
-                    f"--id {field}: ids are of labels that come later; give --wait-for-labels, too"
-                )
+                raise ConfigError(f"--id {field}: ids are of labels that come later; give --wait-for-labels, too")
             return
         if not task_of(self.learner.task).reads_labels:
-            raise ConfigError(
-                f"--wait-for-labels {most}: a stream of task {self.learner.task} needs no labels"
-            )
+            raise ConfigError(f"--wait-for-labels {most}: a stream of task {self.learner.task} needs no labels")
         if self.waiting is None:
             self.waiting = WaitingEvents(most or 0)
         if len(self.waiting) and field not in (None, self.waiting.id):

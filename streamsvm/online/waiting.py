@@ -39,11 +39,7 @@ class WaitingEvents:
             x.pop(self.id, None)
         if event_id is None:
             return None
-        if (
-            isinstance(event_id, bool)
-            or not isinstance(event_id, int | str)
-            or len(str(event_id)) > MOST_CHARACTERS
-        ):
+        if isinstance(event_id, bool) or not isinstance(event_id, int | str) or len(str(event_id)) > MOST_CHARACTERS:
             raise DataError(
                 f"id {self.id!r}: found {repr(event_id)[:40]}, expected an integer or a text of at most "
                 f"{MOST_CHARACTERS} characters"

@@ -140,15 +140,11 @@ class KernelConfig(Options):
     ] = "rbf"
     gamma: Annotated[
         Gamma,
-        Field(
-            description="Number, 'scale' (1 / (d var(X)), independent of the units of X) or 'auto' (1 / d)"
-        ),
+        Field(description="Number, 'scale' (1 / (d var(X)), independent of the units of X) or 'auto' (1 / d)"),
     ] = "scale"
     degree: Annotated[Whole, Field(ge=1, description="Degree of the polynomial")] = 3
     coef0: Annotated[Real, Field(description="Constant term of poly (at least 0) and sigmoid")] = 0.0
-    nu: Annotated[
-        Real, AfterValidator(_smoothness), Field(description="Smoothness of matern: 0.5, 1.5 or 2.5")
-    ] = 1.5
+    nu: Annotated[Real, AfterValidator(_smoothness), Field(description="Smoothness of matern: 0.5, 1.5 or 2.5")] = 1.5
 
     @field_validator("coef0")
     @classmethod

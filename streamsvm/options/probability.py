@@ -23,9 +23,7 @@ class ProbabilityConfig(Options):
         Calibrator | None,
         Field(description="Calibrate probabilities by this method (default: no probabilities)"),
     ] = None
-    folds: Annotated[
-        Whole, Field(ge=2, description="Number of folds; each is predicted by a fit on the others")
-    ] = 5
+    folds: Annotated[Whole, Field(ge=2, description="Number of folds; each is predicted by a fit on the others")] = 5
     threshold: Annotated[
         ThresholdText,
         Field(

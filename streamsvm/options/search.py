@@ -51,13 +51,9 @@ class SearchConfig(Options):
     trials: Annotated[Count, Field(description="Maximum number of search steps")] = None
     scoring: Annotated[
         Literal["accuracy", "balanced_accuracy"] | None,
-        Field(
-            description="Score of held-out rows for classes; balanced_accuracy is the mean recall of all classes"
-        ),
+        Field(description="Score of held-out rows for classes; balanced_accuracy is the mean recall of all classes"),
     ] = None
-    sample: Annotated[Whole, Field(ge=100, description="Rows to search on, a fifth of them held out")] = (
-        20_000
-    )
+    sample: Annotated[Whole, Field(ge=100, description="Rows to search on, a fifth of them held out")] = 20_000
 
     @property
     def chosen(self) -> tuple[Chosen, ...]:

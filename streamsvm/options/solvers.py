@@ -36,9 +36,7 @@ class DCSVMConfig(SolverOptions):
         ReadRule("dcsvm.refine", "an exact fit", "dcsvm.early", not_),
     )
 
-    early: Annotated[
-        bool, Field(description="Stop at a level; each partition has a model for its own rows")
-    ] = False
+    early: Annotated[bool, Field(description="Stop at a level; each partition has a model for its own rows")] = False
     bias: Annotated[
         bool | None,
         Field(
@@ -51,25 +49,19 @@ class DCSVMConfig(SolverOptions):
     early_level: Annotated[Count, Field(description="Level of early prediction (default: from n)")] = None
     sample: Annotated[Whole, Field(ge=2, description="Sample of rows that k-means clusters")] = 1000
     clustering: Annotated[Clustering, Field(description="Space in which k-means clusters")] = "input"
-    part_rows: Annotated[
-        Count, Field(description="Maximum rows of a partition (default: from the memory limit)")
-    ] = None
-    adaptive: Annotated[bool, Field(description="Sample the rows of k-means among the support vectors")] = (
-        True
+    part_rows: Annotated[Count, Field(description="Maximum rows of a partition (default: from the memory limit)")] = (
+        None
     )
+    adaptive: Annotated[bool, Field(description="Sample the rows of k-means among the support vectors")] = True
     refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True
-    combine: Annotated[Combine, Field(description="How early models of partitions predict together")] = (
-        "nearest"
-    )
+    combine: Annotated[Combine, Field(description="How early models of partitions predict together")] = "nearest"
     neighbours: Annotated[
         Whole,
         Field(ge=1, description="Nearest partitions to average, with combine nearest and input clustering"),
     ] = 1
     part_metric: Annotated[
         Whole,
-        Field(
-            ge=0, description="Refits that learn a separate metric for each partition, with early; 0 for none"
-        ),
+        Field(ge=0, description="Refits that learn a separate metric for each partition, with early; 0 for none"),
     ] = 0
     loss: Annotated[
         Literal["linear", "squared"],
@@ -91,9 +83,7 @@ class DCSVMConfig(SolverOptions):
         if self.levels is not None and self.early_level is not None and self.early_level > self.levels:
             raise ValueError(f"early_level is {self.early_level}, expected at most levels, {self.levels}")
         if self.neighbours > 1 and (self.combine != "nearest" or self.clustering != "input"):
-            raise ValueError(
-                f"neighbours is {self.neighbours}, which needs combine nearest and clustering input"
-            )
+            raise ValueError(f"neighbours is {self.neighbours}, which needs combine nearest and clustering input")
         if self.neighbours > 1 and self.part_metric:
             raise ValueError(
                 f"part_metric is {self.part_metric} and neighbours {self.neighbours}: partitions with different "
@@ -107,12 +97,8 @@ class BSGDConfig(SolverOptions):
 
     rules = (ReadRule("C", "bsgd without its own lambda", "bsgd.lam", partial(is_, None)),)
 
-    budget: Annotated[Whole, Field(ge=2, description="Maximum number of support vectors of each learner")] = (
-        500
-    )
-    merge: Annotated[
-        Whole, Field(ge=2, description="Support vectors to merge into one if the budget is full")
-    ] = 3
+    budget: Annotated[Whole, Field(ge=2, description="Maximum number of support vectors of each learner")] = 500
+    merge: Annotated[Whole, Field(ge=2, description="Support vectors to merge into one if the budget is full")] = 3
     strategy: Annotated[
         Strategy,
         Field(
@@ -121,24 +107,16 @@ class BSGDConfig(SolverOptions):
         ),
     ] = "sequence"
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
-    lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda (default: 1 / (n C))")] = (
-        None
-    )
+    lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda (default: 1 / (n C))")] = None
     loss: Annotated[
         Loss,
-        Field(
-            description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"
-        ),
+        Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"),
     ] = "hinge"
     bias: Annotated[bool, Field(description="Learn an intercept too, regularised like the weights")] = False
-    average: Annotated[
-        bool, Field(description="Average all steps, weighted by t, instead of using the last")
-    ] = False
+    average: Annotated[bool, Field(description="Average all steps, weighted by t, instead of using the last")] = False
     partitions: Annotated[
         Whole,
-        Field(
-            ge=1, description="Regions of input space, each with its own learner; 1: one learner for all rows"
-        ),
+        Field(ge=1, description="Regions of input space, each with its own learner; 1: one learner for all rows"),
     ] = 1
 
     @model_validator(mode="after")
@@ -162,23 +140,19 @@ class CuttingPlaneConfig(SolverOptions):
 
     loss: Annotated[
         Loss,
-        Field(
-            description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"
-        ),
+        Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"),
     ] = "hinge"
     method: Annotated[
         Method,
-        Field(
-            description="Where to add planes: near the best point of a line search, or at the last minimum"
-        ),
+        Field(description="Where to add planes: near the best point of a line search, or at the last minimum"),
     ] = "ocas"
     bias: Annotated[
         Real, Field(ge=0, description="Value of the constant feature for the intercept; 0 for no intercept")
     ] = 1.0
     passes: Annotated[Whole, Field(ge=1, description="Maximum number of passes over the rows")] = 1000
-    landmarks: Annotated[
-        Count, Field(description="Number of landmark rows that approximate a kernel (Nystroem)")
-    ] = None
+    landmarks: Annotated[Count, Field(description="Number of landmark rows that approximate a kernel (Nystroem)")] = (
+        None
+    )
 
     def require(self, kernel: KernelConfig) -> None:
         is_linear = kernel_row(kernel.name).is_linear
@@ -196,9 +170,7 @@ class CuttingPlaneConfig(SolverOptions):
 class ADMMHSSConfig(SolverOptions):
     """ADMM on a kernel matrix compressed and factorised once (Cipolla and Gondzio 2021; Chavez et al. 2020)."""
 
-    rtol: Annotated[
-        Real, Field(gt=0, lt=1, description="Relative size of a pivot below which a basis ends")
-    ] = 1e-3
+    rtol: Annotated[Real, Field(gt=0, lt=1, description="Relative size of a pivot below which a basis ends")] = 1e-3
     atol: Annotated[
         Real, Field(ge=0, description="Size of entries, relative to the diagonal, below which a basis ends")
     ] = 1e-3
@@ -211,14 +183,10 @@ class ADMMHSSConfig(SolverOptions):
         ),
     ] = None
     leaf: Annotated[Whole, Field(ge=2, description="Maximum rows of a leaf of the cluster tree")] = 128
-    neighbours: Annotated[
-        Whole, Field(ge=1, description="Nearest rows of each row, whose columns are compressed")
-    ] = 32
+    neighbours: Annotated[Whole, Field(ge=1, description="Nearest rows of each row, whose columns are compressed")] = 32
     landmarks: Annotated[
         Whole,
-        Field(
-            ge=0, description="Landmark rows that represent the smooth component of the kernel; 0 for none"
-        ),
+        Field(ge=0, description="Landmark rows that represent the smooth component of the kernel; 0 for none"),
     ] = 256
     storage: Annotated[Number, Field(description="Number type of matrix and factors")] = "float64"
     beta: Annotated[

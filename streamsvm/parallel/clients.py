@@ -51,9 +51,7 @@ def connected(scheduler: str, security: Security | None = None, timeout_s: float
             hint = "; certificates are taken from distributed.comm.tls in dask's configuration"
         elif isinstance(error, CommClosedError):
             hint = "; the address of one with TLS begins with tls://"
-        raise ClusterError(
-            f"--scheduler {scheduler}: no scheduler answers there ({brief(error)}){hint}"
-        ) from None
+        raise ClusterError(f"--scheduler {scheduler}: no scheduler answers there ({brief(error)}){hint}") from None
 
 
 def current_address(scheduler: str) -> str:
@@ -108,8 +106,7 @@ def started_report(client: Client, path: Path) -> performance_report:
         client.run_on_scheduler(version, "bokeh")
     except PackageNotFoundError:
         raise ConfigError(
-            f"--performance-report {path}: the scheduler lacks bokeh, which draws the report; "
-            "pip install bokeh there"
+            f"--performance-report {path}: the scheduler lacks bokeh, which draws the report; pip install bokeh there"
         ) from None
     report = performance_report()
     with client.as_current():

@@ -64,9 +64,7 @@ MOST_TOGETHER, TASKS_A_SLOT = (
     8,
     32,
 )  # pieces of work in one task; fewest tasks of a slot, so that slots end together
-REDUCED_A_SLOT = (
-    4  # fewest tasks of a reduction for each slot; each has three: the call, its result, its part to merge
-)
+REDUCED_A_SLOT = 4  # fewest tasks of a reduction for each slot; each has three: the call, its result, its part to merge
 
 
 def open_cluster(
@@ -84,9 +82,7 @@ def open_cluster(
     if no scheduler answers, and ConfigError.
     """
     if scheduler is not None and workers is not None:
-        raise ConfigError(
-            f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of them"
-        )
+        raise ConfigError(f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of them")
     warnings_alone()
     next_client = None
     with ExitStack() as opened:
@@ -217,9 +213,7 @@ class ClusterEngine(Engine):
         jobs = list(zip(items, *more, strict=True))
         if (together := self._jobs_per_task(jobs)) > 1:
             grouped, groups = GroupedReduction(fn, merge), several(jobs, together)
-            results, merged = self.map_reduce(
-                grouped, merge, groups, shared=shared, phase=phase, events=events
-            )
+            results, merged = self.map_reduce(grouped, merge, groups, shared=shared, phase=phase, events=events)
             return list(chain.from_iterable(results)), merged
         meter = Meter(events, phase, len(items))
         with self._times.of(meter):
@@ -234,9 +228,7 @@ class ClusterEngine(Engine):
     ) -> tuple[list[Any], Any]:
         pairs = self._tasks(fn, jobs)
         firsts = self._tasks(_first_of_pair, [(pair,) for pair in pairs])
-        parts = self._consumed(
-            partial(_merge_seconds, merge), list(zip(pairs[::2], pairs[1::2], strict=False))
-        )
+        parts = self._consumed(partial(_merge_seconds, merge), list(zip(pairs[::2], pairs[1::2], strict=False)))
         parts += self._consumed(_second_of_pair, [(pair,) for pair in pairs[len(pairs) // 2 * 2 :]])
         merged = merged_by_level(partial(self._consumed, merge), parts)
         results, arrivals = list[Any](), ResultQueue(self._contact, self._first_result, meter)

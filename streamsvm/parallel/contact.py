@@ -38,9 +38,7 @@ class Contact:
     of the client before it are cancelled, so that each `RemoteValue` is made again when it is needed.
     """
 
-    def __init__(
-        self, client: Client, events: Events, next_client: Callable[[str], Client] | None = None
-    ) -> None:
+    def __init__(self, client: Client, events: Events, next_client: Callable[[str], Client] | None = None) -> None:
         self.client, self._events, self._next_client = client, events, next_client
         self.address = address_of(client)
         self._direct, self._frozen, self._most = True, set[str](), 0
@@ -102,9 +100,7 @@ class Contact:
     def workers(self) -> dict[str, int]:
         """Threads of each worker, by address."""
         while True:
-            with suppress(
-                TimeoutError
-            ):  # a call to a dead scheduler takes longer than to find out that it is dead
+            with suppress(TimeoutError):  # a call to a dead scheduler takes longer than to find out that it is dead
                 threads = self.ask(lambda client: client.nthreads(callback_timeout=REACH_S))
                 self._most = max(self._most, len(threads))
                 return threads
@@ -134,9 +130,7 @@ class Contact:
         awake = [address for address in self.workers() if address not in self._frozen]
         seconds = MOVE_S + sum(map(sizeof, values)) / SLOWEST
         try:
-            return scatter(
-                self.client, values, seconds, direct=self._direct, workers=awake if self._frozen else None
-            )
+            return scatter(self.client, values, seconds, direct=self._direct, workers=awake if self._frozen else None)
         except KeyError as error:  # the scheduler's own, of an address that it has just forgotten
             raise ConnectionError(f"{error} is gone") from error
         except TimeoutError:

@@ -14,9 +14,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def ahead(
-    work: Callable[[T], R], items: Iterable[T], threads: int = 1, most: int | None = None
-) -> Iterator[R]:
+def ahead(work: Callable[[T], R], items: Iterable[T], threads: int = 1, most: int | None = None) -> Iterator[R]:
     """work(item) for each item, in order, computed on separate threads while the last result is used.
 
     At most `most` results (default: one a thread) are started and not yet taken. Ctrl-C does not wait for them.

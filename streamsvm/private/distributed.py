@@ -72,9 +72,7 @@ def worker_values(keys: list[Any]) -> dict[Any, Any]:
     return dict(client.gather(futures))
 
 
-def run(
-    client: Client, seconds: float, fn: Callable[..., Any], *args: object, **options: object
-) -> dict[str, Any]:
+def run(client: Client, seconds: float, fn: Callable[..., Any], *args: object, **options: object) -> dict[str, Any]:
     """`client.run`, which waits for ever for a worker that is frozen. Raises TimeoutError."""
     return client.sync(client._run, fn, *args, callback_timeout=seconds, **options)
 

@@ -75,8 +75,6 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
         parts = cgutils.unpack_tuple(builder, value, len(kind))
-        parts = [
-            _uncounted(context, builder, *part) for part in zip(cast(Any, kind).types, parts, strict=True)
-        ]
+        parts = [_uncounted(context, builder, *part) for part in zip(cast(Any, kind).types, parts, strict=True)]
         return context.make_tuple(builder, kind, parts)
     return value

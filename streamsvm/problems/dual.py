@@ -276,9 +276,7 @@ class CachedGram:
         self._owner: KernelColumns | None = None
         self._latest: SingleEntryCache[np.ndarray] = SingleEntryCache()
 
-    def of(
-        self, owner: KernelColumns, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]
-    ) -> np.ndarray:
+    def of(self, owner: KernelColumns, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """make(out (q, q) float32) of q ids of a problem; cached if they are those of the call before."""
         if owner is not self._owner:  # the same ids are other rows there
             self._owner, self._latest = owner, SingleEntryCache()

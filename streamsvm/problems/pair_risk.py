@@ -33,9 +33,7 @@ class PairRisk:
 
     columns, reward = 1, 0.0
 
-    def __init__(
-        self, passes: Passes, ranks: np.ndarray, groups: np.ndarray, weight: np.ndarray, C: float
-    ) -> None:
+    def __init__(self, passes: Passes, ranks: np.ndarray, groups: np.ndarray, weight: np.ndarray, C: float) -> None:
         self._passes, self.n, self.d = passes, passes.n, passes.d
         self._pairs = _Pairs(ranks, groups, weight)
         self._few = self._pairs.sample(LINE_ROWS)
@@ -77,9 +75,7 @@ class PairRisk:
         def risk_slope(k: float) -> float:
             return self._scale * float(pairs.mean_loss(start + k * direction)[1] @ direction)
 
-        correction = (
-            0.0 if pairs is self._pairs else self._scale * float(self._loss(f)[1] @ df) - risk_slope(0.0)
-        )
+        correction = 0.0 if pairs is self._pairs else self._scale * float(self._loss(f)[1] @ df) - risk_slope(0.0)
         return _root(lambda k: slope + correction + curvature * k + risk_slope(k), FINE if exact else ROUGH)
 
 
@@ -97,15 +93,11 @@ class _View:
         return self.risk.lowest(self.start, self.scores - self.start, slope, curvature)
 
 
-def _scores_of(
-    bias: float, W: np.ndarray, block: tuple[Rows, Columns]
-) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+def _scores_of(bias: float, W: np.ndarray, block: tuple[Rows, Columns]) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     return scores(block[0], W, bias), ()
 
 
-def _slopes_of(
-    bias: float, block: tuple[Rows, Columns], G: np.ndarray
-) -> tuple[None, tuple[np.ndarray, ...]]:
+def _slopes_of(bias: float, block: tuple[Rows, Columns], G: np.ndarray) -> tuple[None, tuple[np.ndarray, ...]]:
     return None, (slopes(block[0], G, bias),)
 
 

@@ -49,9 +49,7 @@ class LinearRisk(Protocol):
     def start(self) -> np.ndarray:
         """The scores of w = 0, (n,); (0,) if no scores are needed again."""
 
-    def at(
-        self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, scores: list[np.ndarray]
-    ) -> Sequence[View]:
+    def at(self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, scores: list[np.ndarray]) -> Sequence[View]:
         """Views of these columns, each from its w and at its q, the columns of W and Q (d, q). scores: of each w."""
 
     def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
@@ -62,9 +60,7 @@ class Passes:
     """Passes over rows with a constant feature `bias` unless it is 0. count: of passes; note: fields of their progress
     events."""
 
-    def __init__(
-        self, samples: CachedSamples, engine: Engine, bias: float = 0.0, events: Events = ignore
-    ) -> None:
+    def __init__(self, samples: CachedSamples, engine: Engine, bias: float = 0.0, events: Events = ignore) -> None:
         self.n, self.d = samples.n, samples.d + (bias != 0)
         self.count, self.note = 0, dict[str, Any]()
         self._engine, self.bias, self._events = engine, bias, events

@@ -75,9 +75,7 @@ def _csr(rows: Rows, start: int, stop: int | None) -> tuple[np.ndarray, np.ndarr
 def _dense_times(X, WT, plus, out):
     m, k = len(X), len(WT)
     for i in range(0, m - 1, 2):
-        for c in range(
-            0, k - 1, 2
-        ):  # two of each at a time: an entry is read and made a float64 half as often
+        for c in range(0, k - 1, 2):  # two of each at a time: an entry is read and made a float64 half as often
             e = f = g = h = 0.0
             for j in range(X.shape[1]):
                 e += X[i, j] * WT[c, j]

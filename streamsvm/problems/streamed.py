@@ -18,9 +18,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import BoundedGap, signed
 
 COPIES = 3  # of rows that tasks keep: by partition, the problem's, and its active ones
-NEAR_BYTES = (
-    32 << 20
-)  # of rows in the driver's cache: to fetch one takes as long as to compute a block's matrix
+NEAR_BYTES = 32 << 20  # of rows in the driver's cache: to fetch one takes as long as to compute a block's matrix
 BATCHES = 64  # of rows in the cache; then they become one
 
 
@@ -88,9 +86,7 @@ class StreamedDual(BoundedGap):
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         both = self._gather(np.concatenate([a, b]))  # in one message to the workers
-        return self._kernel.block(
-            both.take(slice(len(a))), both.take(slice(len(a), None)), self._engine.threads
-        )
+        return self._kernel.block(both.take(slice(len(a))), both.take(slice(len(a), None)), self._engine.threads)
 
     def diagonal(self, ids: np.ndarray) -> np.ndarray:
         return self._kernel.diag(self._gather(ids))
@@ -118,10 +114,7 @@ class StreamedDual(BoundedGap):
         """Rows by problem ids, in the memory of the workers that have their partitions."""
         parts, chosen, places = self._cut(ids)
         wanted = [self._rows[part] for part in parts]
-        whole = (
-            np.array_equal(some, np.arange(self._sizes[part]))
-            for part, some in zip(parts, chosen, strict=True)
-        )
+        whole = (np.array_equal(some, np.arange(self._sizes[part])) for part, some in zip(parts, chosen, strict=True))
         if all(whole):
             return CachedRows(wanted, places)
         return CachedRows(self._engine.hold(Rows.take, wanted, chosen, nbytes=COPIES * self._nbytes), places)

@@ -11,9 +11,7 @@ from threading import Lock
 from streamsvm.events import Events, TasksRun, ignore
 
 EVERY_S = 0.2  # between records of shares; finished tasks are recorded one by one
-LEAST_SPAN = (
-    0.005  # share of the run so far that a recorded task takes: the number of records grows like log(t)
-)
+LEAST_SPAN = 0.005  # share of the run so far that a recorded task takes: the number of records grows like log(t)
 LEAST_S = 0.002
 
 _advance: ContextVar[Callable[[float], None] | None] = ContextVar("_advance", default=None)

@@ -35,9 +35,7 @@ def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | N
         "Limits": [Lines(list(_limits(model)))],
     }
     texts = {title: "".join(map(markdown, parts)) for title, parts in sections.items()}
-    return f"# Model card: {name}\n" + "".join(
-        f"\n## {title}\n{text}" for title, text in texts.items() if text
-    )
+    return f"# Model card: {name}\n" + "".join(f"\n## {title}\n{text}" for title, text in texts.items() if text)
 
 
 def _certificate(model: Model) -> Row:
@@ -65,9 +63,7 @@ def _use(model: Model) -> Row:
         "kernel": ", ".join(human("", v) for v in header.kernel.to_attrs().values()),
         "scaling": header.scaling.kind,
         "probabilities": None if calibration is None else calibration.method,
-        "threshold": threshold.tolist()
-        if isinstance(threshold := header.threshold, np.ndarray)
-        else threshold,
+        "threshold": threshold.tolist() if isinstance(threshold := header.threshold, np.ndarray) else threshold,
         "interval": None if intervals is None else intervals.level,
     }
 
@@ -144,9 +140,7 @@ def _expected(model: Model) -> Row:
     score, low, high = (score_text(scoring, expected[name]) for name in ("score", "low", "high"))
     fits = "folds" if expected.get("folds") else "the search"
     by = "by the model itself" if expected["model"] else f"by fits of {fits}"
-    return {
-        scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {expected['rows']:,} rows, {by}"
-    }
+    return {scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {expected['rows']:,} rows, {by}"}
 
 
 def _limits(model: Model) -> Iterator[str]:
@@ -160,9 +154,7 @@ def _limits(model: Model) -> Iterator[str]:
         yield "A row that belongs to none of the classes still gets one of them."
     if _certificate(model).get("converged") is False:
         yield "The solver was stopped before it had converged."
-    yield (
-        "Scores hold for rows like the training rows. `streamsvm check STORE --against OTHER` compares two stores."
-    )
+    yield ("Scores hold for rows like the training rows. `streamsvm check STORE --against OTHER` compares two stores.")
 
 
 def _limits_of_rows(model: Model) -> Iterator[str]:

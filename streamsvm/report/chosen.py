@@ -64,15 +64,9 @@ def _scores(run: Run) -> Row:
     """Of held-out rows, of what it is compared with, and what to expect."""
     metric, expected = _metric_of(run), table(run.result.get("expected"))
     names = {"held-out rows": "score", "without metric": "plain_score", "with defaults": "given_score"}
-    scores = {
-        label: score for label, name in names.items() if (score := number(metric.get(name))) is not None
-    }
+    scores = {label: score for label, name in names.items() if (score := number(metric.get(name))) is not None}
     best = scores.get("held-out rows")
-    texts = {
-        label: _text(run, score)
-        for label, score in scores.items()
-        if score != best or label == "held-out rows"
-    }
+    texts = {label: _text(run, score) for label, score in scores.items() if score != best or label == "held-out rows"}
     if (interval := _interval(expected)) is not None:
         mean, low, high = (_text(run, value) for value in interval)
         texts["expected on new rows"] = f"{mean} ({low} to {high})"
@@ -101,16 +95,12 @@ def _steps(value: object, *, region: bool = False) -> Iterator[SearchStep]:
     for row in table_rows(value):
         rows, score = number(row.get("rows")), number(row.get("score"))
         if rows and rows > 0 and score is not None:
-            yield SearchStep(
-                int(rows), score, {name: row[name] for name in STEP if is_single(row.get(name))}, region
-            )
+            yield SearchStep(int(rows), score, {name: row[name] for name in STEP if is_single(row.get(name))}, region)
 
 
 def table_of(run: Run) -> list[Row]:
     """Each step."""
-    return [
-        step.values | ({"rows": f"{step.rows:,} in a region"} if step.region else {}) for step in steps(run)
-    ]
+    return [step.values | ({"rows": f"{step.rows:,} in a region"} if step.region else {}) for step in steps(run)]
 
 
 def differences(run: Run) -> list[Row]:
@@ -227,9 +217,7 @@ def _bands(axes: Axes, every: Sequence[SearchStep], at: np.ndarray) -> None:
         if i % 2 == 0:
             axes.axvspan(low, high, color=GRID, alpha=0.5, lw=0)
         text = "regions" if region else _thousands(rows)
-        axes.text(
-            (low + high) / 2, 1.01, text, transform=above, ha="center", va="bottom", fontsize=8, color=MUTED
-        )
+        axes.text((low + high) / 2, 1.01, text, transform=above, ha="center", va="bottom", fontsize=8, color=MUTED)
 
 
 def _thousands(rows: int) -> str:
@@ -329,6 +317,4 @@ def _expected(axes: Axes, expected: Row, n: float, per: float) -> None:
         return
     score, low, high = (per * value for value in interval)
     errors = [[max(0.0, score - low)], [max(0.0, high - score)]]
-    axes.errorbar(
-        [n], [score], errors, fmt="s", color=colour(1), ms=5, capsize=4, label="expected of the model"
-    )
+    axes.errorbar([n], [score], errors, fmt="s", color=colour(1), ms=5, capsize=4, label="expected of the model")

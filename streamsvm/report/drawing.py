@@ -219,9 +219,7 @@ def hint(artist: Artist, number: int, text: str) -> None:
 def _with_hints(figure: Figure, body: str) -> str:
     """The SVG with each hint as the title of its group."""
     texts = {artist.get_gid(): str(artist.get_label())[1:] for artist in figure.findobj()}
-    return re.sub(
-        r'<g id="(hint-\d+)">', lambda group: f"{group[0]}<title>{escape(texts[group[1]])}</title>", body
-    )
+    return re.sub(r'<g id="(hint-\d+)">', lambda group: f"{group[0]}<title>{escape(texts[group[1]])}</title>", body)
 
 
 def write_plot(figure: Figure, path: str | Path) -> None:

@@ -167,6 +167,4 @@ def _times(axes: Axes, lines: list[PhaseTasks | str], tops: np.ndarray, seconds:
         shown.add(name)
         edge = y + ROW / 2
         axes.plot([0.15, WIDTH - 0.15], [edge, edge], color=GRID, lw=0.8, zorder=0)
-        axes.text(
-            WIDTH - 0.15, edge - 0.12, f"{name}: {seconds[name]:.1f} s", ha="right", va="center", fontsize=8.5
-        )
+        axes.text(WIDTH - 0.15, edge - 0.12, f"{name}: {seconds[name]:.1f} s", ha="right", va="center", fontsize=8.5)

@@ -50,9 +50,7 @@ def markdown(part: Part) -> str:
         case Lines(lines):
             return "\n" + "".join(f"- {line}\n" for line in lines)
         case Code(title, text):
-            indented = "".join(
-                f"    {line}\n" for line in text.splitlines()
-            )  # no fence that a text could end
+            indented = "".join(f"    {line}\n" for line in text.splitlines())  # no fence that a text could end
             return f"\n{title}:\n\n{indented}"
     return ""
 

@@ -40,11 +40,7 @@ def facts(run: Run) -> Row:
     metric = table(run.result.get("metric"))
     labelled = {label: value for name, label in FACTS.items() if is_single(value := metric.get(name))}
     n_separate = _of_parts(run).get("own")
-    return (
-        labelled
-        if number(n_separate) is None
-        else labelled | {"partitions with a separate metric": n_separate}
-    )
+    return labelled if number(n_separate) is None else labelled | {"partitions with a separate metric": n_separate}
 
 
 def shares(run: Run) -> list[Row]:

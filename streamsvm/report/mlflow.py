@@ -80,9 +80,7 @@ def log_run(folder: str | Path, model: Any = None) -> str:
 def log_params(name: str, run: Run | None, parameters: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Logs to a run, by its id, the options of one of ours and `own`, which win."""
     options = {} if run is None else {"solver": run.solver} | run.config
-    params = [
-        Param(key, str(value)[:MOST_TEXT]) for key, value in {**dict(_plain(options)), **parameters}.items()
-    ]
+    params = [Param(key, str(value)[:MOST_TEXT]) for key, value in {**dict(_plain(options)), **parameters}.items()]
     for some in _pieces(params, MOST_PARAMS):
         mlflow.MlflowClient().log_batch(name, params=some)
 

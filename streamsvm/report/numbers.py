@@ -31,11 +31,7 @@ def facts(run: Run) -> Row:
     held_out, evaluation = run.last(HeldOut), run.evaluation
     if _points(run) is None:
         return {}
-    of = (
-        {"rows of": evaluation.get("store")}
-        if _is_evaluated(run)
-        else {"rows of": "the fit, not learned from"}
-    )
+    of = {"rows of": evaluation.get("store")} if _is_evaluated(run) else {"rows of": "the fit, not learned from"}
     intervals = {"interval": evaluation.get("interval"), "coverage": evaluation.get("coverage")}
     if held_out is not None:
         intervals["interval"] = intervals["interval"] or held_out.level
@@ -111,12 +107,7 @@ def decisions(run: Run) -> Figure | None:
         None if (values := _matrix([histogram.get(name)])) is None else values[0]
         for name in ("edges", "others", "outliers")
     )
-    if (
-        edges is None
-        or others is None
-        or outliers is None
-        or not len(edges) - 1 == len(others) == len(outliers)
-    ):
+    if edges is None or others is None or outliers is None or not len(edges) - 1 == len(others) == len(outliers):
         return None
     figure, axes = new(xlabel="decision value", ylabel="rows")
     labelled = bool(outliers.any())

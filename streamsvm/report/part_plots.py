@@ -38,9 +38,7 @@ def parts_of(run: Run) -> list[Row]:
         return []
     parts = [
         {"partition": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
-        for i, (rows, support, seconds) in enumerate(
-            zip(solved.rows, solved.n_support, solved.seconds, strict=False)
-        )
+        for i, (rows, support, seconds) in enumerate(zip(solved.rows, solved.n_support, solved.seconds, strict=False))
     ]
     scored = _scored(run)
     if len(scored) == len(parts):
@@ -115,9 +113,7 @@ def _name(part: Row) -> str:
 
 def _shades(parts: Sequence[Row]) -> np.ndarray:
     """(partitions,) opacity, which rises with accuracy if that is known."""
-    accuracies = np.array(
-        [np.nan if (a := part.get("accuracy")) is None else a for part in parts], np.float64
-    )
+    accuracies = np.array([np.nan if (a := part.get("accuracy")) is None else a for part in parts], np.float64)
     if np.isnan(accuracies).all():
         return np.full(len(parts), 0.4)
     low, high = np.nanmin(accuracies), np.nanmax(accuracies)

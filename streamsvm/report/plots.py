@@ -234,14 +234,10 @@ def limits(runs: Sequence[Run]) -> list[int]:
 def levels(run: Run) -> Figure | None:
     """Of the support vectors found at a level, how many are ones of the solution, and how many of these it found."""
     compared = by_number((event for _, event in run.of(SupportCompared)), lambda event: event.level)
-    number, precision, recall = columns(
-        3, ((event.level, event.precision, event.recall) for event in compared)
-    )
+    number, precision, recall = columns(3, ((event.level, event.precision, event.recall) for event in compared))
     if len(number) < 2:  # the table says it
         return None
-    figure, axes = new(
-        xlabel="level, from many partitions to few", ylabel="share of support vectors", ylim=(0, 1.04)
-    )
+    figure, axes = new(xlabel="level, from many partitions to few", ylabel="share of support vectors", ylim=(0, 1.04))
     draw_lines(axes, [("precision", number, precision), ("recall", number, recall)])
     axes.set_xticks(number)
     axes.invert_xaxis()
@@ -271,9 +267,7 @@ def budget(runs: Sequence[Run]) -> Figure | None:
     return finish(figure, panels[0], is_shared=len(runs) > 1)
 
 
-def _over_steps(
-    events: Sequence[Learnt], value: Callable[[Learnt], float | None]
-) -> tuple[np.ndarray, np.ndarray]:
+def _over_steps(events: Sequence[Learnt], value: Callable[[Learnt], float | None]) -> tuple[np.ndarray, np.ndarray]:
     steps, values = columns(2, ((event.steps, value(event)) for event in events))
     return steps, values
 
@@ -335,19 +329,13 @@ def ranks(run: Run) -> Figure | None:
     return finish(figure, axes)
 
 
-def cells(
-    axes: Axes, values: np.ndarray, texts: np.ndarray | None, rows: Iterable[str], names: Iterable[str]
-) -> None:
+def cells(axes: Axes, values: np.ndarray, texts: np.ndarray | None, rows: Iterable[str], names: Iterable[str]) -> None:
     """A table (m, k) of cells, the darker the nearer a value in [0, 1] is to 1."""
     from matplotlib.patches import Rectangle
 
     m, k = values.shape
     for (i, j), value in np.ndenumerate(values):
-        face = (
-            {"facecolor": colour(0), "alpha": 0.06 + 0.64 * float(value)}
-            if value == value
-            else {"fill": False}
-        )
+        face = {"facecolor": colour(0), "alpha": 0.06 + 0.64 * float(value)} if value == value else {"fill": False}
         axes.add_patch(Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, **face))
         if texts is not None:
             size = 10 if k <= 10 else 8

@@ -34,9 +34,7 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
         suffix = "" if len(runs) == 1 else f": {run.name}"
         if intervals := table_rows(run.evaluation.get("intervals")):
             named = [row | {"score": label(str(row.get("score", "")))} for row in intervals]
-            yield Table(
-                f"95 % confidence intervals, by {drawn_units(run.evaluation)}{suffix}", filled_columns(named)
-            )
+            yield Table(f"95 % confidence intervals, by {drawn_units(run.evaluation)}{suffix}", filled_columns(named))
         for column, values in table(run.evaluation.get("slices")).items():
             if slices := table_rows(values):
                 yield Table(f"By {column}{suffix}", filled_columns(slices))
@@ -44,9 +42,7 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
 
 def score(runs: Sequence[Run]) -> Iterator[Part]:
     yield from score_tables(runs)
-    caption = (
-        "Rows by true and predicted class; the darker, the larger the share of the true class. Empty: none."
-    )
+    caption = "Rows by true and predicted class; the darker, the larger the share of the true class. Empty: none."
     yield from plot_each(runs, "confusion", "Confusion matrix", caption, scores.confusion)
     for run in runs:
         if pairs := _confused(run):
@@ -61,9 +57,7 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
         "precision-recall", "Precision and recall", "For every threshold.", scores.precision_recall(runs)
     )
     caption = "Each class against the rest, the ten most frequent at most. AUC: area under the ROC curve."
-    yield from plot_each(
-        runs, "roc-by-class", "ROC curve by class", f"{caption} Dotted: chance.", scores.roc_by_class
-    )
+    yield from plot_each(runs, "roc-by-class", "ROC curve by class", f"{caption} Dotted: chance.", scores.roc_by_class)
     title = "Precision and recall by class"
     yield from plot_each(runs, "precision-recall-by-class", title, caption, scores.precision_recall_by_class)
 
@@ -113,13 +107,9 @@ def threshold(runs: Sequence[Run]) -> Iterator[Part]:
             )
         if rows:
             value = "" if labels else f"{human('value', chosen.get('value'))}, "
-            yield Table(
-                f"Threshold: {value}{of}" + ("" if len(runs) == 1 else f": {run.name}"), filled_columns(rows)
-            )
+            yield Table(f"Threshold: {value}{of}" + ("" if len(runs) == 1 else f": {run.name}"), filled_columns(rows))
     caption = "On held-out rows, for every threshold. The point is the one that the model uses."
-    yield from plot_each(
-        runs, "threshold", "Precision and recall on held-out rows", caption, scores.threshold
-    )
+    yield from plot_each(runs, "threshold", "Precision and recall on held-out rows", caption, scores.threshold)
 
 
 def predictions(runs: Sequence[Run]) -> Iterator[Part]:

@@ -101,9 +101,7 @@ def _line(name: str, points: object) -> Line:
     return (name, *(np.empty((0, 2)) if xy is None else xy).T)
 
 
-def _curves(
-    lines: list[Line], xlabel: str, ylabel: str, has_chance: bool, *, is_shared: bool
-) -> Figure | None:
+def _curves(lines: list[Line], xlabel: str, ylabel: str, has_chance: bool, *, is_shared: bool) -> Figure | None:
     if not any(len(x) for _, x, _ in lines):
         return None
     height = 3.6 + LEGEND_LINE * (len(lines) > 3) * len(lines) / 2

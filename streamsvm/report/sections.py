@@ -174,9 +174,7 @@ def _differing(runs: Sequence[Run]) -> list[Row]:
     """Of each run those options in which the runs that have them differ."""
     settings = [_settings(run) | {"store": run.started.store} for run in runs]
     names = dict.fromkeys(name for options in settings for name in options if name != "solver")
-    differ = [
-        name for name in names if len({repr(options[name]) for options in settings if name in options}) > 1
-    ]
+    differ = [name for name in names if len({repr(options[name]) for options in settings if name in options}) > 1]
     return [{name: options.get(name) for name in differ} for options in settings]
 
 
@@ -201,9 +199,7 @@ def what_was_chosen(runs: Sequence[Run]) -> Iterator[Part]:
         "Regions have other held-out rows."
     )
     yield from plot_each(runs, "candidates", "Candidates", fits, chosen.candidates)
-    differ = (
-        "Difference in score between the best and the worst value tried, each at its best, on the same rows."
-    )
+    differ = "Difference in score between the best and the worst value tried, each at its best, on the same rows."
     yield from plot_each(runs, "influence", "How much each choice matters", differ, chosen.influences)
     more = (
         "Learning curve: best score by number of training rows. Dotted: extrapolated from the last two sizes by a "
@@ -274,12 +270,8 @@ def parts(runs: Sequence[Run]) -> Iterator[Part]:
         "scored them."
     )
     yield from plot_each(runs, "map", "Map of the partitions", where, part_plots.part_map)
-    each_one = (
-        "Seconds to solve each partition, by its rows. Of many partitions, also how many have so many rows."
-    )
-    yield from plot_each(
-        runs, "part-sizes", "Size and time of the partitions", each_one, part_plots.part_sizes
-    )
+    each_one = "Seconds to solve each partition, by its rows. Of many partitions, also how many have so many rows."
+    yield from plot_each(runs, "part-sizes", "Size and time of the partitions", each_one, part_plots.part_sizes)
 
 
 def working_sets(runs: Sequence[Run]) -> Iterator[Part]:

@@ -52,9 +52,7 @@ def pace(runs: Sequence[Run]) -> Figure | None:
 def _rates(run: Run) -> list[np.ndarray]:
     both = pairwise(run.of(Stretch))
     pairs = [(number(new.event.events), number(old.event.events), new.t - old.t) for old, new in both]
-    return columns(
-        2, ((n, (n - m) / t) for n, m, t in pairs if n is not None and m is not None and t > 0 and n > m)
-    )
+    return columns(2, ((n, (n - m) / t) for n, m, t in pairs if n is not None and m is not None and t > 0 and n > m))
 
 
 def _latencies(run: Run) -> list[np.ndarray]:
@@ -81,9 +79,7 @@ def labels(run: Run) -> Figure | None:
         total.update(counts)
     names = [name for name, _ in total.most_common(MOST_LABELS)]
     at = np.array([at for at, _ in with_labels])
-    shares = np.array(
-        [[counts.get(name, 0) / sum(counts.values()) for name in names] for _, counts in with_labels]
-    ).T
+    shares = np.array([[counts.get(name, 0) / sum(counts.values()) for name in names] for _, counts in with_labels]).T
     others = 1 - shares.sum(axis=0)
     figure, axes = new(xlabel="events", ylabel="share of the events", ylim=(0, 1))
     order = sorted(names)
@@ -101,9 +97,7 @@ def labels(run: Run) -> Figure | None:
 
 
 def _counts(event: Stretch) -> dict[str, float]:
-    return {
-        name: n for name, value in table(event.labels).items() if (n := number(value)) is not None and n > 0
-    }
+    return {name: n for name, value in table(event.labels).items() if (n := number(value)) is not None and n > 0}
 
 
 def _events_axis(axes: Axes) -> None:

@@ -59,9 +59,7 @@ def _by_name(event: TasksRun) -> Iterator[tuple[str, np.ndarray]]:
     spans = matrix(event.spans, 3)
     if spans is None:
         return
-    names = np.array(
-        [_name(lane, event.workers or ()) for lane in np.clip(spans[:, 0], 0, MOST_LANES).astype(int)]
-    )
+    names = np.array([_name(lane, event.workers or ()) for lane in np.clip(spans[:, 0], 0, MOST_LANES).astype(int)])
     for name in dict.fromkeys(names.tolist()):
         lanes = spans[names == name]
         lanes[:, 0] = np.unique(lanes[:, 0], return_inverse=True)[1]
@@ -83,9 +81,7 @@ def timeline(run: Run) -> Figure | None:
         return None
     shown = lanes_by_name if len(lanes_by_name) <= MOST_ROWS else lanes_by_name[: MOST_ROWS - 1]
     others = lanes_by_name[len(shown) :]
-    unit, name = time_unit(
-        max(float(spans[:, 2].max()) for lanes in lanes_by_name for _, spans in lanes.phases)
-    )
+    unit, name = time_unit(max(float(spans[:, 2].max()) for lanes in lanes_by_name for _, spans in lanes.phases))
     figure, axes = new(1.6 + 0.3 * (len(shown) + bool(others)), xlabel=name)
     numbers = count()
     _draw_names(axes, lanes_by_name)
@@ -119,9 +115,7 @@ def _draw_names(axes: Axes, every: Sequence[Lanes]) -> None:
         axes.broken_barh([], (0, 1), facecolors=colours.get(phase, MUTED), label=label)
 
 
-def _draw(
-    axes: Axes, row: int, lanes: Lanes, unit: float, colours: dict[str, str], numbers: Iterator[int]
-) -> None:
+def _draw(axes: Axes, row: int, lanes: Lanes, unit: float, colours: dict[str, str], numbers: Iterator[int]) -> None:
     height = HEIGHT / lanes.threads
     for phase, spans in lanes.phases:
         lane, start, end = spans.T
@@ -145,6 +139,4 @@ def _draw_sum(axes: Axes, row: int, others: Sequence[Lanes], unit: float, number
     top = foot - HEIGHT * working / working.max()
     area = axes.fill_between(at[order] / unit, foot, top, step="post", color=MUTED)
     seconds = number_text(sum(lanes.busy for lanes in others))
-    hint(
-        area, number, f"{len(others):,} others: {seconds} s in all, at most {working.max():,} tasks at a time"
-    )
+    hint(area, number, f"{len(others):,} others: {seconds} s in all, at most {working.max():,} tasks at a time")

@@ -36,9 +36,7 @@ from streamsvm.storage.place import kind_at
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
 SCRATCH = "streamsvm-scratch-"  # prefix of its folders for scratch files of a running fit
-ROWS = (
-    "rows"  # a folder of the run directory, for an unfinished run: values for each row, and solved partitions
-)
+ROWS = "rows"  # a folder of the run directory, for an unfinished run: values for each row, and solved partitions
 MOST_SHARE = 0.05  # of a run's time, for checkpoints
 # options that do not change the result of a run: they may differ when it is resumed
 EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "wait_for_scheduler", "checkpoint_every")
@@ -135,9 +133,7 @@ class Checkpoints:
                 self._events(Warned(f"{error}; using the checkpoint before it, if there is one"))
                 continue
             saved_identity = str(state.pop("identity", "{}"))
-            require_same_run(
-                numbered[number], saved_identity, without_tol(self.identity), self._store, self._events
-            )
+            require_same_run(numbered[number], saved_identity, without_tol(self.identity), self._store, self._events)
             self.has_other_tol = json.loads(saved_identity).get("tol") != self.identity["tol"]
             choice = json.loads(str(state.pop("choice", "{}")))
             if choice and choice != self.choice:
@@ -181,9 +177,7 @@ def require_same_run(
     Warns if an earlier version wrote it, which did not identify all of the data.
     """
     try:
-        saved_values = {
-            renamed_option(name): saved_value for name, saved_value in dict(json.loads(saved)).items()
-        }
+        saved_values = {renamed_option(name): saved_value for name, saved_value in dict(json.loads(saved)).items()}
     except (ValueError, TypeError):
         saved_values = {}
     for name, expected in expected_identity.items():

@@ -84,9 +84,7 @@ def all_along_C(
     if slots > 1:
         groups = [[_on_one_thread(job) for job in group] for group in groups]
     with Engine(1).serial_blas():
-        yield from as_they_come(
-            [partial(along_C, store, folds, g, score, events, until) for g in groups], slots
-        )
+        yield from as_they_come([partial(along_C, store, folds, g, score, events, until) for g in groups], slots)
 
 
 def _gamma_of(group: list[FoldFit]) -> float:
@@ -165,10 +163,7 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.has_bias), fit.engine.threads)
     gram = CachedGram(BLOCK)
-    parts = [
-        _FoldsProblem(fit, rows, part, weights, gram)
-        for part in fit.task.subproblems(fit.targets, single=True)
-    ]
+    parts = [_FoldsProblem(fit, rows, part, weights, gram) for part in fit.task.subproblems(fit.targets, single=True)]
     for point, C in Cs.items():
         decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
         converged = np.all([part.converged(solver) for part in parts], axis=0)
@@ -206,8 +201,6 @@ class _FoldsProblem:
         if len(others):  # no rows of this problem
             support = np.flatnonzero(state.alpha.any(axis=0))
             coef = (state.alpha * problem.y)[:, support].T
-            values = self._kernel.apply(
-                self._rows.take(others), problem.rows.take(support), coef, problem.threads
-            )
+            values = self._kernel.apply(self._rows.take(others), problem.rows.take(support), coef, problem.threads)
             decisions[others] += values[np.arange(len(others)), fold_of[others]]
         return decisions

@@ -98,9 +98,7 @@ class TuneConfig(Options):
         Literal["grid", "halving"],
         Field(description="grid: all rows for each point; halving: few rows first"),
     ] = "grid"
-    factor: Annotated[
-        Whole, Field(ge=2, description="Halving: factor of fewer points and more rows in each round")
-    ] = 3
+    factor: Annotated[Whole, Field(ge=2, description="Halving: factor of fewer points and more rows in each round")] = 3
     smallest_rows: Annotated[
         Count, Field(description="Halving: rows of the first round; default: so that the last has all")
     ] = None
@@ -124,10 +122,7 @@ def search_of(layers: list[Layer]) -> tuple[TuneConfig, list[tuple[Point, FitCon
     """
     tables = [(f"{origin}: tune", values["tune"]) for origin, values in layers if "tune" in values]
     budgets = [(origin, search) for origin, values in layers if (search := values.get("search"))]
-    base = [
-        (origin, {k: v for k, v in values.items() if k not in ("tune", "search")})
-        for origin, values in layers
-    ]
+    base = [(origin, {k: v for k, v in values.items() if k not in ("tune", "search")}) for origin, values in layers]
     options = validated(TuneConfig, *tables, *budgets)
     return options, points(options, *base)
 
@@ -177,9 +172,7 @@ def _require_no_budget(values: Mapping[str, Any], config: FitConfig) -> None:
     """Raises ConfigError for options that only a search reads; a requested metric implies a search."""
     names = [f"search.{name}" for name in values.get("search") or {} if name != "options"]
     if names and not config.search.chosen:
-        raise ConfigError(
-            f"--no-search excludes {', '.join(names)}, which only a search reads: leave one of them out"
-        )
+        raise ConfigError(f"--no-search excludes {', '.join(names)}, which only a search reads: leave one of them out")
 
 
 def _solver(values: Mapping[str, Any]) -> list[Layer]:

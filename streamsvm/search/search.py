@@ -127,9 +127,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
     groups = store.connected_groups
     ids = draw_ids(store.n, most, rng) if groups is None else draw_groups(groups, most, rng)
     if options.rows is None:
-        events(
-            Warned(f"points are compared on {len(ids):,} random rows of {store.n:,}; tune.rows asks for more")
-        )
+        events(Warned(f"points are compared on {len(ids):,} random rows of {store.n:,}; tune.rows asks for more"))
     return store.subset(ids)
 
 
@@ -300,8 +298,6 @@ def score_of(scoring: str, evaluation: JsonObject) -> float:
         return float(np.mean([row["f1"] for row in evaluation["per_class"]]))
     name, sign = (scoring[4:], -1.0) if scoring.startswith("neg_") else (scoring, 1.0)
     if evaluation.get(name) is None:
-        names = ", ".join(
-            key for key in ("accuracy", "roc_auc", "r2", "ndcg") if evaluation.get(key) is not None
-        )
+        names = ", ".join(key for key in ("accuracy", "roc_auc", "r2", "ndcg") if evaluation.get(key) is not None)
         raise ConfigError(f"tune.scoring is {scoring!r}, which these labels do not have; they have {names}")
     return sign * float(evaluation[name])

@@ -109,13 +109,9 @@ class App:
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         path, method = scope["path"], scope["method"]
         if path not in ROUTES:
-            raise RequestError(
-                404, f"{path[:80]}: no such path, expected one of {', '.join(ROUTES)}", **CLOSE
-            )
+            raise RequestError(404, f"{path[:80]}: no such path, expected one of {', '.join(ROUTES)}", **CLOSE)
         if method != ROUTES[path]:
-            raise RequestError(
-                405, f"{path}: found {method}, expected {ROUTES[path]}", allow=ROUTES[path], **CLOSE
-            )
+            raise RequestError(405, f"{path}: found {method}, expected {ROUTES[path]}", allow=ROUTES[path], **CLOSE)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         if path == "/health":
             if self._served.trouble:

@@ -133,18 +133,14 @@ class InputColumns:
                 raise _unlike(i, name, value, expected)
         if not has_gaps:
             return x
-        return {
-            name: value for name, value in x.items() if not is_missing(value, self._kinds.get(name, "number"))
-        }
+        return {name: value for name, value in x.items() if not is_missing(value, self._kinds.get(name, "number"))}
 
     def _require(self, i: int, x: Event, names: Iterable[str]) -> None:
         """Raises DataError if one of these features is missing, and the model takes no gaps."""
         if self._absent is None:
             for name in names:
                 if x.get(name) is None:
-                    raise DataError(
-                        f"event {i}: feature {name[:80]!r} is missing, and the model takes no gaps"
-                    )
+                    raise DataError(f"event {i}: feature {name[:80]!r} is missing, and the model takes no gaps")
 
     def _values(self, i: int, x: Event) -> list[float | None]:
         """The values of an event in the order of the model's columns."""

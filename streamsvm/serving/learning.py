@@ -50,9 +50,7 @@ class LearningModel:
 
     refusal = ""
 
-    def __init__(
-        self, stream: Stream, most_events: int, every: int, log: RequestLog | None, report: Report
-    ) -> None:
+    def __init__(self, stream: Stream, most_events: int, every: int, log: RequestLog | None, report: Report) -> None:
         self.stream, self._most, self._every = stream, most_events, every
         self._log, self._report = log, report
         self.predicted = self.snapshots = self.failures = 0
@@ -79,9 +77,7 @@ class LearningModel:
         """The end of the message that the server prints when it has stopped."""
         waiting = self.stream.waiting
         gone = waiting.gone if waiting is not None else ""
-        return f" after event {self.stream.events:,}; snapshot of event {self.stream.saved:,}" + (
-            gone and f"; {gone}"
-        )
+        return f" after event {self.stream.events:,}; snapshot of event {self.stream.saved:,}" + (gone and f"; {gone}")
 
     def start(self) -> None:
         """Called in the event loop that the requests come from."""
@@ -225,10 +221,7 @@ class LearningModel:
     def _learn_request(self, body: bytes, first: int | None, name: str | None = None) -> bytes:
         """Learns the events of a request, which are in the log before."""
         events = events_in(body, self._most)
-        if (
-            name is not None
-            and (first_known := self.stream.requests.find(name, body, len(events))) is not None
-        ):
+        if name is not None and (first_known := self.stream.requests.find(name, body, len(events))) is not None:
             first = first_known
         first = first or self.stream.events + 1
         if first > self.stream.events + 1:
@@ -274,9 +267,7 @@ class LearningModel:
             if name is not None:
                 self.stream.requests.add(name, body, first)
         if self.stream.events > events_before:
-            self._report(
-                f"learned events {events_before + 1:,} to {self.stream.events:,} again, from {log.folder}"
-            )
+            self._report(f"learned events {events_before + 1:,} to {self.stream.events:,} again, from {log.folder}")
         log.begin(self.stream.events + 1)
 
     def _take_snapshot(self) -> None:

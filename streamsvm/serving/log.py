@@ -100,9 +100,7 @@ class RequestLog:
                     os.fsync(descriptor)
                 if is_new:
                     sync_folder(self.folder)
-        except (
-            StorageError
-        ) as error:  # the content of the disk is unknown now: the state continues in memory alone
+        except StorageError as error:  # the content of the disk is unknown now: the state continues in memory alone
             self.broken = f"{error}; start the server again"
             raise
         with self._lock:

@@ -87,18 +87,12 @@ def events_in(body: bytes, most: int) -> list[Event]:
         raise RequestError(400, f"broken JSON: {error}") from None
     events = [events] if isinstance(events, dict) else events
     if not isinstance(events, list) or not events:
-        raise RequestError(
-            400, f"found {body[:40].decode(errors='replace')!r}, expected an event or a list of events"
-        )
+        raise RequestError(400, f"found {body[:40].decode(errors='replace')!r}, expected an event or a list of events")
     if len(events) > most:
-        raise RequestError(
-            413, f"found {len(events):,} events, expected at most {most:,} in a request; send fewer"
-        )
+        raise RequestError(413, f"found {len(events):,} events, expected at most {most:,} in a request; send fewer")
     for i, event in enumerate(events):
         if not isinstance(event, dict):
-            raise RequestError(
-                400, f"event {i}: found {str(event)[:40]!r}, expected a JSON object of features"
-            )
+            raise RequestError(400, f"event {i}: found {str(event)[:40]!r}, expected a JSON object of features")
     return events
 
 
@@ -113,9 +107,7 @@ def first_event(query: dict[str, str]) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise RequestError(
-            400, f"from: found {text[:40]!r}, expected the number of the first event, 1 or more"
-        )
+        raise RequestError(400, f"from: found {text[:40]!r}, expected the number of the first event, 1 or more")
     return int(text)
 
 
@@ -133,9 +125,7 @@ def require_parameters(query: dict[str, str], *names: str) -> None:
     """Raises RequestError for a parameter that nothing reads."""
     for name in query:
         if name not in names:
-            raise RequestError(
-                400, f"{name[:40]}: no such parameter, expected {' or '.join(names) or 'none'}"
-            )
+            raise RequestError(400, f"{name[:40]}: no such parameter, expected {' or '.join(names) or 'none'}")
 
 
 def _is_set(query: dict[str, str], name: str) -> bool:
@@ -157,7 +147,5 @@ def as_json(value: object) -> bytes:
     """A line of JSON."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
-    except (
-        TypeError
-    ):  # models of earlier versions may have text that is not Unicode, and integers of more bits
+    except TypeError:  # models of earlier versions may have text that is not Unicode, and integers of more bits
         return json.dumps(jsonable(value)).encode() + b"\n"

@@ -20,9 +20,7 @@ from streamsvm.serving.learning import LearningModel
 
 BACKLOG = 1024  # connections that wait to be taken
 GRACE_S = 30  # for requests that are at work at the end
-SWITCH_S = (
-    0.001  # after which a thread releases the interpreter: the loop waits for the learner and for snapshots
-)
+SWITCH_S = 0.001  # after which a thread releases the interpreter: the loop waits for the learner and for snapshots
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -44,9 +42,7 @@ def listening(host: str, port: int) -> socket.socket:
         return at
 
 
-def serve(
-    served: FixedModel | LearningModel, limits: Limits, at: socket.socket, ready: Callable[[], None]
-) -> int:
+def serve(served: FixedModel | LearningModel, limits: Limits, at: socket.socket, ready: Callable[[], None]) -> int:
     """Answers until SIGINT or SIGTERM; the signal. Requests at work are answered before the end, see `close`."""
     config = uvicorn.Config(
         App(served, limits),

@@ -140,9 +140,7 @@ def draw_margin(z: np.ndarray, most: np.ndarray, count: int, rng: np.random.Gene
     return rng.choice(len(z), count, p=weight / weight.sum())
 
 
-def intercept(
-    error: np.ndarray, z: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], epsilon: float
-) -> float:
+def intercept(error: np.ndarray, z: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], epsilon: float) -> float:
     """Mean of t - f - epsilon sign(z) over rows drawn by `draw_margin` (Cipolla and Gondzio 2021, (7)); error = t - Kz.
 
     Without margin support vectors, the middle of what the bounds (lower, upper) allow: b is at least that value where z

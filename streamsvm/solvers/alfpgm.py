@@ -120,9 +120,7 @@ class ALFPGM(BlockSolver):
         second = _least(np.flatnonzero(low & (level < m)), level, self.candidates)
         second = second[np.isin(second, first, invert=True)]
         a, b = rows[first], rows[second]
-        partners = _partners(
-            problem.cross(a, b), problem.diagonal(a), problem.diagonal(b), level[first], level[second]
-        )
+        partners = _partners(problem.cross(a, b), problem.diagonal(a), problem.diagonal(b), level[first], level[second])
         # b[:1], the lowest level, too: near twins gain much by steps so small that a block of them alone would not move
         new = np.union1d(a, b[np.append(partners[partners >= 0], 0)])
         free = np.intersect1d(state.block, rows)
@@ -130,9 +128,7 @@ class ALFPGM(BlockSolver):
         worst = row_violations(problem, state, free)
         return np.union1d(new, free[_least(np.arange(len(free)), -worst, 2 * self.pairs)])
 
-    def solve_block(
-        self, problem: BlockProblem, state: BlockState, block: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def solve_block(self, problem: BlockProblem, state: BlockState, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.subproblem == "pairs":
             return super().solve_block(problem, state, block)
         Q = problem.gram(block).astype(np.float64)

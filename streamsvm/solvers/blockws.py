@@ -316,11 +316,7 @@ class BlockSolver:
         If that was done before, or the error is large, all products are float64 from here on.
         """
         allowed = REFRESH_ERROR * max(self.tol, state.violation)
-        if (
-            state.in_float64
-            or not (is_due or self.is_solved(state))
-            or problem.float32_error(state.alpha) < allowed
-        ):
+        if state.in_float64 or not (is_due or self.is_solved(state)) or problem.float32_error(state.alpha) < allowed:
             return state
         active, support = active_rows(state), np.flatnonzero(state.alpha)
         rows = active[evenly(len(active), CHECKED)]
@@ -373,16 +369,12 @@ class BlockSolver:
         state = replace(state, violation=ends.violation)
         return replace(state, bias=ends.threshold(self.is_solved(state)))
 
-    def shrinkable(
-        self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray, least: float
-    ) -> np.ndarray:
+    def shrinkable(self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
         """Which of some rows the gradient holds at a bound by more than `least`."""
         a, g = state.alpha[rows], _shifted(problem, state, rows)
         return ((a <= 0) & (g > least)) | ((a >= problem.upper[rows]) & (g < -least))
 
-    def sides(
-        self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def sides(self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of some rows: which are on the first side, of those that a block mixes, and their violations."""
         y = problem.y[rows]
         first = y * _shifted(problem, state, rows) < 0 if self.bias else y > 0
@@ -433,9 +425,7 @@ class BlockSolver:
         count = 1 + int(np.searchsorted(np.cumsum(rows[order]), self.block_rows, side="right"))
         return np.isin(parts, order[:count])
 
-    def solve_block(
-        self, problem: BlockProblem, state: BlockState, block: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def solve_block(self, problem: BlockProblem, state: BlockState, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = _as_float32(problem.gram(block), problem.y[block] if self.bias else None)
         dtype = np.float64 if self.bias or state.in_float64 else np.float32  # y'a must not drift from 0

@@ -173,9 +173,7 @@ def register(name: str, row: SolverRow) -> None:
     if name in SOLVERS or section_of(name) in sections:
         raise ConfigError(f"there is a solver {name!r} already; expected another name")
     if unknown := set(row.reads) - set(OF_SOME):
-        raise ConfigError(
-            f"solver {name!r}: found {min(unknown)!r} in reads, expected some of {', '.join(OF_SOME)}"
-        )
+        raise ConfigError(f"solver {name!r}: found {min(unknown)!r} in reads, expected some of {', '.join(OF_SOME)}")
     for what, place in (
         ("fit", row.fit),
         ("options", row.options),

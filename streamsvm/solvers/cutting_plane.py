@@ -34,9 +34,7 @@ LEAST_STEP = 1e-3  # that is predicted
 NOTHING = 1e-6  # multipliers below have no part: those of an interior point are never 0
 QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
 MOST_IDLE = 100
-MOST_STILL = (
-    100  # steps in which the gap of a column does not fall by LEAST_FALL of itself: rounding has ended it
-)
+MOST_STILL = 100  # steps in which the gap of a column does not fall by LEAST_FALL of itself: rounding has ended it
 LEAST_FALL = 1e-3
 LEAST_SHARE = 1e-9  # of a plane's size: an objective below it is 0
 ARRAYS = ("w", "f", "target", "A", "r", "b", "H", "alpha", "idle")
@@ -82,9 +80,7 @@ class Bundle:
         """The minimum at which an objective is distinguishable from 0."""
         if not self.reward:
             return 0.0
-        return LEAST_SHARE * float(
-            np.max(np.diag(self.H) * (self.reward / np.maximum(self.r, self.reward)) ** 2)
-        )
+        return LEAST_SHARE * float(np.max(np.diag(self.H) * (self.reward / np.maximum(self.r, self.reward)) ** 2))
 
     def cost(self, w: np.ndarray) -> float:
         """The objective of w without R."""
@@ -246,9 +242,7 @@ class CuttingPlane:
     def step(self, problem: LinearRisk, state: BundleState) -> BundleState:
         open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.may_improve(bundle)])
         bundles = [state.columns[c] for c in open_columns]
-        W, Q = (
-            np.stack(points, axis=1) for points in zip(*((b.w, self._query(b)) for b in bundles), strict=True)
-        )
+        W, Q = (np.stack(points, axis=1) for points in zip(*((b.w, self._query(b)) for b in bundles), strict=True))
         views = problem.at(open_columns, W, Q, [bundle.f for bundle in bundles])
         for bundle, q, view in zip(bundles, Q.T, views, strict=True):
             bundle.add(q, view.value, view.slope)

@@ -19,9 +19,7 @@ from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.in_turn import Duals, InTurn, InTurnState, packed, prefixed, unpacked, unprefixed
 from streamsvm.solvers.threshold import Thresholds, thresholds_from
 
-PART_ROWS = (
-    8192  # average rows of a partition at the bottom: on covtype larger ones score no better in their time
-)
+PART_ROWS = 8192  # average rows of a partition at the bottom: on covtype larger ones score no better in their time
 DIRECT_ROWS = 8 * PART_ROWS  # exact solutions of fewer rows take longer with a level than without
 
 

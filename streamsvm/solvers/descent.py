@@ -13,9 +13,7 @@ import numpy as np
 
 _INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
 FALLS = 0.1  # of the least violation: a smaller fall of it is none
-LEAST_GAIN = (
-    1e-7  # of the objective, about what float32 kernel values resolve: then rounding undoes what steps gain
-)
+LEAST_GAIN = 1e-7  # of the objective, about what float32 kernel values resolve: then rounding undoes what steps gain
 # indices of `progress` in a block: the least violation, sub-blocks since it fell, the gain in these, and in all
 LEAST, IDLE, RECENT, GAINED = range(4)
 IDLE_VISITS = 40  # of each row of a block, in which violation and objective do not fall by so much

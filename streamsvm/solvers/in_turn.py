@@ -216,8 +216,6 @@ def unit(problem: DualQP, state: blockws.BlockState) -> float:
     if isinstance(problem.linear, np.ndarray):
         return 1.0
     first = np.arange(min(len(problem.upper), SAMPLE))
-    of_one_row = float(problem.upper.max(initial=0.0)) * float(
-        np.abs(problem.diagonal(first)).max(initial=0.0)
-    )
+    of_one_row = float(problem.upper.max(initial=0.0)) * float(np.abs(problem.diagonal(first)).max(initial=0.0))
     threshold = abs(state.margin if problem.over_margin else state.bias)
     return max(threshold, LEAST * of_one_row, float(np.finfo(np.float32).tiny))

@@ -29,9 +29,7 @@ from streamsvm.solvers.loop import run
 
 BLOCK = 3072  # rows of a working set: what several columns want; on ijcnn1 2048 takes longer, and 4096
 WHOLE = 8192  # rows whose Q is kept (256 MiB): on ijcnn1 6144 takes longer, and 12288
-SHRINKS = (
-    0.5  # of the largest violation: the gradient must hold a row at a bound by as much for it to be dropped
-)
+SHRINKS = 0.5  # of the largest violation: the gradient must hold a row at a bound by as much for it to be dropped
 
 
 @dataclass
@@ -178,13 +176,9 @@ class Lockstep:
 
     def _whole(self, problem: ColumnsQP, columns: Sequence[BlockState]) -> LockstepState:
         """With all rows active again."""
-        return self._measured(
-            problem, reactivated([replace(c, **NO_PROGRESS) for c in columns], problem.apply)
-        )
+        return self._measured(problem, reactivated([replace(c, **NO_PROGRESS) for c in columns], problem.apply))
 
-    def _deltas(
-        self, problem: ColumnsQP, columns: list[BlockState], todo: list[int], block: np.ndarray
-    ) -> np.ndarray:
+    def _deltas(self, problem: ColumnsQP, columns: list[BlockState], todo: list[int], block: np.ndarray) -> np.ndarray:
         """(len(todo), len(block)): the step of each column in the working set."""
         Q, deltas = problem.gram(block), np.zeros((len(todo), len(block)))
 

@@ -27,9 +27,7 @@ class LevelRange(NamedTuple):
     M: float
 
     @classmethod
-    def of(
-        cls, level: np.ndarray, up: np.ndarray, low: np.ndarray, members: np.ndarray | None = None
-    ) -> LevelRange:
+    def of(cls, level: np.ndarray, up: np.ndarray, low: np.ndarray, members: np.ndarray | None = None) -> LevelRange:
         """members: of these rows alone."""
         if members is not None:
             level, up, low = level[members], up[members], low[members]

@@ -29,9 +29,7 @@ from streamsvm.storage.paths import (
 )
 
 _AT_FDCWD, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-PARTIAL = (
-    "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
-)
+PARTIAL = "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
 
 
 @contextmanager

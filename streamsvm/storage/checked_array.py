@@ -20,9 +20,7 @@ from streamsvm.storage.paths import is_remote_failure
 PAUSES_S = (1.0, 4.0, 0.0)  # after a try to read from an object store; its client repeats each several times
 MEMORY_BYTES = psutil.virtual_memory().total
 _ABSENT = np.uint64(2**64 - 1)  # a shard index holds this for a chunk that was never written
-_WITH_EMPTY = (
-    ", with write_empty_chunks=True, without which zarr leaves out chunks that hold only its fill value"
-)
+_WITH_EMPTY = ", with write_empty_chunks=True, without which zarr leaves out chunks that hold only its fill value"
 
 
 class CheckedArray:
@@ -111,9 +109,7 @@ class CheckedArray:
                 self.array[max(lo, start) : min(lo + self.chunk_rows, stop)]
             except Exception as cause:
                 return self._corrupt(lo // self.chunk_rows, self.chunk_rows, f"is damaged ({_brief(cause)})")
-        return self._corrupt(
-            first // self.chunk_rows, self.chunk_rows, f"could not be read ({_brief(error)})"
-        )
+        return self._corrupt(first // self.chunk_rows, self.chunk_rows, f"could not be read ({_brief(error)})")
 
     def _corrupt(self, chunk: int, chunk_rows: int, what: str, how: str = "") -> CorruptDataError:
         lo, hi = chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(self))
@@ -166,9 +162,7 @@ def whole_metadata(place: str) -> Iterator[None]:
     except StreamSVMError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise CorruptDataError(
-            f"{place}: damaged metadata ({_brief(error)}); restore it from a copy"
-        ) from error
+        raise CorruptDataError(f"{place}: damaged metadata ({_brief(error)}); restore it from a copy") from error
 
 
 def _plain_index(codec: ShardingCodec) -> bool:

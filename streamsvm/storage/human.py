@@ -43,9 +43,7 @@ def human_bytes(n: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    unit, size = next(
-        ((unit, UNITS[unit[0]]) for unit in ("h", "min") if seconds % UNITS[unit[0]] == 0), ("s", 1.0)
-    )
+    unit, size = next(((unit, UNITS[unit[0]]) for unit in ("h", "min") if seconds % UNITS[unit[0]] == 0), ("s", 1.0))
     return f"{seconds / size:g} {unit}"
 
 

@@ -135,8 +135,4 @@ def _number(body: JsonObject, name: str) -> float:
 
 
 def _owner(body: JsonObject) -> str:
-    return (
-        f"process {body['process']} on {body['host']}"
-        if {"process", "host"} <= set(body)
-        else "another process"
-    )
+    return f"process {body['process']} on {body['host']}" if {"process", "host"} <= set(body) else "another process"

@@ -67,9 +67,7 @@ def _require_writable(option: str, url: str | os.PathLike[str]) -> None:
             probe.unlink(missing_ok=True)
         except StorageError as error:
             reason = brief(error.__cause__ or error)
-            raise StorageError(
-                f"{option} {url}: cannot be written to ({reason}); take another {option}"
-            ) from None
+            raise StorageError(f"{option} {url}: cannot be written to ({reason}); take another {option}") from None
         return
     folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):

@@ -54,9 +54,7 @@ class Version:
         if not self._overwrite and root.exists():
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
         self._remove_others()
-        return zarr.open_group(
-            str(self._folder), mode="w", zarr_format=3, attributes={PARTIAL: this_process()}
-        )
+        return zarr.open_group(str(self._folder), mode="w", zarr_format=3, attributes={PARTIAL: this_process()})
 
     def place_for(self, folder: Place) -> Place:
         """The place where tasks write arrays of the group: in the group, as objects are not moved."""

@@ -105,9 +105,7 @@ def _numbers_in(column: pa.Array, where: str, name: str, line: int, *, is_final:
     wrong = np.flatnonzero(_flags(pa.compute.or_kleene(is_missing, are_plain)) == 0)
     if len(wrong):
         row = int(wrong[0])
-        message = (
-            f"{where}:{line + row}: column {name!r}: expected a number, found {texts[row].as_py()[:80]!r}"
-        )
+        message = f"{where}:{line + row}: column {name!r}: expected a number, found {texts[row].as_py()[:80]!r}"
         raise DataError(message) if is_final else KindChanged(message, name, texts[row].as_py())
     plain = pa.compute.replace_substring_regex(texts, r"^\+", "")  # Arrow reads none
     return pa.compute.if_else(is_missing, pa.nulls(len(texts), pa.string()), plain).cast(pa.float64())
@@ -224,9 +222,7 @@ def _times_in_parts(column: pa.Array) -> pa.Array:
     day, clock, fraction, sign, hours, minutes = pieces.flatten()
     whole = pa.compute.binary_join_element_wise(day, _or(clock, "00:00"), of_texts([" "])[0].cast(day.type))
     micros = pa.compute.utf8_rpad(pa.compute.utf8_slice_codeunits(fraction, 0, 6), 6, "0").cast(pa.int64())
-    zone = pa.compute.add(
-        _multiplied(_or(hours, "0").cast(pa.int64()), 60), _or(minutes, "0").cast(pa.int64())
-    )
+    zone = pa.compute.add(_multiplied(_or(hours, "0").cast(pa.int64()), 60), _or(minutes, "0").cast(pa.int64()))
     zone = pa.compute.if_else(_is(sign, "-"), pa.compute.negate(zone), zone)
     seconds = pa.compute.subtract(whole.cast(pa.timestamp("s")).cast(pa.int64()), _multiplied(zone, 60))
     return pa.compute.add(_multiplied(seconds, 1_000_000), micros).cast(pa.timestamp("us"))

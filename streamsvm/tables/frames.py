@@ -116,9 +116,7 @@ def schema_of(
             raise DataError(
                 f"column {name!r} holds {kind}; expected numbers, times or text: convert it, or leave it out"
             )
-    require_texts(
-        "X", kinds, dict.fromkeys(target or {}, "target-encode"), f"; {CATEGORY} takes numbers as categories"
-    )
+    require_texts("X", kinds, dict.fromkeys(target or {}, "target-encode"), f"; {CATEGORY} takes numbers as categories")
     schema = Schema([Feature(name, kind, smooth=(target or {}).get(name)) for name, kind in kinds.items()])
     for feature in schema.features:
         feature.is_code = feature.stays_text = feature.name in category
@@ -196,9 +194,7 @@ def table_of(X: Frame) -> pa.Table:
 
 def _without_mixed(frame: Frame) -> Frame:
     """A pandas frame in which columns of numbers, some of them as text, are all text. None if it has none."""
-    mixed = {
-        name: frame[name] for name in frame.columns if frame.columns.is_unique and _is_mixed(frame[name])
-    }
+    mixed = {name: frame[name] for name in frame.columns if frame.columns.is_unique and _is_mixed(frame[name])}
     texts = {name: column.map(str, na_action="ignore") for name, column in mixed.items()}
     return frame.assign(**texts) if texts else None
 
@@ -250,9 +246,7 @@ def partitions(
         as_texts = frozenset(target or ())
         summaries = computed(frame.map_partitions(_summary, category, as_texts, meta=(None, object)))
         if texts := _texts_in([part.columns for part in summaries]):
-            summaries = computed(
-                frame.map_partitions(_summary, category, as_texts | texts, meta=(None, object))
-            )
+            summaries = computed(frame.map_partitions(_summary, category, as_texts | texts, meta=(None, object)))
         lengths, columns = [part.rows for part in summaries], [part.columns for part in summaries]
         if narrow := next((part.narrow for part in summaries if part.narrow), None):
             dtype = FLOAT64
@@ -331,9 +325,7 @@ def _are_missing(feature: Feature) -> bool:
 def _texts_in(columns: Sequence[dict[str, PartitionColumn]]) -> frozenset[str]:
     """The columns of texts that are numbers in some partitions, and not in others."""
     numbers = {name for part_columns in columns for name, column in part_columns.items() if column.from_text}
-    return frozenset(
-        name for name in numbers if any(_is_text(part_columns[name]) for part_columns in columns)
-    )
+    return frozenset(name for name in numbers if any(_is_text(part_columns[name]) for part_columns in columns))
 
 
 def _is_text(column: PartitionColumn) -> bool:
@@ -346,14 +338,10 @@ def _kinds(columns: Sequence[dict[str, PartitionColumn]]) -> dict[str, str]:
     for name in columns[0]:
         parts = [part_columns[name] for part_columns in columns]
         numbers = any(part.from_text for part in parts)  # stored as text
-        kinds_found = {
-            part.kind for part in parts if _is_text(part) or not (numbers and part.kind == "text")
-        } - {None}
+        kinds_found = {part.kind for part in parts if _is_text(part) or not (numbers and part.kind == "text")} - {None}
         if len(kinds_found) > 1:
             differing = " and ".join(sorted(map(str, kinds_found)))
-            raise DataError(
-                f"column {name!r} holds {differing} in different partitions of X; expected one of them"
-            )
+            raise DataError(f"column {name!r} holds {differing} in different partitions of X; expected one of them")
         kinds[name] = str(next(iter(kinds_found), "number"))
     return kinds
 

@@ -116,9 +116,7 @@ class Feature:
     marker: str | None = field(init=False, default=None)  # the text among what seemed to be numbers
     counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
     settled: np.ndarray | None = field(init=False, default=None)  # final codes, once all rows are known
-    rounded: tuple[float, float] | None = field(
-        init=False, default=None
-    )  # a whole number, and float32's value of it
+    rounded: tuple[float, float] | None = field(init=False, default=None)  # a whole number, and float32's value of it
     has_fractions: bool = field(init=False, default=False)  # among numbers of this size
 
     def __post_init__(self) -> None:
@@ -170,9 +168,7 @@ class Feature:
 
     def _require_codes(self, where: str) -> None:
         if len(self.categories) > MAX_TARGET + 1:
-            message = (
-                f"{where}: column {self.name!r} has more than {MAX_TARGET:,} different texts to target-encode"
-            )
+            message = f"{where}: column {self.name!r} has more than {MAX_TARGET:,} different texts to target-encode"
             raise DataError(f"{message}; {self.fewer(rare=False, means=False)}")
 
     def fewer(self, *, rare: bool = True, means: bool = True) -> str:
@@ -292,8 +288,7 @@ class Feature:
     def _quantities(self, texts: list[str]) -> tuple[str, str, str] | None:
         """The kind of quantities that most texts are, an example of those or of the others, and what to do."""
         unlike = {
-            kind: [text for text in texts if not pattern.fullmatch(text)]
-            for kind, (pattern, _) in QUANTITIES.items()
+            kind: [text for text in texts if not pattern.fullmatch(text)] for kind, (pattern, _) in QUANTITIES.items()
         }
         for kind, (_, remedy) in QUANTITIES.items():
             if len(texts) > 1 and not unlike[kind]:
@@ -302,11 +297,7 @@ class Feature:
         for kind, others in unlike.items():
             if len(texts) >= FEW and len(texts) - len(others) >= MOSTLY * len(texts):
                 markers = as_names(*(other[:40] for other in others[:3]))
-                gaps = (
-                    f"--missing {markers} reads such text as missing"
-                    if self.is_csv
-                    else "leave such text empty"
-                )
+                gaps = f"--missing {markers} reads such text as missing" if self.is_csv else "leave such text empty"
                 return kind, f", but for text such as {others[0][:40]!r}", gaps
         return None
 
@@ -369,9 +360,7 @@ class Schema:
     def coded(self) -> dict[int, Feature]:
         """The target-encoded features, by their column in a store."""
         return {
-            int(column): f
-            for column, f in zip(self.store_offsets, self.features, strict=False)
-            if f.smooth is not None
+            int(column): f for column, f in zip(self.store_offsets, self.features, strict=False) if f.smooth is not None
         }
 
     def settle(self, where: str) -> None:
@@ -404,9 +393,7 @@ class Schema:
         if not (self.frozen or feature.hash):
             is_fixed = self.is_complete and feature.smooth is None
             if is_fixed and not feature.categories.keys() >= {*filter(None, texts)}:
-                raise UnknownText(
-                    f"{where}: column {feature.name!r} has a text that the first rows did not have"
-                )
+                raise UnknownText(f"{where}: column {feature.name!r} has a text that the first rows did not have")
             feature.learn(texts, where)
         codes = feature.codes(texts)[ids]
         if feature.min_rows > 1:
@@ -464,17 +451,13 @@ class Schema:
     def from_attrs(cls, attrs: Attrs) -> Schema:
         """The schema that `to_attrs` wrote, frozen. Raises DataError if the store was not made from a table."""
         if "columns" not in attrs:
-            raise DataError(
-                "the store given as --like was not made from a table, so it has no columns to copy"
-            )
+            raise DataError("the store given as --like was not made from a table, so it has no columns to copy")
         label = attrs.get("label") or ()
         features = [Feature.from_attrs(c) for c in attrs["columns"]]
         return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
 
 
-def require_texts(
-    path: str, kinds: Mapping[str, str], encodings: Mapping[str, str], of_numbers: str = ""
-) -> None:
+def require_texts(path: str, kinds: Mapping[str, str], encodings: Mapping[str, str], of_numbers: str = "") -> None:
     """Raises DataError if a named column is not a feature or not text. named: with what is done to it. of_numbers: what
     to do about numbers, see `option_for`."""
     for name, encoding in encodings.items():

@@ -25,9 +25,7 @@ def read_once(X: Any) -> Any:
     except DataError:
         raise
     except Exception as error:  # query engines raise any error, of several lines
-        raise DataError(
-            f"X: a {kind.__name__} that cannot be read: {' '.join(str(error).split())[:200]}"
-        ) from error
+        raise DataError(f"X: a {kind.__name__} that cannot be read: {' '.join(str(error).split())[:200]}") from error
     return X
 
 

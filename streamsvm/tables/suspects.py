@@ -75,9 +75,7 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
 def sample_ids(store: Store) -> np.ndarray:
     """Sorted ids of a sufficient number of random rows."""
     row_bytes = max(8, 12 * store.row_entries)
-    return draw_ids(
-        store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0)
-    )
+    return draw_ids(store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0))
 
 
 def suspects(store: Store, summary: ColumnSummary, ids: np.ndarray, sample: Rows) -> Iterator[str]:
@@ -86,12 +84,8 @@ def suspects(store: Store, summary: ColumnSummary, ids: np.ndarray, sample: Rows
     moments, labels = summary.moments, _classes(store)
     if len(ids) >= LEAST_ROWS:
         if labels is not None:
-            yield from _line(
-                "columns that predict the label alone, as leaks do", _leaks(store, ids, sample, labels)
-            )
-        yield from _line(
-            "columns of whole numbers that differ from row to row, as ids do", _ids(store, sample)
-        )
+            yield from _line("columns that predict the label alone, as leaks do", _leaks(store, ids, sample, labels))
+        yield from _line("columns of whole numbers that differ from row to row, as ids do", _ids(store, sample))
     constant = (moments.low == moments.high) | (np.asarray(moments.present) == 0)
     if store.n > 1:
         yield from _line("columns with a single value", map(name, np.flatnonzero(constant).tolist()))

@@ -78,9 +78,7 @@ class EncodedRows(StoreView):
 
     def _valued(self, rows: Rows, ids: np.ndarray) -> Rows:
         return Rows(
-            decode_categories(
-                rows.X, self._values, None if self._assignment is None else self._assignment.of(ids)
-            )
+            decode_categories(rows.X, self._values, None if self._assignment is None else self._assignment.of(ids))
         )
 
 
@@ -94,20 +92,15 @@ def encoded_features(attrs: Attrs | None) -> dict[int, Feature]:
 
 def codes_without_values(store: Store) -> dict[int, Feature]:
     """The target-encoded features of a store that have no values yet, by their column of codes."""
-    return {
-        column: feature for column, feature in encoded_features(store.table).items() if feature.values is None
-    }
+    return {column: feature for column, feature in encoded_features(store.table).items() if feature.values is None}
 
 
-def with_values(
-    store: Store, values: Mapping[int, np.ndarray], classes: tuple[str, ...]
-) -> dict[str, object]:
+def with_values(store: Store, values: Mapping[int, np.ndarray], classes: tuple[str, ...]) -> dict[str, object]:
     """The attributes of a store, with the values (categories + 1, outputs) of its columns of codes."""
     schema = Schema.from_attrs(store.table)
     by_name = {schema.coded[column].name: column_values for column, column_values in values.items()}
     schema.features = [
-        replace(f, values=by_name[f.name], classes=classes) if f.name in by_name else f
-        for f in schema.features
+        replace(f, values=by_name[f.name], classes=classes) if f.name in by_name else f for f in schema.features
     ]
     return {**store.table, "columns": schema.to_attrs()["columns"]}
 
@@ -118,10 +111,7 @@ def with_values_of_model(store: Store, layout: Layout | None) -> Store:
     texts = codes_without_values(store)
     if not texts:
         return store
-    learned = {
-        feature.name: feature
-        for feature in encoded_features(None if layout is None else layout.attrs).values()
-    }
+    learned = {feature.name: feature for feature in encoded_features(None if layout is None else layout.attrs).values()}
     for feature in texts.values():
         if feature.name not in learned:
             raise ModelError(

@@ -38,14 +38,10 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
     sorted_, samples = zip(*results, strict=True)
     unsorted = [start for (start, _), is_sorted in zip(blocks, sorted_, strict=True) if not is_sorted]
     if unsorted:
-        warnings.append(
-            f"CSR indices unsorted or duplicate, first from row {unsorted[0]} on; reads sort them"
-        )
+        warnings.append(f"CSR indices unsorted or duplicate, first from row {unsorted[0]} on; reads sort them")
     chunk_bytes = store.nbytes // store.n * store.chunk_rows
     if chunk_bytes > MOST_CHUNK_BYTES:
-        warnings.append(
-            f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows"
-        )
+        warnings.append(f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows")
     warnings += suspects(store, summary, ids, concat([*samples]))
     return {
         "store": store.url,
@@ -57,9 +53,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
     }
 
 
-def _check_block(
-    store: Store, block: tuple[int, int], ids: np.ndarray
-) -> tuple[tuple[bool, Rows], ColumnSummary]:
+def _check_block(store: Store, block: tuple[int, int], ids: np.ndarray) -> tuple[tuple[bool, Rows], ColumnSummary]:
     """Whether the rows' indices are sorted, the rows `ids` of the block, and what is seen. Raises as `check`."""
     rows = store.read(*block)
     store.require_finite(rows, block[0], gaps=store.has_gaps)
@@ -87,9 +81,7 @@ def _check_counts(store: Store) -> None:
         return
     counted = store.count_labels()
     if counted is None or not np.array_equal(stored.values, counted.values):
-        raise CorruptDataError(
-            "array 'statistics/labels' lists other labels than 'y' has; ingest the rows again"
-        )
+        raise CorruptDataError("array 'statistics/labels' lists other labels than 'y' has; ingest the rows again")
     wrong = np.flatnonzero(stored.counts != counted.counts)
     if len(wrong):
         label, stored_count, count = (a[wrong[0]] for a in (counted.values, stored.counts, counted.counts))

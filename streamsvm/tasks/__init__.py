@@ -41,9 +41,7 @@ _TASKS = {
         ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"),
         searched=True,
     ),
-    "multilabel": TaskRow(
-        "streamsvm.tasks.multilabel:Multilabel", ("bsgd.loss", "cutting_plane.loss"), searched=True
-    ),
+    "multilabel": TaskRow("streamsvm.tasks.multilabel:Multilabel", ("bsgd.loss", "cutting_plane.loss"), searched=True),
     "oneclass": TaskRow("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
     "ordinal": TaskRow("streamsvm.tasks.ordinal:Ordinal"),
     "rank": TaskRow("streamsvm.tasks.rank:Rank"),
@@ -99,7 +97,5 @@ def register(task: Task, options: tuple[str, ...] = ()) -> None:
 
 def default_task(solver: str, *, has_queries: bool) -> str:
     """The default task of a solver: ranking if rows have queries and it supports that, else classification."""
-    from_queries = (
-        task for task in map(task_of, task_names()) if task.needs_queries and task.goes_with(solver)
-    )
+    from_queries = (task for task in map(task_of, task_names()) if task.needs_queries and task.goes_with(solver))
     return next((task.name for task in from_queries), "classify") if has_queries else "classify"

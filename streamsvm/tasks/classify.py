@@ -81,9 +81,7 @@ class AgainstRest(Classify):
     def most_nu(self, weights: np.ndarray) -> float:
         """In each problem, the smaller side takes half of nu."""
         sizes = weights[weights > 0]
-        return (
-            float(2 * np.minimum(sizes, sizes.sum() - sizes).min() / sizes.sum()) if len(sizes) > 1 else 1.0
-        )
+        return float(2 * np.minimum(sizes, sizes.sum() - sizes).min() / sizes.sum()) if len(sizes) > 1 else 1.0
 
     def n_subproblems(self, k: int) -> int:
         return n_columns(k)
@@ -115,7 +113,5 @@ def coder_of(store: Store, positive: tuple[str, ...]) -> LabelCoder:
             raise DataError(f"--positive {missing[0]}: no such label; the store has {', '.join(texts[:30])}")
         classes, codes = np.array([0, 1]), encode(labels, labels, positive)
     if np.all(codes == codes[0]):
-        raise DataError(
-            f"{store.url or 'y'} has one class only ({label_texts(labels)[0]}); expected at least two"
-        )
+        raise DataError(f"{store.url or 'y'} has one class only ({label_texts(labels)[0]}); expected at least two")
     return LabelCoder(classes, store.classes, codes)

@@ -30,9 +30,7 @@ def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
                 label = matching_label(name, texts)
                 if label is None:
                     names = ", ".join(texts[:30])
-                    raise ConfigError(
-                        f"costs {true}>{predicted}: no such label {name}; the labels are {names}"
-                    )
+                    raise ConfigError(f"costs {true}>{predicted}: no such label {name}; the labels are {names}")
                 places.append(texts.index(label))
             C[tuple(places)] = cost
     return C
@@ -54,9 +52,7 @@ def label_costs(costs: Costs, classes: np.ndarray) -> np.ndarray:
     """
     C, labels = np.ones((2, len(classes))), classes.tolist()
     if REST in labels:
-        raise ConfigError(
-            f"costs: found a label {REST!r}, which stands for all others here; give it another name"
-        )
+        raise ConfigError(f"costs: found a label {REST!r}, which stands for all others here; give it another name")
     for true, row in costs.items():
         for predicted, cost in row.items():
             named = [name for name in (true, predicted) if name != REST]

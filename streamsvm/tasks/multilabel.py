@@ -200,10 +200,7 @@ class _SetScores:
         quality = [extra.result() for extra in self._probabilities if extra.n]
         for extra, of_probabilities in zip(extras, quality, strict=False):
             extra |= {name: of_probabilities[name] for name in QUALITY}
-        table = [
-            row | extra
-            for row, extra in zip(by_label(hits, n_true, n_predicted, labels), extras, strict=True)
-        ]
+        table = [row | extra for row, extra in zip(by_label(hits, n_true, n_predicted, labels), extras, strict=True)]
         scores = {
             "accuracy": float(right / n),
             "balanced_accuracy": balanced_of_sets(hits, n_true, n_predicted, n),

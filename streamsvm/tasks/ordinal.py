@@ -25,9 +25,7 @@ class Ordinal(Task):
     def targets(self, store: Store, config: TaskOptions) -> Targets:
         targets = coded(store, config.positive)
         if len(targets.classes) > MOST_RANKS:
-            raise DataError(
-                f"found {len(targets.classes)} different labels, expected at most {MOST_RANKS} ranks"
-            )
+            raise DataError(f"found {len(targets.classes)} different labels, expected at most {MOST_RANKS} ranks")
         return replace(targets, groups=np.zeros(store.n, np.int64))
 
     def thresholds(self, f: np.ndarray, targets: Targets, weight: np.ndarray) -> np.ndarray:

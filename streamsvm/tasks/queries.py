@@ -39,9 +39,7 @@ def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> JsonObject
     return _scores(query_sums(y, scores, groups))
 
 
-def query_sums(
-    y: np.ndarray, scores: np.ndarray, groups: np.ndarray
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def query_sums(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The scores of `ranking`, each as two columns (queries,), of whose sums it is the quotient."""
     whole = y.dtype.kind in "biuf" and np.all((y >= 0) & (y == np.floor(y)) & (y < 64))
     grades = y.astype(np.float64) if whole else np.unique(y, return_inverse=True)[1].astype(np.float64)
@@ -58,9 +56,7 @@ def query_sums(
     )
 
 
-def _ndcg(
-    grades: np.ndarray, best: np.ndarray, place: np.ndarray, starts: np.ndarray, cut: int
-) -> np.ndarray:
+def _ndcg(grades: np.ndarray, best: np.ndarray, place: np.ndarray, starts: np.ndarray, cut: int) -> np.ndarray:
     discount = (place <= cut) / np.log2(1 + place)
     gained, most = (np.add.reduceat((2.0**g - 1) * discount, starts) for g in (grades, best))
     return ratio(gained, most)

@@ -101,8 +101,7 @@ def _units(store: Store) -> LabelScale:
 
     def total(function: Callable[[np.ndarray], np.ndarray]) -> float:
         blocks = (
-            weighted(function(_numbers(store.url, store.labels(*block))), block)
-            for block in store.label_blocks()
+            weighted(function(_numbers(store.url, store.labels(*block))), block) for block in store.label_blocks()
         )
         return math.fsum(chain.from_iterable(block.tolist() for block in blocks))
 

@@ -52,17 +52,13 @@ class ResamplingUnits:
         assert self.codes is not None
         return np.bincount(self.codes, influence, self.count)
 
-    def facts(
-        self, influences: Iterable[tuple[str, float | None, np.ndarray, np.ndarray | float]]
-    ) -> JsonObject:
+    def facts(self, influences: Iterable[tuple[str, float | None, np.ndarray, np.ndarray | float]]) -> JsonObject:
         """`intervals`, and the number of groups that they are based on. influences: of each score its name, value, the
         influence of units, and the number of units with this influence. Empty if there is only one unit."""
         if self.count < 2:
             return {}
         records = [
-            self._record(
-                name, score, float(np.sqrt(np.sum(rows * influence**2) * self.count / (self.count - 1)))
-            )
+            self._record(name, score, float(np.sqrt(np.sum(rows * influence**2) * self.count / (self.count - 1))))
             for name, score, influence, rows in influences
             if score is not None
         ]
@@ -136,9 +132,7 @@ class LabelErrors:
         rows = np.append(counts, summary["n"] - n_known)
         for name, influence in label_influences(counts, summary["n"], costs).items():
             per_unit = (
-                (influence, rows)
-                if self._units.codes is None
-                else (self._units.summed(influence[self._kinds]), 1.0)
+                (influence, rows) if self._units.codes is None else (self._units.summed(influence[self._kinds]), 1.0)
             )
             influences.append((name, summary[name], *per_unit))
         if order is not None and summary["roc_auc"] is not None:
@@ -148,9 +142,7 @@ class LabelErrors:
             else:
                 is_known = self._kinds < self._k**2
                 of_rows = np.zeros(len(is_known))
-                of_rows[is_known] = influence[
-                    self._kinds[is_known] // self._k, order.places(self._values[is_known])
-                ]
+                of_rows[is_known] = influence[self._kinds[is_known] // self._k, order.places(self._values[is_known])]
                 influences.append(("roc_auc", summary["roc_auc"], self._units.summed(of_rows), 1.0))
         return self._units.facts(influences)
 
@@ -195,13 +187,9 @@ class SetErrors:
 
     def __init__(self, store: Store, k: int) -> None:
         self._units = ResamplingUnits(store, max(LEAST_SUMS, min(MOST_SUMS, MOST_ENTRIES // (2 * k))))
-        self._sums = np.zeros(
-            (3 + 2 * k, self._units.count)
-        )  # rows, right ones, their F1; by label hits, and all
+        self._sums = np.zeros((3 + 2 * k, self._units.count))  # rows, right ones, their F1; by label hits, and all
 
-    def add(
-        self, start: int, right: np.ndarray, f1: np.ndarray, hits: np.ndarray, either: np.ndarray
-    ) -> None:
+    def add(self, start: int, right: np.ndarray, f1: np.ndarray, hits: np.ndarray, either: np.ndarray) -> None:
         """Adds rows from `start` on: (m,) whether they are right, and their F1; (m, k) whether labels are true and
         predicted, and the number of the two."""
         units = self._units.of_rows(start, start + len(right))
@@ -216,17 +204,12 @@ class SetErrors:
             "hamming_loss": shift(in_all - both, rows * len(hits)),
             "f1_micro": shift(both, in_all),
             "f1_macro": np.mean(
-                [
-                    shift(2 * label_hits, label_all)
-                    for label_hits, label_all in zip(hits, either, strict=True)
-                ],
+                [shift(2 * label_hits, label_all) for label_hits, label_all in zip(hits, either, strict=True)],
                 axis=0,
             ),
             "f1_samples": shift(f1, rows),
         }
-        return self._units.facts(
-            (name, scores[name], influence, 1.0) for name, influence in influences.items()
-        )
+        return self._units.facts((name, scores[name], influence, 1.0) for name, influence in influences.items())
 
 
 def _gather(sums: np.ndarray, units: np.ndarray, columns: Iterable[np.ndarray]) -> None:
@@ -241,9 +224,7 @@ class NumberErrors:
     def __init__(self, store: Store) -> None:
         self._units = ResamplingUnits(store, MOST_SUMS)
         self._sums = np.zeros((3, self._units.count))  # rows, |error|, error^2
-        self._means, self._inside = np.zeros(
-            (2, self._units.count)
-        )  # of y, and its squared deviations from them
+        self._means, self._inside = np.zeros((2, self._units.count))  # of y, and its squared deviations from them
 
     def add(self, start: int, y: np.ndarray, values: np.ndarray) -> None:
         """Adds rows from `start` on, at least one: numbers y (m,), and predicted ones."""
@@ -267,6 +248,4 @@ class NumberErrors:
         influences["mean_absolute_error"] = shift(absolute, rows)
         if scores["r2"] is not None:
             influences["r2"] = (spread * squares.sum() / spread.sum() - squares) / spread.sum()
-        return self._units.facts(
-            (name, scores[name], influence, 1.0) for name, influence in influences.items()
-        )
+        return self._units.facts((name, scores[name], influence, 1.0) for name, influence in influences.items())

@@ -74,9 +74,7 @@ def described(function: F) -> F:
     if function.__doc__:
         doc = _of_method(function, entries(FUNCTIONS, "Parameters"))
         errors = _with_shared(entries(doc, "Raises"), entries(RAISES, "Raises"))
-        function.__doc__ = _replaced(
-            doc, "Raises", "\n".join(errors[n].line(n) for n in entries(doc, "Raises"))
-        )
+        function.__doc__ = _replaced(doc, "Raises", "\n".join(errors[n].line(n) for n in entries(doc, "Raises")))
     return function
 
 
@@ -96,10 +94,7 @@ def _of_method(function: Any, shared: Mapping[str, Entry]) -> str:
 
 
 def _with_shared(entries_of: Mapping[str, Entry], shared: Mapping[str, Entry]) -> dict[str, Entry]:
-    return {
-        name: entries_of.get(name, Entry()).or_else(shared.get(name, Entry()))
-        for name in {**shared, **entries_of}
-    }
+    return {name: entries_of.get(name, Entry()).or_else(shared.get(name, Entry())) for name in {**shared, **entries_of}}
 
 
 def _lines(function: Any, entries_of: Mapping[str, Entry]) -> Iterator[str]:
@@ -109,9 +104,7 @@ def _lines(function: Any, entries_of: Mapping[str, Entry]) -> Iterator[str]:
 
 def _merged(cls: type, doc: str, section: str, shared: str) -> Mapping[str, Entry]:
     merged = entries(doc, section)
-    texts = [
-        cleandoc(base.__doc__ or "") for base in cls.__mro__[1:] if base.__module__.startswith("streamsvm.")
-    ]
+    texts = [cleandoc(base.__doc__ or "") for base in cls.__mro__[1:] if base.__module__.startswith("streamsvm.")]
     for text in (*texts, shared):
         for name, entry in entries(text, section).items():
             merged[name] = merged.get(name, Entry()).or_else(entry)

@@ -202,9 +202,7 @@ def test_what_was_chosen_is_what_is_trained(name):
     chosen = build_config(("t", model.header.config | {"search": {"options": []}}))
     anew = prepare(store, chosen, Engine(1))
     assert anew.kernel == model.header.kernel
-    for given, trained in zip(
-        *(s.to_arrays().items() for s in (anew.scaling, model.header.scaling)), strict=True
-    ):
+    for given, trained in zip(*(s.to_arrays().items() for s in (anew.scaling, model.header.scaling)), strict=True):
         assert given[0] == trained[0]
         np.testing.assert_array_equal(given[1], trained[1])
     rows = Rows(X)
@@ -246,9 +244,7 @@ def test_scales_at_which_kernels_overflow_are_dropped(size, kind):
 def test_values_beyond_all_scales_are_named(options):
     X = np.random.default_rng(0).normal(size=(200, 2)) * [1.0, 1e160]
     with pytest.raises(DataError, match="column 1 has values up to .*e\\+160, expected at most 1e\\+150"):
-        train_in_memory(
-            Store.from_arrays(X, X[:, 0] > 0), completed([("t", {"search": {"options": options}})])
-        )
+        train_in_memory(Store.from_arrays(X, X[:, 0] > 0), completed([("t", {"search": {"options": options}})]))
 
 
 def test_what_cannot_be_chosen_is_said():

@@ -53,9 +53,7 @@ def score(model: Any, k: int = 2) -> float:
 
 
 def fitted(X: Any, y: np.ndarray, **options: Any) -> tuple[Any, dict[str, Any]]:
-    return train_in_memory(
-        Store.from_arrays(X, y), build_config(("test", {"threads": 2, "tol": 1e-2} | options))
-    )
+    return train_in_memory(Store.from_arrays(X, y), build_config(("test", {"threads": 2, "tol": 1e-2} | options)))
 
 
 @pytest.mark.parametrize("name", ["dcsvm", "dcsvm early", "alfpgm", "admm-hss", "bsgd", "landmarks"])
@@ -153,9 +151,7 @@ def test_columns_in_any_unit_need_no_scaling():
     assert np.mean(model.predict(Rows(X * units)) == y) > 0.9
 
 
-@pytest.mark.parametrize(
-    "case", ["constant", "one column", "wide", "few rows", "one class in the sample", "uint8"]
-)
+@pytest.mark.parametrize("case", ["constant", "one column", "wide", "few rows", "one class in the sample", "uint8"])
 @pytest.mark.slow  # searches
 def test_odd_data_are_learned_from_all_the_same(case):
     X, y = noisy()
@@ -195,9 +191,7 @@ def test_sparse_rows_have_a_diagonal_metric_and_no_full_one(tmp_path):
     np.testing.assert_allclose(
         model.header.scaling.metric.importances, dense.header.scaling.metric.importances, atol=0.05
     )
-    with pytest.raises(
-        ConfigError, match="metric.kind is 'full', which would fill a sparse store; take diagonal"
-    ):
+    with pytest.raises(ConfigError, match="metric.kind is 'full', which would fill a sparse store; take diagonal"):
         train_in_memory(there, build_config(("t", {"metric": {"kind": "full"}})))
 
 
@@ -258,18 +252,14 @@ def test_killed_while_it_learns_it_goes_on_to_the_same_model(tmp_path, at):
     whole, resumed = (load_model(Path(tmp_path / name)) for name in ("whole", "m"))
     np.testing.assert_array_equal(whole.decision_function(X), resumed.decision_function(X))
     assert is_made_by(tmp_path / "m", there, [options])
-    assert not is_made_by(
-        tmp_path / "m", there, [build_config(("t", {"threads": 2, "metric": {"kind": "full"}}))]
-    )
+    assert not is_made_by(tmp_path / "m", there, [build_config(("t", {"threads": 2, "metric": {"kind": "full"}}))])
 
 
 def test_each_fold_has_its_own_metric():
     there = Store.from_arrays(*noisy())
     assert can_share(there, config("dcsvm", dcsvm={"levels": None}), 3)
     assert not can_share(there, config("dcsvm", dcsvm={"levels": None}, **DIAGONAL), 3)
-    model, _ = train_in_memory(
-        there, config("alfpgm", probability={"method": "sigmoid", "folds": 2}, **DIAGONAL)
-    )
+    model, _ = train_in_memory(there, config("alfpgm", probability={"method": "sigmoid", "folds": 2}, **DIAGONAL))
     X, y = noisy(seed=1)
     assert np.mean(np.argmax(model.predict_proba(Rows(X)), axis=1) == y) > 0.85
 
@@ -289,9 +279,7 @@ def test_the_median_gamma_halves_all_pairs(name):
     a, b = (Rows(rng.normal(size=(m, 4)).astype(np.float32) * [1, 9, 0.1, 1]) for m in (61, 40))
     kernel: Any = kernel_from({"name": name, "gamma": 1e-3, "nu": 0.5})
     gamma = kernel.median_gamma(a, b)
-    above = (
-        kernel_class(name)(gamma=gamma, **({"nu": 0.5} if name == "matern" else {})).exact(a, b) > 1 / np.e
-    )
+    above = kernel_class(name)(gamma=gamma, **({"nu": 0.5} if name == "matern" else {})).exact(a, b) > 1 / np.e
     assert abs(above.mean() - 0.5) < 1e-3
     assert kernel.median_gamma(a.take(slice(1)), a.take(slice(1))) == 1.0
     same = Rows(np.full((1, 3), 1e6 + 0.1))
@@ -387,9 +375,7 @@ def test_trials_that_have_no_end_lose():
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_regions_are_the_rows_nearest_to_their_centres(tmp_path, layout):
     X, y = noisy(3, 1000)
-    there = write(
-        tmp_path / "s", Rows(X if layout == "dense" else sparse.csr_array(X)), y, step=100, chunk_rows=128
-    )
+    there = write(tmp_path / "s", Rows(X if layout == "dense" else sparse.csr_array(X)), y, step=100, chunk_rows=128)
     data = prepare(there, build_config(("t", {"C": 2.0})), Engine(2))
     metric, centres = Metric(np.linspace(0, 2, D)), Rows(X[:3])
     found = region_samples(data, centres, metric, 150, Engine(2), ignore)

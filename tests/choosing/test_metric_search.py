@@ -37,9 +37,7 @@ class Known:
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
     ) -> list[TrialResult]:
         self.asked += [(rows, trial) for trial in trials]
-        return [
-            TrialResult(self.losses(rows, factor, trial), np.full((rows, 1), trial.C)) for trial in trials
-        ]
+        return [TrialResult(self.losses(rows, factor, trial), np.full((rows, 1), trial.C)) for trial in trials]
 
     def losses(self, rows: int, factor: np.ndarray, trial: Trial) -> np.ndarray:
         gamma = 1.0 if np.isnan(trial.gamma) else trial.gamma

@@ -190,9 +190,7 @@ def test_of_a_large_budget_parts_are_as_large_as_it_allows(left_s, levels):
 
 def large(n: int = 50_000) -> Any:
     X, y = table(n)
-    config = with_task(
-        build_config(("t", {"threads": 1, "search": {"options": ["C"]}})), Store.from_arrays(X, y)
-    )
+    config = with_task(build_config(("t", {"threads": 1, "search": {"options": ["C"]}})), Store.from_arrays(X, y))
     return prepare(Store.from_arrays(X, y), config, Engine(1))
 
 
@@ -271,9 +269,7 @@ def test_the_model_is_of_the_rows_for_which_there_was_time_in_the_end(monkeypatc
     assert any(isinstance(event, Warned) and "the time left was enough" in event.message for event in said)
 
 
-@pytest.mark.parametrize(
-    "error", [MemoryLimitError("too little memory"), StorageError("disk full"), MemoryError()]
-)
+@pytest.mark.parametrize("error", [MemoryLimitError("too little memory"), StorageError("disk full"), MemoryError()])
 @pytest.mark.parametrize("at", ["plan", "solve"])
 @pytest.mark.usefixtures("slow_search")
 def test_a_larger_fit_that_fails_leaves_the_model_before_it(error, at, monkeypatch, tmp_path):

@@ -56,9 +56,7 @@ def test_fit_with_probabilities_then_predict_and_evaluate(tmp_path, train, test,
     proba = np.array([row[1:] for row in rows], float)
     assert [row[0] for row in rows] == np.array(["ant", "bee", "cat"])[proba.argmax(axis=1)].tolist()
     assert run("predict", *of, "--out", tmp_path / "p.zarr", "--proba", "--workers", 1) == 0
-    np.testing.assert_allclose(
-        zarr.open_group(tmp_path / "p.zarr", mode="r")["probability"][:], proba, rtol=1e-5
-    )
+    np.testing.assert_allclose(zarr.open_group(tmp_path / "p.zarr", mode="r")["probability"][:], proba, rtol=1e-5)
     result = evaluated(capfd, *of)
     assert 0 < result["brier"] < 0.6
     assert 0 < result["log_loss"] < 1.0
@@ -142,9 +140,7 @@ def test_costs_of_fit_or_calibrate_are_what_evaluate_judges(tmp_path, train, tes
 
 
 def test_snapshots_of_a_stream_bring_their_probabilities(tmp_path, capfd):
-    lines = [
-        json.dumps({"x": {"0": i % 7, "1": i % 3}, "y": "yes" if i % 7 > 3 else "no"}) for i in range(200)
-    ]
+    lines = [json.dumps({"x": {"0": i % 7, "1": i % 3}, "y": "yes" if i % 7 > 3 else "no"}) for i in range(200)]
     (tmp_path / "events").write_text("\n".join(lines))
     assert run("stream", "--model", tmp_path / "m", "--input", tmp_path / "events", "--scale", "none") == 0
     model = load_model(tmp_path / "m")
@@ -174,8 +170,6 @@ def test_a_threshold_of_fit_or_calibrate_is_what_evaluate_judges(tmp_path, capfd
     assert there["per_class"][1]["precision"] == found["threshold"]["precision"] >= 0.95  # the rows that told
     assert "brier" not in there
     assert run("calibrate", *of, "--threshold", "f3") == 2
-    assert capfd.readouterr().err.startswith(
-        "error: --threshold: found 'f3', expected f1, balanced_accuracy,"
-    )
+    assert capfd.readouterr().err.startswith("error: --threshold: found 'f3', expected f1, balanced_accuracy,")
     assert run(*fit, "--force", "--solver", "dcsvm", "--task", "oneclass") == 2
     assert "error: " in capfd.readouterr().err

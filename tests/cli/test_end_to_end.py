@@ -25,9 +25,7 @@ def folder(tmp_path_factory):
     ring = rng.integers(3, size=3000)
     angle, radius = rng.uniform(0, 2 * np.pi, 3000), 1 + ring + rng.normal(0, 0.15, 3000)
     table = np.column_stack([radius * np.cos(angle), radius * np.sin(angle), ring])
-    np.savetxt(
-        folder / "rings.csv", table, delimiter=",", header="x,y,ring", comments="", fmt=["%.6f", "%.6f", "%d"]
-    )
+    np.savetxt(folder / "rings.csv", table, delimiter=",", header="x,y,ring", comments="", fmt=["%.6f", "%.6f", "%d"])
     split = ("--split", 0.8, "--test-store", folder / "test.zarr")
     assert run("ingest", folder / "rings.csv", "--store", folder / "train.zarr", *split) == 0
     train = ("fit", "--store", folder / "train.zarr", "--scale", "minmax", "--no-search")
@@ -51,16 +49,9 @@ def test_the_rings_are_learned(folder, capfd, model):
 def test_predictions_are_the_models(folder, tmp_path, model):
     from streamsvm import Store
 
-    assert (
-        run(
-            "predict", "--model", folder / model, "--store", folder / "test.zarr", "--out", tmp_path / "p.npy"
-        )
-        == 0
-    )
+    assert run("predict", "--model", folder / model, "--store", folder / "test.zarr", "--out", tmp_path / "p.npy") == 0
     store = Store.open(folder / "test.zarr")
-    assert np.array_equal(
-        np.load(tmp_path / "p.npy"), load_model(folder / model).predict(store.read(0, store.n))
-    )
+    assert np.array_equal(np.load(tmp_path / "p.npy"), load_model(folder / model).predict(store.read(0, store.n)))
 
 
 def test_the_report_has_what_it_promises(folder, tmp_path, capfd):

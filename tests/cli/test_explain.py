@@ -103,9 +103,7 @@ def test_rows_for_people(there, capfd):
 
 
 def test_without_shapley_there_is_no_such_column(there, capfd):
-    assert (
-        run("explain", "--model", there / "matern", "--store", there / "s", "--rows", 4, "--support", 0) == 0
-    )
+    assert run("explain", "--model", there / "matern", "--store", there / "s", "--rows", 4, "--support", 0) == 0
     out = capfd.readouterr().out
     assert "effect" in out
     assert "shapley" not in out

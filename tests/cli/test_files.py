@@ -104,10 +104,7 @@ def test_rows_are_answered_as_they_are_read(model, new, tmp_path, capsys):
     assert np.load(tmp_path / "a.npy").tolist() == expected
     gapped = write(tmp_path / "gap.csv", [*rows_of(3), ["r", "red", "", "no"]])
     assert run("predict", "--model", model, gapped, "--out", tmp_path / "b.csv") == 2
-    assert (
-        "row 3, column 'size' is missing, and the model learned from rows without gaps"
-        in capsys.readouterr().err
-    )
+    assert "row 3, column 'size' is missing, and the model learned from rows without gaps" in capsys.readouterr().err
     assert not (tmp_path / "b.csv").exists()
 
 
@@ -133,9 +130,7 @@ def test_a_store_is_used_again_until_its_file_changes(model, sales, tmp_path, ca
 
 
 def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
-    assert (
-        run("ingest", new, "--label", "returned", "--ignore", "id", "--store", tmp_path / "sales.zarr") == 0
-    )
+    assert run("ingest", new, "--label", "returned", "--ignore", "id", "--store", tmp_path / "sales.zarr") == 0
     assert run("fit", sales, *FIT) == 2
     assert "found a store that was not made from" in capsys.readouterr().err
     other = ("--store", tmp_path / "other.zarr", "--model", tmp_path / "m")
@@ -175,9 +170,7 @@ def test_a_model_is_calibrated_and_explained_by_rows_of_a_file(model, new, tmp_p
         assert told("calibrate", "--model", model, *rows, "--out", out, capsys=capsys)["n"] == 60
         probabilities.append(answers("--model", out, new, "--proba", capsys=capsys))
     assert probabilities[0] == probabilities[1]
-    one, other = (
-        told("explain", "--model", model, *rows, "--rows", "3,5", capsys=capsys) for rows in ((new,), stored)
-    )
+    one, other = (told("explain", "--model", model, *rows, "--rows", "3,5", capsys=capsys) for rows in ((new,), stored))
     assert one.pop("store") == str(new)
     assert other.pop("store") == str(tmp_path / "new.zarr")
     assert one == other
@@ -210,9 +203,7 @@ def test_what_a_file_became_is_used_again_to_look_at_it(model, sales, tmp_path, 
 
 
 @pytest.mark.parametrize(("column", "groups"), [("colour", 3), ("size", 60), ("id", 60)])
-def test_scores_of_a_file_are_by_groups_of_a_column_feature_or_not(
-    model, new, tmp_path, column, groups, capsys
-):
+def test_scores_of_a_file_are_by_groups_of_a_column_feature_or_not(model, new, tmp_path, column, groups, capsys):
     store = tmp_path / "new.zarr"
     like = ("--like", tmp_path / "sales.zarr", "--group", column)
     assert run("ingest", new, *like, "--store", store) == 0
@@ -427,9 +418,7 @@ def test_queries_of_a_file_are_those_of_the_column_of_the_fit(tmp_path, capsys):
 def test_a_file_without_rows_has_no_answers(model, tmp_path, kind, capsys):
     empty = write(tmp_path / "none.csv", [], ("id", "colour", "size"))
     if kind == "parquet":
-        table = pa.table(
-            {"id": pa.array([], "str"), "colour": pa.array([], "str"), "size": pa.array([], "f8")}
-        )
+        table = pa.table({"id": pa.array([], "str"), "colour": pa.array([], "str"), "size": pa.array([], "f8")})
         empty = tmp_path / "none.parquet"
         pq.write_table(table, empty)
     more = ["--decision", "--keep", "id"]
@@ -454,9 +443,7 @@ def test_a_file_without_rows_has_no_answers(model, tmp_path, kind, capsys):
         ("--model", "s.csv", "--model s.csv: found a file, expected nothing or a model"),
     ],
 )
-def test_places_are_checked_before_a_file_is_read(
-    command, option, place, message, tmp_path, monkeypatch, capsys
-):
+def test_places_are_checked_before_a_file_is_read(command, option, place, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.csv").write_text("a,y\n" + "".join(f"{i},{'np'[i % 2]}\n" for i in range(60)))
     require_one_line(capsys, message, command, "s.csv", "--label", "y", option, place)

@@ -21,9 +21,7 @@ def fit(tmp_path):
     X = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
     write(tmp_path / "s.zarr", Rows(X), (X[:, 0] > 0).astype(int), step=400, chunk_rows=40)
     where = ["--store", str(tmp_path / "s.zarr"), "--model", str(tmp_path / "m.zarr"), "--no-search"]
-    return lambda *options: exit_status(
-        lambda: app(["fit", *where, *map(str, options)], standalone_mode=False)
-    )
+    return lambda *options: exit_status(lambda: app(["fit", *where, *map(str, options)], standalone_mode=False))
 
 
 def test_the_picture_has_all_phases_and_one_model(fit, tmp_path):

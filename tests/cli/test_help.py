@@ -101,15 +101,11 @@ def test_help_of_fit_shows_the_usual_options_on_a_screen_and_names_the_page_of_a
     assert len(short.splitlines()) <= 55
     assert len(flags(short)) == 25 + len(["--help", "--help-all"])
     assert set(flags(short)) < set(flags(whole))
-    assert {"--nu", "--budget", "--merge", "--epochs"} == set(
-        flags(whole.partition("Papers' switches:")[2])[:4]
-    )
+    assert {"--nu", "--budget", "--merge", "--epochs"} == set(flags(whole.partition("Papers' switches:")[2])[:4])
     assert re.search(r"^  --help-all  Show all \d\d: also reading files, ", short, re.M)
 
 
-@pytest.mark.parametrize(
-    "name", ["tune", "stream", "predict", "evaluate", "info", "check", "calibrate", "explain"]
-)
+@pytest.mark.parametrize("name", ["tune", "stream", "predict", "evaluate", "info", "check", "calibrate", "explain"])
 def test_what_is_rarely_needed_is_left_to_the_page_of_all(name):
     short, whole = helped(name, "--help"), helped(name, "--help-all")
     assert "--delimiter" not in short
@@ -180,7 +176,5 @@ def test_an_error_names_a_parameter_as_python_does(estimator, message):
 
 
 def test_too_little_memory_is_said_without_a_flag():
-    with pytest.raises(
-        MemoryLimitError, match=r"^a memory limit of 5 B is too small .* give at least \d+ MiB"
-    ):
+    with pytest.raises(MemoryLimitError, match=r"^a memory limit of 5 B is too small .* give at least \d+ MiB"):
         DCSVC(memory_limit=5).fit(np.eye(4), [0, 1, 0, 1])

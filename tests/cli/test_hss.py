@@ -86,9 +86,7 @@ def test_many_classes_and_weights(tmp_path):
     X, y = load_digits(return_X_y=True)
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
-    assert (
-        run("ingest", tmp_path / "X.npy", "--labels", tmp_path / "y.npy", "--store", tmp_path / "d.zarr") == 0
-    )
+    assert run("ingest", tmp_path / "X.npy", "--labels", tmp_path / "y.npy", "--store", tmp_path / "d.zarr") == 0
     model = tmp_path / "m.zarr"
     options = ("--solver", "admm-hss", "--scale", "minmax", "--class-weight", "balanced")
     assert run("fit", "--no-search", "--store", tmp_path / "d.zarr", "--model", model, *options) == 0

@@ -101,9 +101,7 @@ def test_evaluate_tells_of_no_interval_that_is_not_there(folder, model, level, m
 
 
 def test_tune_compares_points_by_their_errors(folder, capfd):
-    table = (
-        'task = "regress"\ninterval = 0.9\n[tune]\nfolds = 2\nscoring = "{}"\n[tune.grid]\nC = [0.1, 10]\n'
-    )
+    table = 'task = "regress"\ninterval = 0.9\n[tune]\nfolds = 2\nscoring = "{}"\n[tune.grid]\nC = [0.1, 10]\n'
     scores = []
     for scoring in ("r2", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error"):
         (folder / "t.toml").write_text(table.format(scoring))

@@ -69,9 +69,7 @@ def predicted(folder: Path, name: str, model: str = "m.zarr") -> int:
 
 @given(
     columns=st.permutations(COLUMNS),
-    renamed=st.dictionaries(
-        st.sampled_from(COLUMNS), st.sampled_from(["W", "age ", "B", "colours"]), max_size=1
-    ),
+    renamed=st.dictionaries(st.sampled_from(COLUMNS), st.sampled_from(["W", "age ", "B", "colours"]), max_size=1),
 )
 def test_rows_of_other_columns_are_predicted_right_or_refused(folder, columns, renamed):
     names = tuple(renamed.get(column, column) for column in columns)
@@ -100,10 +98,7 @@ def test_all_commands_that_read_rows_compare(folder, tmp_path, capfd):
     for command in ("evaluate", "calibrate"):
         capfd.readouterr()
         assert run(command, "--model", model, "--store", other) == 2
-        assert (
-            "column 0: found 'b', expected 'width' (the same columns in another order)"
-            in capfd.readouterr().err
-        )
+        assert "column 0: found 'b', expected 'width' (the same columns in another order)" in capfd.readouterr().err
     assert load_model(model).header.calibration is None
     assert run("calibrate", "--model", model, "--store", folder / "a.zarr") == 0
     assert load_model(model).feature_names == NAMES
@@ -221,8 +216,7 @@ class TestStreams:
             found = ("--model", tmp_path / "m.zarr", tmp_path / "new.csv")
             assert run("predict", *found, "--decision", "--out", tmp_path / "out.csv", "--force") == 0
             decisions = [
-                float(row["decision"])
-                for row in csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+                float(row["decision"]) for row in csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
             ]
             np.testing.assert_allclose(decisions, state.decide(rows)[:, 0], rtol=1e-3, atol=1e-5)
             assert run("evaluate", *found[:2], tmp_path / "test.csv", "--label", "y") == 0

@@ -68,20 +68,13 @@ def store(tmp_path):
 
 
 def test_predict_writes_labels(tmp_path, model, store, capfd):
-    assert (
-        run(
-            "predict", "--model", model, "--store", store, "--out", tmp_path / "p.csv", "--decision", "--json"
-        )
-        == 0
-    )
+    assert run("predict", "--model", model, "--store", store, "--out", tmp_path / "p.csv", "--decision", "--json") == 0
     out, err = capfd.readouterr()
     assert json.loads(out)["n"] == 200
     assert err == ""
     header, *rows = (tmp_path / "p.csv").read_text().splitlines()
     assert header == "label,decision"
-    assert [row.partition(",")[0] == "yes" for row in rows] == [
-        float(row.partition(",")[2]) > 0 for row in rows
-    ]
+    assert [row.partition(",")[0] == "yes" for row in rows] == [float(row.partition(",")[2]) > 0 for row in rows]
 
 
 @pytest.mark.parametrize("name", ["p.csv", "p.npy", "p.zarr"])

@@ -30,9 +30,7 @@ class Server:
         command = [*COMMAND, "--model", str(model), "--port", "0", *options]
         self.child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.said = []
-        while not (
-            at := re.search(r" at http://127\.0\.0\.1:(\d+)$", self.said[-1] if self.said else "", re.M)
-        ):
+        while not (at := re.search(r" at http://127\.0\.0\.1:(\d+)$", self.said[-1] if self.said else "", re.M)):
             line = self.child.stderr.readline()
             assert line, self.said
             self.said.append(line)
@@ -55,9 +53,7 @@ class Server:
     def ask(self, method, path, body=None):
         """(status, answer)"""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(
-            method, path, body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        )
+        connection.request(method, path, body if isinstance(body, bytes | None) else json.dumps(body).encode())
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
@@ -118,9 +114,7 @@ def test_predictions_are_the_models(server):
     assert server.post("/predict", {"x": {name: asked[0][name] for name in "abc"}}) == labels[:1]
     said = server.post("/predict?proba=1&decision=1", asked)
     assert [one["prediction"] for one in said] == labels
-    np.testing.assert_allclose(
-        [one["decision"] for one in said], server.model.decision_function(rows), rtol=1e-3
-    )
+    np.testing.assert_allclose([one["decision"] for one in said], server.model.decision_function(rows), rtol=1e-3)
     assert all(max(one["probabilities"], key=one["probabilities"].get) == one["prediction"] for one in said)
     assert [sum(one["probabilities"].values()) for one in said] == pytest.approx([1.0] * 50, abs=2e-6)
 
@@ -131,9 +125,7 @@ def test_what_is_learnt_is_numbered_and_not_learnt_twice(server):
     assert [answer["event"] for answer in first] == [at + 1, at + 2, at + 3]
     again = server.post(f"/learn?from={at + 2}", events(3, seed=3))
     assert [answer.get("known", False) for answer in again] == [True, True, False]
-    server.refused(
-        409, f"found event {at + 6}, expected at most {at + 5}", f"/learn?from={at + 6}", events(1)
-    )
+    server.refused(409, f"found event {at + 6}, expected at most {at + 5}", f"/learn?from={at + 6}", events(1))
     unlabelled, wrong = server.post("/learn", [{"a": 1.0}, {"a": [], "y": "up"}])
     assert "label 'y': found none" in unlabelled["error"]
     assert "feature 'a': found []" in wrong["error"]
@@ -186,9 +178,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, capsys):
     for start in range(200, 400, 40):
         server.post("/learn", more[start : start + 40])
     server.kill()
-    require_one_line(
-        capsys, "holds events that the model may not have learned", "serve", "--model", path, "--port", 0
-    )
+    require_one_line(capsys, "holds events that the model may not have learned", "serve", "--model", path, "--port", 0)
     with Server(path, "--durable") as server:
         assert server.ask("GET", "/model")[1]["events"] == 400
         server.post("/learn?from=361", more[360:500])

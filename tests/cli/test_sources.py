@@ -144,9 +144,7 @@ def test_rows_are_looked_at_however_many_files_they_are_in(told, ways, tmp_path,
         found = told(command, *own, *read)
         for name in ("rows", "features", "labels", "warnings"):
             assert found.get(name) == plain.get(name)
-    one, *others = (
-        told(command, first, *read, "--against", *own)["against"] for own in (ways[0], *ways[2:4])
-    )
+    one, *others = (told(command, first, *read, "--against", *own)["against"] for own in (ways[0], *ways[2:4]))
     assert all(other | {"store": 0} == one | {"store": 0} for other in others)
 
 

@@ -119,14 +119,10 @@ def test_records_come_once_and_whole(tmp_path):
     assert [event.kind for _, event in tail()] == ["start"]
 
 
-kinds = st.sampled_from(
-    ["start", "plan", "progress", "level", "round", "step", "memory", "warning", "failed", "x"]
-)
+kinds = st.sampled_from(["start", "plan", "progress", "level", "round", "step", "memory", "warning", "failed", "x"])
 values = st.none() | st.integers() | st.floats() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
 fields = st.dictionaries(
-    st.sampled_from(
-        ["phase", "done", "total", "level", "violation", "config", "kernel", "rss_bytes", "message", "n"]
-    ),
+    st.sampled_from(["phase", "done", "total", "level", "violation", "config", "kernel", "rss_bytes", "message", "n"]),
     values | st.just({"name": "rbf", "gamma": 1}),
 )
 

@@ -47,21 +47,14 @@ def test_table_files_and_model(folder, capsys):
     assert {(r["C"], r["kernel.gamma"]) for r in found["results"]} == {
         (C, gamma) for C in (0.5, 2.0, 8.0) for gamma in (0.5, "scale")
     }
-    assert (
-        found["best"]["score"]
-        == found["results"][0]["mean_score"]
-        == max(r["mean_score"] for r in found["results"])
-    )
+    assert found["best"]["score"] == found["results"][0]["mean_score"] == max(r["mean_score"] for r in found["results"])
     assert found["refit"]["n"] == 120
     with (folder / "t.csv").open() as file:
         table = list(csv.DictReader(file))
     assert [float(row["mean_score"]) for row in table] == [r["mean_score"] for r in found["results"]]
     assert float(table[0]["score_2"]) == found["results"][0]["fold_scores"][2]
     assert (folder / "t.png").read_bytes().startswith(b"\x89PNG")
-    assert (
-        run("--set", "tune.search=halving", "--set", "tune.folds=2", "--out", "t.zarr", "--heat-map", "t.svg")
-        == OK
-    )
+    assert run("--set", "tune.search=halving", "--set", "tune.folds=2", "--out", "t.zarr", "--heat-map", "t.svg") == OK
     printed = capsys.readouterr().out
     assert "Best first" in printed
     group = zarr.open_group("t.zarr", mode="r")
@@ -125,9 +118,7 @@ def test_a_heat_map_needs_two_options(folder, capsys):
     assert "--heat-map: found C alone with several values, expected two options" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words", [["--config", "t.toml"], ["--set", "search.trials=3"]], ids=["table", "bare"]
-)
+@pytest.mark.parametrize("words", [["--config", "t.toml"], ["--set", "search.trials=3"]], ids=["table", "bare"])
 @pytest.mark.parametrize("model", [[], ["--model", "best.zarr"]], ids=["search", "model"])
 def test_a_search_that_has_ended_is_not_resumed(folder, capsys, words, model):
     """Nothing is fitted, written or replaced again; tables and pictures may be asked for."""

@@ -47,9 +47,7 @@ DENSE: dict[str, Callable[[np.ndarray, np.ndarray, Path], Any]] = {
     "dask": lambda X, y, folder: da.from_array(X, chunks=(CHUNK, X.shape[1])),
     "dask, column chunks": lambda X, y, folder: da.from_array(X, chunks=(50, 2)),
     "Store over numpy": lambda X, y, folder: Store.from_arrays(X, y),
-    "Store over dask": lambda X, y, folder: Store.from_arrays(
-        da.from_array(X, chunks=(CHUNK, X.shape[1])), y
-    ),
+    "Store over dask": lambda X, y, folder: Store.from_arrays(da.from_array(X, chunks=(CHUNK, X.shape[1])), y),
     "Store": _stored,
 }
 SPARSE: dict[str, Callable[[np.ndarray, np.ndarray, Path], Any]] = {
@@ -57,9 +55,7 @@ SPARSE: dict[str, Callable[[np.ndarray, np.ndarray, Path], Any]] = {
     "csr_matrix, 64 bit": lambda X, y, folder: _csr(X, sparse.csr_matrix, np.int64),
     "csr_array, 32 bit": lambda X, y, folder: _csr(X, sparse.csr_array, np.int32),
     "csr_array, 64 bit": lambda X, y, folder: _csr(X, sparse.csr_array, np.int64),
-    "dask of CSR": lambda X, y, folder: da.from_array(X, chunks=(CHUNK, X.shape[1])).map_blocks(
-        sparse.csr_array
-    ),
+    "dask of CSR": lambda X, y, folder: da.from_array(X, chunks=(CHUNK, X.shape[1])).map_blocks(sparse.csr_array),
     "CSR Store": lambda X, y, folder: _stored(sparse.csr_array(X), y, folder),
 }
 LAYOUTS = DENSE | SPARSE

@@ -104,9 +104,7 @@ def test_scikit_learn_searches_over_it(name):
     assert search.score(X, y) == search.best_estimator_.score(X, y)
 
 
-@pytest.mark.parametrize(
-    ("name", "classes"), [*product(ESTIMATORS, ["three"]), *product(TWO_CLASSES, ["two"])]
-)
+@pytest.mark.parametrize(("name", "classes"), [*product(ESTIMATORS, ["three"]), *product(TWO_CLASSES, ["two"])])
 class TestModels:
     def test_saved_and_pickled_decisions_are_equal_bit_by_bit(self, name, classes, tmp_path):
         estimator, (X, _) = on_numpy(name, classes), labelled(classes)

@@ -42,10 +42,7 @@ def decisions(model: Path, k: int = 3) -> np.ndarray:
 def stores(tmp_path_factory) -> dict[int, Store]:
     """By number of classes, several chunks each."""
     folder = tmp_path_factory.mktemp("stores")
-    return {
-        k: write(folder / str(k), Rows(labelled(k)[0]), labelled(k)[1], step=100, chunk_rows=100)
-        for k in (2, 3)
-    }
+    return {k: write(folder / str(k), Rows(labelled(k)[0]), labelled(k)[1], step=100, chunk_rows=100) for k in (2, 3)}
 
 
 @pytest.fixture(scope="module")

@@ -72,9 +72,7 @@ def test_a_kernel_says_whether_it_is_0_at_the_origin(name, coef0):
 
 @every_case("solver", [s for s in SOLVERS if not solver_row(config(s).solver).takes_indefinite])
 def test_a_kernel_that_is_not_definite_is_refused(solver):
-    with pytest.raises(
-        ConfigError, match="need not be positive semidefinite; found solver .*expected alfpgm"
-    ):
+    with pytest.raises(ConfigError, match="need not be positive semidefinite; found solver .*expected alfpgm"):
         config(solver, kernel=kernel("sigmoid"))
 
 
@@ -120,9 +118,7 @@ def test_rows_far_from_the_origin_are_as_good_as_near_ones(name):
         "none",
         "none" if name == "laplacian" else "centre",
     ]
-    one, other = (
-        model.decision_function(Rows(rows)) for model, rows in zip(models, (near, far), strict=True)
-    )
+    one, other = (model.decision_function(Rows(rows)) for model, rows in zip(models, (near, far), strict=True))
     np.testing.assert_allclose(one, other, atol=5e-3)
 
 

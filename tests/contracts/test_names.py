@@ -124,9 +124,7 @@ def test_a_column_of_text_is_one_for_each_value(table, values):
 
 
 def test_a_frame_of_numbers_of_several_kinds_is_a_store():
-    rows = pd.DataFrame(
-        {"size": [1.0, 2.0], "is_new": [True, False], "count": pd.array([3, 4], dtype="Int64")}
-    )
+    rows = pd.DataFrame({"size": [1.0, 2.0], "is_new": [True, False], "count": pd.array([3, 4], dtype="Int64")})
     store = Store.from_arrays(rows)
     np.testing.assert_array_equal(store.read(0, 2).X, [[1, 1, 3], [2, 0, 4]])
     assert store.feature_names == ("size", "is_new", "count")

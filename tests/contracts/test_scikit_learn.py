@@ -63,9 +63,7 @@ def case(estimator: Any, expected: dict[str, str], *ignored: str, slow: bool = F
         case(CuttingPlaneOneClassSVM(), WITHIN_TOL, FAR, AROUND_0),
         case(DCOneClassSVM(), EXACT),
         case(HSSSVC(leaf=32), SAMPLED, slow=True),
-        case(
-            HSSSVR(leaf=32), SAMPLED, "ignore:not converged", slow=True
-        ),  # after 50 steps, if C is not small
+        case(HSSSVR(leaf=32), SAMPLED, "ignore:not converged", slow=True),  # after 50 steps, if C is not small
         case(AutoSVC(search_params={"trials": 2}), CHOSEN, slow=True),
         case(DCSVC(early=True, **DIVIDED), EXACT, slow=True),
         case(DCSVC(**DIVIDED, clustering="kernel"), EXACT, slow=True),

@@ -17,9 +17,7 @@ TOY = Toy("toy_kernel")
 def trained(store, tmp_path_factory) -> Path:
     model = tmp_path_factory.mktemp("toy") / "m.zarr"
     words = ("fit", "--store", store, "--model", model, "--run-dir", model.parent / "run", "--json")
-    said = json.loads(
-        TOY.command(*words, "--kernel", "toy", "--gamma", "0.5", "--C", "5", "--no-search").stdout
-    )
+    said = json.loads(TOY.command(*words, "--kernel", "toy", "--gamma", "0.5", "--C", "5", "--no-search").stdout)
     assert (said["converged"], said["gamma"]) == (True, 0.5)
     return model
 
@@ -55,9 +53,7 @@ def test_models_decide_as_svc_does_and_are_exported(trained, store, tmp_path):
     libsvm = SVC(C=5, kernel=lambda A, B: (1 + 0.5 * squares(A, B)) ** -0.5).fit(X, y)
     assert said["accuracy"] == pytest.approx(libsvm.score(X, y), abs=0.02)
     TOY.command("export", "--model", trained, "--format", "onnx", "--out", tmp_path / "m.onnx")
-    refused = TOY.command(
-        "export", "--model", trained, "--format", "libsvm", "--out", tmp_path / "m", status=2
-    )
+    refused = TOY.command("export", "--model", trained, "--format", "libsvm", "--out", tmp_path / "m", status=2)
     assert "the toy kernel has no name in LIBSVM's format" in refused.stderr
 
 

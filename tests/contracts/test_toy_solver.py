@@ -94,18 +94,14 @@ def test_it_is_searched_over(store, tmp_path):
 
 @pytest.mark.slow  # processes, which import a solver of others
 def test_the_tables_of_the_documentation_have_it():
-    tables = TOY.says(
-        "from tables import option_tables, solver_table\nprint(option_tables(), solver_table())"
-    ).stdout
+    tables = TOY.says("from tables import option_tables, solver_table\nprint(option_tables(), solver_table())").stdout
     assert "## toy_descent\n\nAccelerated projected gradients" in tables
     assert "| `toy_descent.steps` | whole number, at least 1 | `20000` | Most steps |" in tables
     assert "| `toy-descent` | `toy_descent` | classify | all that are definite | `ToySVC` |" in tables
 
 
 def test_its_estimator_is_public():
-    TOY.says(
-        "import streamsvm\nassert streamsvm.ToySVC is toy_solver.ToySVC\nassert 'ToySVC' in dir(streamsvm)"
-    )
+    TOY.says("import streamsvm\nassert streamsvm.ToySVC is toy_solver.ToySVC\nassert 'ToySVC' in dir(streamsvm)")
 
 
 @pytest.mark.slow  # the contracts of one more solver, in a process of pytest

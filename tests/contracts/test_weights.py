@@ -67,6 +67,4 @@ def test_a_heavy_class_is_decided_for_more_often(name):
     shares = [np.mean(decided(name, 2, store, class_weight={"1": own}) > 0) for own in (0.2, 1.0, 5.0)]
     assert shares[0] + 0.05 < shares[1] < shares[2] - 0.05
     doubled = Store.from_arrays(X, y, sample_weight=np.where(y == 1, 5.0, 1.0))
-    np.testing.assert_allclose(
-        decided(name, 2, doubled), decided(name, 2, store, class_weight={"1": 5.0}), rtol=1e-6
-    )
+    np.testing.assert_allclose(decided(name, 2, doubled), decided(name, 2, store, class_weight={"1": 5.0}), rtol=1e-6)

@@ -41,9 +41,7 @@ def whole(store, tmp_path_factory) -> Callable[[str], tuple[dict[str, Any], Path
     def fitted(name: str) -> tuple[dict[str, Any], Path, list[str]]:
         folder, told = tmp_path_factory.mktemp("whole"), list[str]()
         paths = {"model_path": folder / "model", "run_dir": folder / "run"}
-        report = train(
-            store, small(name), **paths, events=Events(lambda record: told.append(record.event.kind))
-        )
+        report = train(store, small(name), **paths, events=Events(lambda record: told.append(record.event.kind)))
         return report, folder, told
 
     return fitted

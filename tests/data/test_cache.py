@@ -60,9 +60,7 @@ def test_an_active_set_that_changes_in_place_is_another(kind):
     problem, fresh = PROBLEMS[kind](), PROBLEMS[kind]()
     problem.apply(ids, delta, active)
     active[:] = others
-    np.testing.assert_allclose(
-        problem.apply(ids, delta, active), fresh.apply(ids, delta, others), rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(problem.apply(ids, delta, active), fresh.apply(ids, delta, others), rtol=1e-5, atol=1e-6)
 
 
 def test_a_working_set_that_changes_in_place_is_another():

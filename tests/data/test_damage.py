@@ -134,9 +134,7 @@ def test_format_2(tmp_path, codec):
         store.read(0, N)
 
 
-@pytest.mark.parametrize(
-    "codec", [zarr.codecs.GzipCodec(), zarr.codecs.BloscCodec(), zarr.codecs.ZstdCodec()]
-)
+@pytest.mark.parametrize("codec", [zarr.codecs.GzipCodec(), zarr.codecs.BloscCodec(), zarr.codecs.ZstdCodec()])
 def test_format_3(tmp_path, codec):
     rows = samples(N, 3)
     group = zarr.open_group(tmp_path / "s", mode="w")
@@ -151,9 +149,7 @@ def test_format_3(tmp_path, codec):
 def test_written_by_dask(tmp_path, zarr_format):
     rows = samples(N, 3)
     for name, values, chunks in (("X", rows.X, (8, 3)), ("y", Y, 8)):
-        da.from_array(values, chunks=chunks).to_zarr(
-            str(tmp_path / "s"), component=name, zarr_format=zarr_format
-        )
+        da.from_array(values, chunks=chunks).to_zarr(str(tmp_path / "s"), component=name, zarr_format=zarr_format)
     if not list((tmp_path / "s").glob("zarr.json")) + list((tmp_path / "s").glob(".zgroup")):
         zarr.open_group(tmp_path / "s", mode="a", zarr_format=zarr_format)
     store = Store.open(tmp_path / "s")
@@ -333,9 +329,7 @@ def test_check_and_describe(tmp_path):
     many = describe(Store.from_arrays(np.ones((2000, 1)), np.arange(2000) / 3))
     assert many["labels"]["distinct"] == 2000
     assert many["stored_bytes"] is None
-    assert check(Store.from_arrays(np.arange(3.0)[:, None]))["warnings"] == [
-        "no labels: good for prediction only"
-    ]
+    assert check(Store.from_arrays(np.arange(3.0)[:, None]))["warnings"] == ["no labels: good for prediction only"]
 
 
 def test_check_warns_of_chunks_too_large(monkeypatch):

@@ -48,9 +48,7 @@ def test_queries_stay_whole():
     qid = np.repeat(np.arange(30), np.arange(1, 31))
     store = Store.from_arrays(np.zeros((len(qid), 1)), np.zeros(len(qid)), qid=qid)
     folds = make_folds(store, 4, False, 0)
-    assert all(
-        len(np.unique(folds.of[qid == q])) == len(np.unique(folds.joins[qid == q])) == 1 for q in range(30)
-    )
+    assert all(len(np.unique(folds.of[qid == q])) == len(np.unique(folds.joins[qid == q])) == 1 for q in range(30))
     assert np.ptp(np.bincount(folds.of)) < 10
     with pytest.raises(ConfigError, match="tune.folds is 31, more than the store's 30 queries"):
         make_folds(store, 31, False, 0)
@@ -60,9 +58,7 @@ def test_too_few_rows():
     with pytest.raises(ConfigError, match="tune.folds is 5, more than the store's 4 rows"):
         make_folds(Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0)
     with pytest.raises(ConfigError, match="probability.folds is 5, more than the store's 4 rows"):
-        assign_folds(
-            Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0, option="probability.folds"
-        )
+        assign_folds(Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0, option="probability.folds")
     with pytest.raises(DataError, match="less than two rows of label 7"):
         make_folds(Store.from_arrays(np.zeros((4, 1)), np.array([3, 3, 3, 7])), 2, True, 0)
 
@@ -82,9 +78,7 @@ def test_rows_that_weigh_are_even_in_every_class(count, sizes, seed, weighted):
         last = [np.flatnonzero(y == c)[-1] for c in set(y)]
         weight[np.setdiff1d(np.arange(0, len(y), 3), [*first, *last])] = 0
     of = make_folds(Store.from_arrays(np.zeros((len(y), 1)), y, sample_weight=weight), count, True, seed).of
-    table = np.array(
-        [[np.count_nonzero((of == f) & (y == c) & (weight > 0)) for f in range(count)] for c in set(y)]
-    )
+    table = np.array([[np.count_nonzero((of == f) & (y == c) & (weight > 0)) for f in range(count)] for c in set(y)])
     assert np.all(np.ptp(table, axis=1) <= 1)
     assert np.ptp(np.bincount(of, minlength=count)) <= 1
     assert np.all(table.sum(axis=1, keepdims=True) - table > 0)  # each fold's fit meets every class
@@ -141,13 +135,9 @@ def test_groups_stay_whole_whatever_they_are_called(stratified):
     group = rng.integers(0, 40, 400)
     y, X = rng.integers(0, 2, 400), np.zeros((400, 1))
     folds = make_folds(Store.from_arrays(X, y, group=group), 4, stratified, 0)
-    assert all(
-        len(np.unique(folds.of[group == g])) == len(np.unique(folds.joins[group == g])) == 1 for g in group
-    )
+    assert all(len(np.unique(folds.of[group == g])) == len(np.unique(folds.joins[group == g])) == 1 for g in group)
     assert np.ptp(np.bincount(folds.of)) < 40
-    named = make_folds(
-        Store.from_arrays(X, y, group=np.char.add("g", (100 + group).astype(str))), 4, stratified, 0
-    )
+    named = make_folds(Store.from_arrays(X, y, group=np.char.add("g", (100 + group).astype(str))), 4, stratified, 0)
     np.testing.assert_array_equal(named.of, folds.of)
     with pytest.raises(ConfigError, match="tune.folds is 41, more than the store's 40 groups"):
         make_folds(Store.from_arrays(X, y, group=group), 41, stratified, 0)
@@ -161,9 +151,7 @@ def test_rows_are_together_by_way_of_queries_and_groups():
     assert groups_found[0] != groups_found[4]
 
 
-@given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 60), st.booleans(), st.integers(0, 9)
-)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 60), st.booleans(), st.integers(0, 9))
 def test_whole_groups_by_chance(sizes, count, at_least, seed):
     groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     assume(count <= len(groups))

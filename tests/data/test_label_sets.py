@@ -64,9 +64,7 @@ def labels_of(tmp_path: Path, name: str, text: str, **options: object) -> list[s
 
 def test_svmlight_with_several_labels_or_none(tmp_path):
     text = "1,3 1:1 2:2\n 2:1.5\n# no row\n\n7 qid:1 1:1\n2:1 # none\nred,a\n"
-    assert labels_of(tmp_path, "a.svm", text.replace("qid:1 ", ""), multilabel=True) == [
-        *("1,3", "", "7", "", "red,a")
-    ]
+    assert labels_of(tmp_path, "a.svm", text.replace("qid:1 ", ""), multilabel=True) == [*("1,3", "", "7", "", "red,a")]
     with pytest.raises(DataError, match="qid: is on some lines and not on others"):
         labels_of(tmp_path, "a.svm", text, multilabel=True)
     assert labels_of(tmp_path, "a.svm", "qid:1 1:1\n1,2 qid:1 1:2\n", multilabel=True) == ["", "1,2"]

@@ -37,8 +37,7 @@ def kinds(tmp_path_factory):
     folder, codes = tmp_path_factory.mktemp("labels"), np.random.default_rng(0).integers(0, 5, N)
     X = samples(N, 1, "uint8")
     return {
-        name: write(folder / name, X, y, step=N // 3).url
-        for name, y in {"text": NAMES[codes], "int": codes}.items()
+        name: write(folder / name, X, y, step=N // 3).url for name, y in {"text": NAMES[codes], "int": codes}.items()
     }
 
 
@@ -90,9 +89,7 @@ def test_a_fingerprint_is_that_of_all_labels_in_memory(monkeypatch, tmp_path, ki
     monkeypatch.setattr(labels, "MOST_SEEN", most)
     monkeypatch.setattr("streamsvm.data.columns.PIECE_ROWS", 7)
     n = np.arange(50)
-    y = {"text": n.astype("U9"), "int": 3 - n, "float": n / 7, "zeros": np.where(n % 3, n % 20 / 2, -0.0)}[
-        kind
-    ]
+    y = {"text": n.astype("U9"), "int": 3 - n, "float": n / 7, "zeros": np.where(n % 3, n % 20 / 2, -0.0)}[kind]
     made = write(tmp_path / "s.zarr", samples(50, 1), y)
     assert made.fingerprint() == made.fingerprint() == digest_of(made)
     held = Store.from_arrays(made.read(0, 50).X, made.y)

@@ -64,9 +64,7 @@ def test_marks_are_scaled_by_a_sample_as_other_columns_are(scale):
     scaling = prepared(X, scale=scale).scaling
     twin = prepared(SimpleImputer(add_indicator=True).fit_transform(X), scale=scale).scaling
     filled = SimpleImputer(add_indicator=True).fit(X)
-    np.testing.assert_allclose(
-        scaling.apply(Rows(X)).X, twin.apply(Rows(filled.transform(X))).X, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(scaling.apply(Rows(X)).X, twin.apply(Rows(filled.transform(X))).X, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -108,9 +106,7 @@ def test_a_fit_is_one_of_marked_rows_kept_and_exported(options, tmp_path):
     assert again.d == 4
     np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))
     session = onnxruntime.InferenceSession(onnx_model(model).SerializeToString())
-    np.testing.assert_allclose(
-        session.run(["scores"], {"X": new})[0], model.decision_function(new), atol=1e-5
-    )
+    np.testing.assert_allclose(session.run(["scores"], {"X": new})[0], model.decision_function(new), atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", ["standard", "quantile"])
@@ -131,9 +127,7 @@ def test_explanations_are_of_raw_columns(scale, metric):
         np.testing.assert_array_equal(told.values, X[told.row])
         assert told.shapley.shape == told.gradient.shape == (4,)
         assert told.base + told.shapley.sum() == pytest.approx(told.decision)
-        assert told.decision == pytest.approx(
-            model.decision_function(X[told.row : told.row + 1])[0], abs=1e-4
-        )
+        assert told.decision == pytest.approx(model.decision_function(X[told.row : told.row + 1])[0], abs=1e-4)
         assert {vector.values.shape for vector in told.nearest} == {(4,)}
     for X_or_none in (X, None):
         assert importances(model, X_or_none).values.shape == (4,)
@@ -141,9 +135,7 @@ def test_explanations_are_of_raw_columns(scale, metric):
 
 
 def test_what_a_mark_counts_for_is_its_columns():
-    scaling = Scaling(
-        "none", np.zeros(5), np.ones(5), Metric(np.sqrt([4.0, 2, 1, 2, 1])), marks=np.array([0, 2])
-    )
+    scaling = Scaling("none", np.zeros(5), np.ones(5), Metric(np.sqrt([4.0, 2, 1, 2, 1])), marks=np.array([0, 2]))
     np.testing.assert_allclose(scaling.importances, [0.6, 0.2, 0.2])
 
 
@@ -178,9 +170,7 @@ def test_rows_without_gaps_have_no_marks_and_later_ones_are_filled():
 
 def test_libsvm_has_no_marks(tmp_path):
     model = fitted(*gapped(0), mark_gaps=True)
-    with pytest.raises(
-        ModelError, match=r"marks missing values, .*; fit without --mark-gaps, or export --format onnx"
-    ):
+    with pytest.raises(ModelError, match=r"marks missing values, .*; fit without --mark-gaps, or export --format onnx"):
         write_libsvm(model, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
@@ -195,9 +185,7 @@ def test_a_fit_of_a_file_marks_them_where_asked(tmp_path, capsys):
 
     assert fit("--gaps", "refuse") == 2
     error = capsys.readouterr().err.strip()
-    assert error.startswith(
-        "error: --mark-gaps: mark_gaps is read by a fit that fills missing values only, found gaps"
-    )
+    assert error.startswith("error: --mark-gaps: mark_gaps is read by a fit that fills missing values only, found gaps")
     assert "\n" not in error
     assert not made.exists()
     assert fit() == 0

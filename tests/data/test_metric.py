@@ -82,9 +82,7 @@ def test_importances_are_the_diagonal_of_M_and_files_keep_it(factor):
     assert not wide.metric.importances[d:].any()
 
 
-@pytest.mark.parametrize(
-    "factor", [np.linspace(1, 2, d), np.array([1.0, 0, 2, 0.5, 0])], ids=["whole", "left out"]
-)
+@pytest.mark.parametrize("factor", [np.linspace(1, 2, d), np.array([1.0, 0, 2, 0.5, 0])], ids=["whole", "left out"])
 @pytest.mark.parametrize("kind", ["standard", "none"])
 def test_rows_come_back_in_the_columns_that_count(kind, factor):
     X = np.arange(10.0).reshape(2, d)
@@ -135,9 +133,7 @@ def test_weights_that_follow_a_metric_are_part_of_it(factor, layout):
     assert actual.X.dtype == np.float32
     np.testing.assert_allclose(scaled_by.times(weights).apply(rows).dense(), actual.dense(), rtol=1e-6)
     G = np.random.default_rng(1).normal(size=(6, scaled_by.width))
-    np.testing.assert_allclose(
-        scaled_by.times(weights).pull_back(G, rows), scaled_by.pull_back(G * weights, rows)
-    )
+    np.testing.assert_allclose(scaled_by.times(weights).pull_back(G, rows), scaled_by.pull_back(G * weights, rows))
 
 
 def test_weights_of_rows_without_a_metric_are_one():

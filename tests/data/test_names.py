@@ -73,9 +73,7 @@ def test_what_has_no_names(tmp_path):
     assert Store.from_arrays(np.ones((2, 2))).feature_names is None
 
 
-def foreign(
-    folder, *, index: str = "gene", nullable: bool = False, layout: str = "X", csr: bool = False
-) -> Store:
+def foreign(folder, *, index: str = "gene", nullable: bool = False, layout: str = "X", csr: bool = False) -> Store:
     """A store as anndata writes it."""
     group, X = zarr.create_group(folder), np.arange(6, dtype=np.float32).reshape(2, 3) + 1
     if csr:

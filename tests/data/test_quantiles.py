@@ -53,9 +53,7 @@ def test_is_linear_between_the_quantiles_and_constant_beyond(dtype):
     scaling = learned(X[:400], X)
     new = np.concatenate([X, X[:3] + 40, X.max(axis=0, keepdims=True)]).astype(dtype)
     scaled = scaling.apply(Rows(new)).X
-    for column, knots, heights in zip(
-        range(5), scaling.quantiles.knots, scaling.quantiles.heights, strict=True
-    ):
+    for column, knots, heights in zip(range(5), scaling.quantiles.knots, scaling.quantiles.heights, strict=True):
         own, at = np.unique(knots, return_index=True)
         expected = np.interp(new[:, column].astype(np.float64), own, heights[at])
         np.testing.assert_allclose(scaled[:, column], expected, rtol=1e-6, atol=1e-6)
@@ -89,9 +87,7 @@ def test_rare_values_are_not_lost_where_the_sample_has_none():
     assert scaled[499] - scaled[0] > 2
 
 
-@pytest.mark.parametrize(
-    "metric", [None, Metric(np.array([2.0, 0.5, 1.0, 0.0])), Metric(np.eye(4)[:, :2] + 0.5)]
-)
+@pytest.mark.parametrize("metric", [None, Metric(np.array([2.0, 0.5, 1.0, 0.0])), Metric(np.eye(4)[:, :2] + 0.5)])
 def test_gradients_are_pulled_back_by_the_chain_rule(metric):
     X, h = tailed(), 1e-6
     scaling = learned(X)
@@ -122,9 +118,7 @@ def test_at_a_quantile_the_slope_is_that_to_its_right():
 def test_undone_rows_are_those_that_were_scaled():
     X = tailed()
     scaling = learned(X)
-    at = np.argsort(X[:, 0])[
-        100:-100
-    ]  # the float32 of what they become tells tails from each other no closer
+    at = np.argsort(X[:, 0])[100:-100]  # the float32 of what they become tells tails from each other no closer
     np.testing.assert_allclose(scaling.undone(scaling.apply(Rows(X[at]))), X[at], rtol=1e-3, atol=1e-4)
     undone = scaling.under(Metric(np.array([1.0, 2.0, 0.0, 1.0]))).undone(
         scaling.under(Metric(np.array([1.0, 2.0, 0.0, 1.0]))).apply(Rows(X[at]))

@@ -38,9 +38,7 @@ def test_columns_that_are_mostly_absent_are_zero_there():
     assert (Z[np.isnan(X)] == 0).all()
     seldom, often = (X[~np.isnan(X[:, j]), j].astype(np.float64) for j in range(2))
     np.testing.assert_allclose(Z[~np.isnan(X[:, 0]), 0], seldom / np.sqrt((seldom**2).mean()), rtol=1e-4)
-    np.testing.assert_allclose(
-        Z[~np.isnan(X[:, 1]), 1], (often - often.mean()) / often.std(), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(Z[~np.isnan(X[:, 1]), 1], (often - often.mean()) / often.std(), rtol=1e-4, atol=1e-5)
     assert scaling.spread == pytest.approx(1.1, abs=0.05)
     np.testing.assert_allclose(scaling.scaling().apply(Rows(X)).dense(), Z, rtol=1e-4, atol=1e-5)
 
@@ -53,9 +51,7 @@ def test_a_column_that_comes_late_counts_from_there_on():
     X = np.column_stack([np.ones(100), rng.normal(7, 2, 100)]).astype(np.float32)
     scaling.learn(X)
     late = X[:, 1].astype(np.float64)
-    np.testing.assert_allclose(
-        scaling.scale(X)[:, 1], (late - late.mean()) / late.std(), rtol=1e-3, atol=1e-5
-    )
+    np.testing.assert_allclose(scaling.scale(X)[:, 1], (late - late.mean()) / late.std(), rtol=1e-3, atol=1e-5)
     assert (scaling.scale(X)[:, 0] == 1).all()  # constant
 
 

@@ -27,9 +27,7 @@ PEERS = {"minmax": MinMaxScaler, "standard": StandardScaler, "maxabs": MaxAbsSca
 
 def fit(X: object, kind: str, max_rows: int = 7) -> Scaling:
     store = Store.from_arrays(X)
-    return from_moments(
-        kind, reduce(merge, [moments_of(store.read(*block)) for block in store.blocks(max_rows)])
-    )
+    return from_moments(kind, reduce(merge, [moments_of(store.read(*block)) for block in store.blocks(max_rows)]))
 
 
 def values(seed: int, n: int = 50, d: int = 4) -> np.ndarray:
@@ -142,10 +140,7 @@ def test_gradients_are_pulled_back_by_the_chain_rule(kind):
     scaled = (X - scaling.offset) * scaling.scale
     actual = scaling.pull_back(2 * scaled, Rows(X))
     for f in range(4):
-        ends = [
-            ((X + step - scaling.offset) * scaling.scale) ** 2
-            for step in (h * np.eye(4)[f], -h * np.eye(4)[f])
-        ]
+        ends = [((X + step - scaling.offset) * scaling.scale) ** 2 for step in (h * np.eye(4)[f], -h * np.eye(4)[f])]
         expected = (ends[0] - ends[1]).sum(axis=1) / (2 * h)
         np.testing.assert_allclose(actual[:, f], expected, rtol=1e-4, atol=1e-6)
 

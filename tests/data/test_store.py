@@ -106,9 +106,7 @@ def test_memory_url(is_sparse):
 def test_extra_columns_and_attributes(tmp_path):
     rows, n = samples(10, 2), 10
     with StoreWriter(tmp_path / "s", d=2, dtype="float32", attrs={"made": "here"}) as writer:
-        writer.append(
-            rows, np.zeros(n), qid=np.arange(n) // 4, group=-np.arange(n), sample_weight=np.linspace(0, 1, n)
-        )
+        writer.append(rows, np.zeros(n), qid=np.arange(n) // 4, group=-np.arange(n), sample_weight=np.linspace(0, 1, n))
     store = Store.open(tmp_path / "s")
     assert store.attrs["streamsvm_store"] == 1
     assert store.attrs["made"] == "here"

@@ -90,9 +90,7 @@ class TestPath:
         assert (list(path.path_), path.C_) == ([0.1, 1.0, 2.0], 2.0)
         for C in (0.1, 1, 2):
             one = HSSSVC(C=C, random_state=0).fit(X, y)
-            np.testing.assert_allclose(
-                path.choose(C).decision_function(X), one.decision_function(X), atol=1e-5
-            )
+            np.testing.assert_allclose(path.choose(C).decision_function(X), one.decision_function(X), atol=1e-5)
             assert path.model_.header.config["C"] == C
 
     @every_case(
@@ -156,9 +154,7 @@ class TestInput:
 
     def test_a_limit_too_small_for_anything(self):
         X, y = two_moons(3000)
-        with pytest.raises(
-            MemoryError, match=r"a memory limit of 50.0 MiB is too small for .*: give at least \d+ MiB"
-        ):
+        with pytest.raises(MemoryError, match=r"a memory limit of 50.0 MiB is too small for .*: give at least \d+ MiB"):
             HSSSVC(memory_limit="50MiB").fit(X, y)
 
 
@@ -214,7 +210,5 @@ class TestFits:
         train(store, options(), model_path=tmp_path / "a", run_dir=tmp_path / "run")
         for state in (tmp_path / "run").glob("state-*.npz"):
             state.unlink()
-        found = train(
-            store, options(leaf=50), model_path=tmp_path / "b", run_dir=tmp_path / "run", resume=True
-        )
+        found = train(store, options(leaf=50), model_path=tmp_path / "b", run_dir=tmp_path / "run", resume=True)
         assert "factorise" in found["seconds_by_phase"]

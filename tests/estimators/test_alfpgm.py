@@ -247,9 +247,7 @@ def test_a_killed_regression_goes_on_and_ends_the_same(tmp_path):
     """Saved at every round; killed at several of them."""
     X, y = load_digits(n_class=3, return_X_y=True)
     store = write(tmp_path / "s", Rows(X.astype(np.float32)), y, step=100)
-    options = config(
-        task="regress", alfpgm={"pairs": 5}, kernel={"gamma": 1e-3}, threads=1, checkpoint_every="1 step"
-    )
+    options = config(task="regress", alfpgm={"pairs": 5}, kernel={"gamma": 1e-3}, threads=1, checkpoint_every="1 step")
     wanted = train(store, options, model_path=tmp_path / "wanted")
     for killed_at in (1, 4, 9):
         run_dir = tmp_path / f"run{killed_at}"

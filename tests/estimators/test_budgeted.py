@@ -104,9 +104,7 @@ class TestFit:
         X, y = data(2, 3000)
         stores = [write(tmp_path / str(rows), Rows(X), y, chunk_rows=rows) for rows in (97, 3000)]
         models = [train_in_memory(store, config())[0] for store in stores]
-        np.testing.assert_array_equal(
-            models[0].decision_function(Rows(X)), models[1].decision_function(Rows(X))
-        )
+        np.testing.assert_array_equal(models[0].decision_function(Rows(X)), models[1].decision_function(Rows(X)))
 
     def test_report(self):
         X, y = data()

@@ -28,9 +28,7 @@ def curve(n: int = 800) -> tuple[np.ndarray, np.ndarray]:
 
 
 def risk(f: np.ndarray, t: np.ndarray, squared: float) -> float:
-    return 0.5 * squared / (len(t) * SAME["C"]) + float(
-        np.mean(np.maximum(np.abs(f - t) - SAME["epsilon"], 0))
-    )
+    return 0.5 * squared / (len(t) * SAME["C"]) + float(np.mean(np.maximum(np.abs(f - t) - SAME["epsilon"], 0)))
 
 
 def test_without_a_bound_it_comes_to_the_objective_of_svr():

@@ -135,9 +135,7 @@ def test_a_fit_inside_a_task_computes_on_threads(client, opened):
 
 def test_where_workers_cannot_have_what_a_fit_needs_threads_compute(client, opened, monkeypatch):
     monkeypatch.setattr(clients, "MAX_SHARE", 1e-9)
-    with pytest.warns(
-        UserWarning, match="fitted on threads, not on the cluster of the active dask client: .* 0%"
-    ):
+    with pytest.warns(UserWarning, match="fitted on threads, not on the cluster of the active dask client: .* 0%"):
         clone(EARLY).fit(*data(100))
     with pytest.raises(ConfigError, match=r"^client: .* memory; write it to a store .*give client=False"):
         clone(EARLY).set_params(client=client).fit(*data(100))

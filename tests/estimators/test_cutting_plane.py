@@ -108,9 +108,7 @@ class TestLogistic:
 
     def test_they_are_in_the_file_without_other_fits(self, tmp_path):
         X, y = data()
-        report = train(
-            Store.from_arrays(X, y), config(cutting_plane={"loss": "logistic"}), model_path=tmp_path / "m"
-        )
+        report = train(Store.from_arrays(X, y), config(cutting_plane={"loss": "logistic"}), model_path=tmp_path / "m")
         assert "folds" not in plan(Store.from_arrays(X, y), config(cutting_plane={"loss": "logistic"}))
         assert report["n_support"] == len(y)
         model = load_model(tmp_path / "m")
@@ -126,18 +124,14 @@ class TestLogistic:
         X, y = data()
         weight = np.random.default_rng(1).integers(0, 4, len(y))
         weighted = CuttingPlaneSVC(loss="logistic", tol=1e-6).fit(X, y, sample_weight=weight)
-        repeated = CuttingPlaneSVC(loss="logistic", tol=1e-6).fit(
-            np.repeat(X, weight, axis=0), np.repeat(y, weight)
-        )
+        repeated = CuttingPlaneSVC(loss="logistic", tol=1e-6).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
         assert weighted.objective_ == pytest.approx(repeated.objective_, rel=2e-6)
 
     def test_it_is_of_classes(self):
         X, y = data(3)
         for task in ("ordinal", "regress"):
             with pytest.raises(ConfigError, match=f"which is for classes; found task '{task}'"):
-                train_in_memory(
-                    Store.from_arrays(X, y), config(task=task, cutting_plane={"loss": "logistic"})
-                )
+                train_in_memory(Store.from_arrays(X, y), config(task=task, cutting_plane={"loss": "logistic"}))
 
 
 class TestRanker:
@@ -228,9 +222,7 @@ class TestLandmarks:
 
     def test_more_landmarks_than_rows_is_the_whole_kernel(self):
         X, y = data(n=60)
-        ours = CuttingPlaneSVC(kernel="rbf", gamma=0.3, landmarks=500, tol=1e-5, fit_intercept=False).fit(
-            X, y
-        )
+        ours = CuttingPlaneSVC(kernel="rbf", gamma=0.3, landmarks=500, tol=1e-5, fit_intercept=False).fit(X, y)
         Q = np.outer(2 * y - 1, 2 * y - 1) * reference.kernel_matrix(RBF(0.3), X, X)
         best = -reference.dual_objective(Q, reference.solve_dual(Q, np.ones(60)))
         assert ours.objective_ == pytest.approx(best, rel=1e-4)
@@ -285,9 +277,7 @@ class TestStores:
         np.testing.assert_array_equal(load_model(tmp_path / "m").coef, inside.coef)
         assert not list((tmp_path / "run").glob("*scratch*"))
         steps = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-        assert [step["passes"] for step in steps if step["event"] == "step"] == list(
-            range(1, report["passes"] + 1)
-        )
+        assert [step["passes"] for step in steps if step["event"] == "step"] == list(range(1, report["passes"] + 1))
 
     def test_chunks_do_not_count(self, tmp_path):
         X, y = data(2, 900)

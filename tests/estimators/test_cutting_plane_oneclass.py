@@ -92,9 +92,7 @@ def test_from_the_command_line_to_other_systems(tmp_path, capsys):
     assert run("evaluate", "--model", model, "--store", store, "--json") == 0
     assert json.loads(capsys.readouterr().out)["outliers"] == pytest.approx(0.1)
     expected = load_model(model).decision_function(Rows(X))
-    np.testing.assert_array_equal(
-        CuttingPlaneOneClassSVM(nu=0.1).fit(Store.open(store)).decision_function(X), expected
-    )
+    np.testing.assert_array_equal(CuttingPlaneOneClassSVM(nu=0.1).fit(Store.open(store)).decision_function(X), expected)
     for kind in ("onnx", "libsvm"):
         assert run("export", "--model", model, "--format", kind, "--out", tmp_path / kind) == 0
     session = ort.InferenceSession(str(tmp_path / "onnx"), providers=["CPUExecutionProvider"])

@@ -70,9 +70,7 @@ ESTIMATORS = [
 
 
 @pytest.mark.filterwarnings("ignore:X. a column has missing values:UserWarning")
-@pytest.mark.filterwarnings(
-    "ignore:rows lie .* from the origin:UserWarning"
-)  # days, of the linear one-class SVM
+@pytest.mark.filterwarnings("ignore:rows lie .* from the origin:UserWarning")  # days, of the linear one-class SVM
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_the_model_is_that_of_the_frame_in_memory(estimator, whole, frame):
     y = "b" if type(estimator).__name__.endswith("SVR") else "y"
@@ -88,9 +86,7 @@ def test_the_model_is_that_of_the_frame_in_memory(estimator, whole, frame):
     else:
         np.testing.assert_array_equal(answers.compute(), here.predict(whole[COLUMNS]))
     decide = "predict" if y == "b" else "decision_function"
-    np.testing.assert_array_equal(
-        getattr(there, decide)(whole[COLUMNS]), getattr(here, decide)(whole[COLUMNS])
-    )
+    np.testing.assert_array_equal(getattr(there, decide)(whole[COLUMNS]), getattr(here, decide)(whole[COLUMNS]))
 
 
 def test_weights_of_dask_are_those_of_memory(whole, frame):
@@ -98,9 +94,7 @@ def test_weights_of_dask_are_those_of_memory(whole, frame):
     for svm, y in ((DCOneClassSVM(), None), (DCSVC(), "y")):
         here = clone(svm).fit(whole[columns], y and whole[y], sample_weight=whole["c"].astype(float))
         there = clone(svm).fit(frame[columns], y and frame[y], sample_weight=frame["c"].astype(float))
-        np.testing.assert_array_equal(
-            there.decision_function(whole[columns]), here.decision_function(whole[columns])
-        )
+        np.testing.assert_array_equal(there.decision_function(whole[columns]), here.decision_function(whole[columns]))
 
 
 @pytest.mark.parametrize("names", [["a", "c"], COLUMNS, ["wide", "sort"]], ids=str)

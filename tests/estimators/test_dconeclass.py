@@ -140,9 +140,7 @@ def test_from_the_command_line_to_a_score(tmp_path, capsys):
 def test_exported_to_onnx_it_says_the_same(early, tmp_path):
     ort = pytest.importorskip("onnxruntime", reason="an extra")
     X = cloud(700)
-    svm = DCOneClassSVM(
-        gamma=0.5, nu=0.2, early=early == "true", levels=1, part_rows=200, random_state=0
-    ).fit(X)
+    svm = DCOneClassSVM(gamma=0.5, nu=0.2, early=early == "true", levels=1, part_rows=200, random_state=0).fit(X)
     svm.save(tmp_path / "m")
     assert run("export", "--model", tmp_path / "m", "--out", tmp_path / "m.onnx", "--format", "onnx") == 0
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])

@@ -36,19 +36,14 @@ def test_defaults_are_those_of_the_configuration():
     given = {name: p.default for name, p in inspect.signature(DCSVC).parameters.items()}
     homes = {"random_state": None, "n_jobs": None, "verbose": 0, "memory_limit": FitConfig().memory_limit}
     homes |= {"metric": FitConfig().metric.kind}
-    homes |= dict.fromkeys(
-        ("kernel_params", "metric_params", "search_params", "client", "target_encode", "category")
-    )
+    homes |= dict.fromkeys(("kernel_params", "metric_params", "search_params", "client", "target_encode", "category"))
     homes |= {"cache_size": FitConfig().cache_size >> 20}
     expected = homes | {
-        name: getattr(FitConfig(), name)
-        for name in ("C", "tol", "class_weight", "scale", "gaps", "mark_gaps")
+        name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight", "scale", "gaps", "mark_gaps")
     }
     asked = FitConfig().probability
     expected |= {"probability": asked.method is not None, "threshold": asked.threshold, "costs": asked.costs}
-    expected |= {"kernel": KernelConfig().name} | {
-        n: getattr(KernelConfig(), n) for n in ("gamma", "degree", "coef0")
-    }
+    expected |= {"kernel": KernelConfig().name} | {n: getattr(KernelConfig(), n) for n in ("gamma", "degree", "coef0")}
     own = {DCSVMConfig.parameters.get(n, n): value for n, value in DCSVMConfig().model_dump().items()}
     assert FitConfig().multiclass == "pairs"
     assert given == expected | own | {"loss": "hinge", "nu": FitConfig().nu, "multi_class": "ovo"}
@@ -113,18 +108,12 @@ def test_a_kernel_that_is_0_at_the_origin_has_an_intercept(kernel, has_intercept
     assert (intercept is not None and np.any(intercept)) == has_intercept
 
 
-@pytest.mark.parametrize(
-    "options", [{}, DIVIDED | {"early": True}, DIVIDED], ids=["whole", "early", "divided"]
-)
-@pytest.mark.parametrize(
-    "k", [2, pytest.param(3, marks=pytest.mark.slow)]
-)  # three problems, each to its last step
+@pytest.mark.parametrize("options", [{}, DIVIDED | {"early": True}, DIVIDED], ids=["whole", "early", "divided"])
+@pytest.mark.parametrize("k", [2, pytest.param(3, marks=pytest.mark.slow)])  # three problems, each to its last step
 def test_a_tolerance_out_of_reach_is_one_warning(options, k):
     X, y = data(k, 60)  # few: a block that cannot get there takes all the steps that it may
     svm = DCSVC(kernel="linear", fit_intercept=True, tol=1e-30, random_state=0, **options)
-    with pytest.warns(
-        ConvergenceWarning, match="rounding ended the fit at a violation of .* larger tol"
-    ) as told:
+    with pytest.warns(ConvergenceWarning, match="rounding ended the fit at a violation of .* larger tol") as told:
         svm.fit(X, y)
     assert len(told) == 1
     certificate = svm.model_.header.certificate
@@ -270,9 +259,7 @@ def test_prediction_never_holds_more_than_blocks_of_a_dask_array():
         sizes.append(stop - start)
         return X[start:stop]
 
-    rows = da.map_blocks(
-        block, chunks=((100, 100, 100), (3,)), dtype=np.float32, meta=np.empty((0, 3), np.float32)
-    )
+    rows = da.map_blocks(block, chunks=((100, 100, 100), (3,)), dtype=np.float32, meta=np.empty((0, 3), np.float32))
     np.testing.assert_array_equal(fitted.predict(rows), fitted.predict(X))
     assert max(sizes) == 100
 
@@ -292,9 +279,7 @@ def test_n_iter_counts_rounds_on_the_whole_problem_alone(monkeypatch):
     monkeypatch.setattr(
         Rounds,
         "__call__",
-        lambda self, problem, facts, real=Rounds.__call__: (
-            kinds.append(self._phase) or real(self, problem, facts)
-        ),
+        lambda self, problem, facts, real=Rounds.__call__: kinds.append(self._phase) or real(self, problem, facts),
     )
     X, y = labelled(2)
     svm = DCSVC(C=5, gamma=0.5, levels=2, part_rows=200, random_state=0).fit(X, y)

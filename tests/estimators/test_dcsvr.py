@@ -49,9 +49,7 @@ def test_targets_of_any_size_are_learned_as_well(scale, offset):
     y = offset + scale * t
     svr = TransformedTargetRegressor(SVR(**SAME), transformer=StandardScaler()).fit(X, y)
     ours = DCSVR(**SAME).fit(X, y)
-    np.testing.assert_allclose(
-        (ours.predict(X) - offset) / scale, (svr.predict(X) - offset) / scale, atol=3e-3
-    )
+    np.testing.assert_allclose((ours.predict(X) - offset) / scale, (svr.predict(X) - offset) / scale, atol=3e-3)
     divided = DCSVR(**SAME, **DIVIDED, early=True)
     found, as_given = divided.fit(X, y).predict(X), divided.fit(X, t).predict(X)
     np.testing.assert_allclose((found - offset) / scale, as_given, atol=2e-3)
@@ -127,9 +125,7 @@ def test_from_the_command_line_to_onnx(early, tmp_path, capsys):
 
 def test_parts_that_are_added_up_are_refused():
     X, t = curve(300)
-    config = build_config(
-        ("t", {"task": "regress", "dcsvm": {"early": True, "levels": 1, "combine": "naive"}})
-    )
+    config = build_config(("t", {"task": "regress", "dcsvm": {"early": True, "levels": 1, "combine": "naive"}}))
     with pytest.raises(ValueError, match="adds up partitions"):
         train_in_memory(Store.from_arrays(X, t), config)
 

@@ -25,9 +25,7 @@ def of_arrays():
     return DCSVC(probability=True).fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
 
 
-@pytest.mark.parametrize(
-    "empty", [X[:0], sparse.csr_array(X)[:0], da.from_array(X)[:0]], ids=["numpy", "csr", "dask"]
-)
+@pytest.mark.parametrize("empty", [X[:0], sparse.csr_array(X)[:0], da.from_array(X)[:0]], ids=["numpy", "csr", "dask"])
 def test_no_rows_of_an_array(of_arrays, empty):
     assert np.asarray(of_arrays.predict(empty)).shape == (0,)
     assert np.asarray(of_arrays.decision_function(empty)).shape == (0, 3)
@@ -55,9 +53,7 @@ def test_no_rows_of_a_partition():
     model = DCSVC().fit(FRAME, Y)
     frame = FRAME.sort_values("a", ignore_index=True)
     parts = dd.from_pandas(frame, npartitions=4)
-    np.testing.assert_array_equal(
-        model.predict(parts[parts["a"] > 0]).compute(), model.predict(frame[frame["a"] > 0])
-    )
+    np.testing.assert_array_equal(model.predict(parts[parts["a"] > 0]).compute(), model.predict(frame[frame["a"] > 0]))
     blocks = da.concatenate([da.from_array(X[:5, :1]), da.from_array(X[:0, :1]), da.from_array(X[5:9, :1])])
     plain = DCSVC().fit(X[:, :1], Y)
     np.testing.assert_array_equal(plain.predict(blocks).compute(), plain.predict(X[:9, :1]))

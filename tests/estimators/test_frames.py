@@ -172,9 +172,7 @@ def test_numbers_stored_as_text_are_learned_and_answered_as_numbers(tmp_path, ca
     rng = np.random.default_rng(0)
     numbers = pd.DataFrame({"a": rng.normal(size=60).round(4), "b": rng.integers(0, 9, 60) * 1.0})
     numbers.loc[::9, "b"] = np.nan
-    texts = numbers.assign(
-        a=numbers.a.map(str), b=numbers.b.map(lambda b: "n/a" if np.isnan(b) else f" {b:g}")
-    )
+    texts = numbers.assign(a=numbers.a.map(str), b=numbers.b.map(lambda b: "n/a" if np.isnan(b) else f" {b:g}"))
     y = np.where(numbers.a > 0, "yes", "no")
     told = "X: columns 'a', 'b' have numbers stored as text, which are read as numbers; category='COL' takes them"
     gaps = pytest.warns(UserWarning, match="missing values")
@@ -215,9 +213,7 @@ def test_number_codes_are_categories(make):
         assert svm.predict(other).tolist() == y.tolist()
     events = [{"code": code, "b": 1} for code in (7, 7.0, "007", 30, 8)]
     expected = svm.decision_function(pd.DataFrame({"code": [7, 7, 7, 30, 8], "b": 1}))
-    np.testing.assert_array_equal(
-        svm.model_.decision_function(InputColumns(svm.model_).rows(events)), expected
-    )
+    np.testing.assert_array_equal(svm.model_.decision_function(InputColumns(svm.model_).rows(events)), expected)
     assert np.array_equal(svm.predict(X), clone(svm).set_params(category="code").fit(make(X), y).predict(X))
 
 
@@ -225,9 +221,7 @@ def test_categories_of_what_has_none_are_named():
     X, y = pd.DataFrame({"code": [1, 2], "b": [3, 4]}), [0, 1]
     with pytest.raises(ValueError, match="X has no column 'c' to take as categories; it has 'code', 'b'"):
         DCSVC(category="c").fit(X, y)
-    with pytest.raises(
-        ValueError, match="category names columns of a data frame, found an array; leave it out"
-    ):
+    with pytest.raises(ValueError, match="category names columns of a data frame, found an array; leave it out"):
         DCSVC(category="code").fit(X.to_numpy(), y)
     with pytest.raises(ValueError, match="X is a Store, .*: give category to ingest"):
         DCOneClassSVM(category="code").fit(Store.from_arrays(X))
@@ -248,8 +242,6 @@ def test_categories_of_what_has_none_are_named():
     ],
 )
 def test_columns_of_other_things_are_named(column, message):
-    X = pd.DataFrame(
-        {"a": pd.Series(column, dtype=None if isinstance(column[1], float) else object), "b": [1, 2]}
-    )
+    X = pd.DataFrame({"a": pd.Series(column, dtype=None if isinstance(column[1], float) else object), "b": [1, 2]})
     with pytest.raises(ValueError, match=message):
         DCSVC().fit(X, [0, 1])

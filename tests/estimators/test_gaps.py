@@ -112,9 +112,7 @@ def test_arrays_of_every_kind(how, rows):
     svm = DCSVC(gaps=how, gamma=0.2).fit(there, da.from_array(y, chunks=100))
     np.testing.assert_array_equal(svm.decision_function(there).compute(), expected)
     few = sparse.csr_array(X)
-    np.testing.assert_allclose(
-        DCSVC(gaps=how, gamma=0.2).fit(few, y).decision_function(few), expected, atol=2e-3
-    )
+    np.testing.assert_allclose(DCSVC(gaps=how, gamma=0.2).fit(few, y).decision_function(few), expected, atol=2e-3)
 
 
 def test_values_outliers_and_searches(rows):

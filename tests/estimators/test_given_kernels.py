@@ -138,11 +138,7 @@ class TestIndefinite:
         if gamma == 0.1:  # nearly a linear kernel: one minimum
             np.testing.assert_allclose(ours.decision_function(X), libsvm.decision_function(X), atol=1e-2)
 
-    @pytest.mark.parametrize(
-        "svm", [DCSVC(kernel="sigmoid"), BudgetedSVC(kernel="sigmoid", strategy="remove")]
-    )
+    @pytest.mark.parametrize("svm", [DCSVC(kernel="sigmoid"), BudgetedSVC(kernel="sigmoid", strategy="remove")])
     def test_other_solvers_refuse_it(self, svm):
-        with pytest.raises(
-            ValueError, match="'sigmoid', which need not be positive semidefinite; found solver"
-        ):
+        with pytest.raises(ValueError, match="'sigmoid', which need not be positive semidefinite; found solver"):
             svm.fit(*labelled("two"))

@@ -73,7 +73,5 @@ def test_a_missing_one_is_one_line(y, table):
     ids=["list", "objects", "polars", "surrogate"],
 )
 def test_a_text_that_no_model_holds_is_one_line(y):
-    with pytest.raises(
-        DataError, match="^the label of row 1 is .*, which a model cannot hold; expected text"
-    ):
+    with pytest.raises(DataError, match="^the label of row 1 is .*, which a model cannot hold; expected text"):
         CuttingPlaneSVC().fit(X, y)

@@ -93,9 +93,7 @@ def test_on_a_cluster_rows_stay_with_the_workers():
         with Client(cluster) as client:
             kept = client.persist(da.from_array(X, chunks=(70, X.shape[1])))
             labels = estimator.predict(kept)
-            models = [
-                key for key in labels.__dask_graph__() if str(key).startswith(type(estimator.model_).__name__)
-            ]
+            models = [key for key in labels.__dask_graph__() if str(key).startswith(type(estimator.model_).__name__)]
             assert len(models) == 1
             right = (labels == da.from_array(y, chunks=70)).mean().compute()
     assert right == estimator.score(X, y)

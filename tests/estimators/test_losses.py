@@ -81,9 +81,7 @@ def test_early_parts_are_problems_of_their_own():
         here = parts == part
         if len(np.unique(y[here])) == 2:
             alone = DCSVC(C=2.0, gamma=0.5, **SQUARED).fit(X[here], y[here])
-            np.testing.assert_allclose(
-                early.decision_function(X[here]), alone.decision_function(X[here]), atol=2e-3
-            )
+            np.testing.assert_allclose(early.decision_function(X[here]), alone.decision_function(X[here]), atol=2e-3)
 
 
 def test_C_is_chosen_for_the_loss_that_is_asked_for():

@@ -72,9 +72,7 @@ def test_without_an_interval_there_are_none(name):
     X, y = curve(120)
     svm = clone(ESTIMATORS[name]).fit(X, y)
     assert not hasattr(svm, "predict_interval")
-    with pytest.raises(
-        ModelError, match="the model has no intervals: `streamsvm fit --task regress --interval"
-    ):
+    with pytest.raises(ModelError, match="the model has no intervals: `streamsvm fit --task regress --interval"):
         svm.model_.predict_interval(X)
     with pytest.raises(ValueError, match=r"interval: found 1\.5, expected less than 1"):
         clone(svm).set_params(interval=1.5).fit(X, y)

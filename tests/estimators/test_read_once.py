@@ -63,9 +63,7 @@ def test_queries_go_with_it(table):
 def test_what_was_read_before_is_told(table):
     reader, y = table.to_reader(), np.arange(120) % 2
     svm = DCSVC().fit(reader, y)
-    with pytest.raises(
-        DataError, match="^X: a RecordBatchReader without rows; it can be read only once: .* a new one"
-    ):
+    with pytest.raises(DataError, match="^X: a RecordBatchReader without rows; it can be read only once: .* a new one"):
         svm.predict(reader)
 
 

@@ -45,9 +45,7 @@ def rows():
 def test_weights_reach_the_fit_in_a_pipeline(svm, rows):
     X, y, weight, _ = rows
     asks = clone(svm).set_fit_request(sample_weight=True)
-    found = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asks).fit(
-        X, y, sample_weight=weight
-    )
+    found = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asks).fit(X, y, sample_weight=weight)
     scaled = StandardScaler().fit_transform(X)
     expected = clone(svm).fit(scaled, y, sample_weight=weight)
     np.testing.assert_array_equal(found.decision_function(X), expected.decision_function(scaled))
@@ -76,9 +74,7 @@ def test_groups_reach_the_folds_inside_those_outside(rows):
     found = cross_validate(svm, X, y, cv=GroupKFold(2), params={"groups": groups}, return_estimator=True)
     here, there = next(GroupKFold(2).split(X, y, groups))
     expected = DCSVC(probability=True, random_state=0).fit(X[here], y[here], groups=groups[here])
-    np.testing.assert_array_equal(
-        found["estimator"][0].predict_proba(X[there]), expected.predict_proba(X[there])
-    )
+    np.testing.assert_array_equal(found["estimator"][0].predict_proba(X[there]), expected.predict_proba(X[there]))
 
 
 @every_case(
@@ -110,9 +106,7 @@ class TestNames:
         assert not hasattr(svm, "feature_names_in_")
 
     def test_that_rows_have_not(self, svm, rows):
-        with pytest.warns(
-            UserWarning, match="X does not have valid feature names, but DCSVC was fitted with"
-        ):
+        with pytest.warns(UserWarning, match="X does not have valid feature names, but DCSVC was fitted with"):
             svm.predict(rows[0])
 
     def test_that_the_fit_had_not(self, rows):
@@ -125,17 +119,11 @@ class TestNames:
         [("abz", "unseen at fit time"), ("ba", "now missing"), ("cba", "same order"), ("abcd", "unseen")],
     )
     def test_that_are_others(self, names, told, svm, rows):
-        X = (
-            pd.DataFrame(rows[0], columns=["a", "b", "c"])
-            .assign(d=0.0)
-            .rename(columns={"c": names[2:3] or "c"})
-        )
+        X = pd.DataFrame(rows[0], columns=["a", "b", "c"]).assign(d=0.0).rename(columns={"c": names[2:3] or "c"})
         with pytest.raises(ValueError, match=f"feature names should match(.*\n)*.*{told}"):
             svm.predict(X.loc[:, ~X.columns.duplicated()].reindex(columns=[*names]))
 
     def test_are_all_text_or_none(self, rows):
         X, y, *_ = rows
-        with pytest.raises(
-            TypeError, match="Feature names are only supported if all input features have string"
-        ):
+        with pytest.raises(TypeError, match="Feature names are only supported if all input features have string"):
             DCSVC().fit(pd.DataFrame(X, columns=["a", 1, 2]), y)

@@ -34,9 +34,7 @@ class Twin:
         self.counts = [int(word) for word in self.head.get("nr_sv", [])]
 
     def kernel(self, a, b):
-        number = {
-            name: float(self.head[name][0]) for name in ("gamma", "coef0", "degree") if name in self.head
-        }
+        number = {name: float(self.head[name][0]) for name in ("gamma", "coef0", "degree") if name in self.head}
         match self.head["kernel_type"]:
             case ["linear"]:
                 return a @ b
@@ -49,9 +47,7 @@ class Twin:
 
     def decisions(self, X):
         """(m, pairs); of a regression (m, 1)."""
-        K = np.array([[self.kernel(x, s) for s in self.support] for x in X]).reshape(
-            len(X), len(self.support)
-        )
+        K = np.array([[self.kernel(x, s) for s in self.support] for x in X]).reshape(len(X), len(self.support))
         if not self.labels:
             return (K @ self.coef[0] - self.rho[0])[:, None]
         ends = np.cumsum([0, *self.counts])

@@ -48,9 +48,7 @@ def svm_scale(path, X):
         index, low, high = line.split()
         column = int(index) - 1
         if float(low) != float(high):
-            out[:, column] = lower + (upper - lower) * (X[:, column] - float(low)) / (
-                float(high) - float(low)
-            )
+            out[:, column] = lower + (upper - lower) * (X[:, column] - float(low)) / (float(high) - float(low))
     return out
 
 
@@ -65,9 +63,7 @@ def ours_as_pairs(model, rows):
         values = values[:, 1] if len(starts) == 2 else values
     if values.ndim == 1:
         return values[:, None]
-    return np.stack(
-        [values[:, i] - values[:, j] for i, j in zip(*np.triu_indices(values.shape[1], 1), strict=True)], 1
-    )
+    return np.stack([values[:, i] - values[:, j] for i, j in zip(*np.triu_indices(values.shape[1], 1), strict=True)], 1)
 
 
 def assert_close(found, expected):
@@ -211,9 +207,7 @@ def test_a_threshold_is_in_the_constant(tmp_path):
 
 def test_notes_say_what_the_file_cannot(tmp_path):
     notes = write_libsvm(model_of("expansion", k=3, scale="minmax"), tmp_path / "m")["notes"]
-    assert ["svm-scale -r" in notes[0], "0 to 2 stand for" in notes[1], "became pairs" in notes[2]] == [
-        True
-    ] * 3
+    assert ["svm-scale -r" in notes[0], "0 to 2 stand for" in notes[1], "became pairs" in notes[2]] == [True] * 3
     assert "equal votes" in write_libsvm(model_of("kernel", k=3, labels="int"), tmp_path / "m")["notes"][0]
     assert write_libsvm(model_of("kernel", labels="int"), tmp_path / "m")["notes"] == []
 

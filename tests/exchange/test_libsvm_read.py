@@ -76,23 +76,17 @@ def test_of_two_classes_the_first_is_the_positive_one(tmp_path):
 def test_regressions_are_values(tmp_path):
     model = read(tmp_path, VALUES)
     assert isinstance(model, LinearModel)
-    np.testing.assert_allclose(
-        model.predict(Rows(X)), Twin(tmp_path / "m.svm", 3).decisions(X)[:, 0], rtol=1e-6
-    )
+    np.testing.assert_allclose(model.predict(Rows(X)), Twin(tmp_path / "m.svm", 3).decisions(X)[:, 0], rtol=1e-6)
     rbf = read(tmp_path, VALUES.replace("linear", "rbf\ngamma 2"))
     assert isinstance(rbf, ExpansionModel)
-    np.testing.assert_allclose(
-        rbf.predict(Rows(X)), Twin(tmp_path / "m.svm", 3).decisions(X)[:, 0], rtol=1e-5
-    )
+    np.testing.assert_allclose(rbf.predict(Rows(X)), Twin(tmp_path / "m.svm", 3).decisions(X)[:, 0], rtol=1e-5)
 
 
 def test_a_linear_model_loses_nothing_to_cancelling(tmp_path):
     """w'x of 10^9 with a constant that takes it back."""
     text = VALUES.replace("nu_svr", "c_svc").replace("rho -2", "rho 1e9\nlabel 1 0\nnr_sv 1 1")
     model = read(tmp_path, text.replace("1.5 1:0.5 3:1", "1 1:1000000.25"))
-    np.testing.assert_allclose(
-        model.decision_function(Rows(np.array([[1000, 0, 0]], np.float32))), [250], rtol=1e-9
-    )
+    np.testing.assert_allclose(model.decision_function(Rows(np.array([[1000, 0, 0]], np.float32))), [250], rtol=1e-9)
 
 
 def test_a_range_file_is_the_scaling(tmp_path):

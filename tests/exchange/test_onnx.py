@@ -50,9 +50,7 @@ def assert_same(model, rows):
     answers, expected = run(onnx_model(model), rows.X), model.decision_function(rows)
     assert answers["scores"].shape == expected.shape
     assert answers["scores"].dtype == np.float32
-    np.testing.assert_allclose(
-        answers["scores"], expected, atol=1e-5 * max(1, np.abs(expected).max(initial=0))
-    )
+    np.testing.assert_allclose(answers["scores"], expected, atol=1e-5 * max(1, np.abs(expected).max(initial=0)))
     if model.task in ("rank", "regress"):
         assert set(answers) == {"scores"}
     else:
@@ -73,9 +71,7 @@ def test_sums(kind, kernel, k, scale):
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
-@pytest.mark.parametrize(
-    "metric", [None, Metric(np.array([1.0, 0.0, 0.5, 2.0])), Metric(np.eye(4)[:, :3] - 0.2)]
-)
+@pytest.mark.parametrize("metric", [None, Metric(np.array([1.0, 0.0, 0.5, 2.0])), Metric(np.eye(4)[:, :3] - 0.2)])
 def test_quantiles(kernel, metric):
     model, rows = model_of("kernel", kernel, 3, "quantile"), raw_rows(200)
     if metric is not None:
@@ -105,9 +101,7 @@ def test_labels_of_any_kind(labels):
     assert_same(model_of("kernel", k=4, labels=labels), raw_rows())
 
 
-@pytest.mark.parametrize(
-    ("kernel", "k", "scale", "clustering"), pairwise(GRAPHS, (2, 3), SCALES, ("linear", "rbf"))
-)
+@pytest.mark.parametrize(("kernel", "k", "scale", "clustering"), pairwise(GRAPHS, (2, 3), SCALES, ("linear", "rbf")))
 def test_routes(kernel, k, scale, clustering):
     model, rows = local_model(kernel, k, scale, clustering=clustering), raw_rows(200)
     parts = np.unique(model.partition.assign(model.header.scaling.apply(rows)))
@@ -152,9 +146,7 @@ def test_one_part_alone():
     assert_same(model, raw_rows())
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: model_of("kernel", k=3), lambda: local_model("rbf", 2, neighbours=2)]
-)
+@pytest.mark.parametrize("make", [lambda: model_of("kernel", k=3), lambda: local_model("rbf", 2, neighbours=2)])
 def test_no_rows_no_answers(make):
     assert_same(make(), raw_rows().take(slice(0, 0)))
 
@@ -294,9 +286,7 @@ def points_of(method, problems, seed=0):
         return Calibration.of(method, maps)
     columns = 1 if problems == 1 or method == "of its own" else problems
     size = np.full((problems, 1), 0.7)
-    return Calibration.of(
-        "stream", list(np.hstack([rng.normal(size=(problems, columns + 1)), size])[:, None])
-    )
+    return Calibration.of("stream", list(np.hstack([rng.normal(size=(problems, columns + 1)), size])[:, None]))
 
 
 def columns_of(model):
@@ -312,9 +302,7 @@ def assert_probable(model, rows, calibration, **more):
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
-@pytest.mark.parametrize(
-    ("kind", "k"), [("kernel", 2), ("kernel", 3), ("kernel", 4), ("linear", 3), ("budget", 4)]
-)
+@pytest.mark.parametrize(("kind", "k"), [("kernel", 2), ("kernel", 3), ("kernel", 4), ("linear", 3), ("budget", 4)])
 def test_probabilities(kind, k, method):
     model = model_of(kind, k=k)
     assert_probable(model, raw_rows(200), points_of(method, columns_of(model)))

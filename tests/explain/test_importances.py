@@ -24,9 +24,7 @@ def test_units_do_not_count():
     X, y = animals(2)
     model = made("dcsvm", 2)
     other = DCSVC(C=5.0, gamma=0.5, scale="standard").fit(X * [1, 1e-3, 1, 1e3], y).model_
-    found = [
-        importances(svm, Rows(rows)).values for svm, rows in ((model, X), (other, X * [1, 1e-3, 1, 1e3]))
-    ]
+    found = [importances(svm, Rows(rows)).values for svm, rows in ((model, X), (other, X * [1, 1e-3, 1, 1e3]))]
     np.testing.assert_allclose(found[0], found[1], rtol=0.02)
 
 
@@ -56,9 +54,7 @@ def test_rows_are_taken_from_all_over_a_store_always_the_same_ones():
 
 def test_a_model_without_support_vectors_and_rows_that_are_not_finite():
     model, X = made("dcsvm", 2), animals(2)[0].copy()
-    empty = replace(
-        model, support=model.support.take(slice(0, 0)), alpha=model.alpha[:0], codes=model.codes[:0]
-    )
+    empty = replace(model, support=model.support.take(slice(0, 0)), alpha=model.alpha[:0], codes=model.codes[:0])
     with pytest.raises(ModelError, match="no support vectors: its answer does not depend on the row"):
         importances(empty)
     X[7, 2] = np.nan

@@ -93,23 +93,17 @@ def test_tables_say_null_of_what_is_not_known():
     }
     assert row["support_by_weight"][0]["values"]["3"] is None
     assert row["support_by_weight"][0]["values"]["0"] is not None
-    (row,) = rows_tables(
-        under_metric("dcsvm", 2, "full"), Store.from_arrays(X), [5], shapley=False, support=1
-    )
+    (row,) = rows_tables(under_metric("dcsvm", 2, "full"), Store.from_arrays(X), [5], shapley=False, support=1)
     assert row["support_by_weight"][0]["values"] is None
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_raw_support_rows_are_not_made_up(metric):
-    with pytest.raises(
-        ModelError, match="metric leaves out or mixes columns.*give rows to explain, with --store"
-    ):
+    with pytest.raises(ModelError, match="metric leaves out or mixes columns.*give rows to explain, with --store"):
         support_rows(under_metric("dcsvm", 2, metric))
 
 
-@pytest.mark.parametrize(
-    "factor", [[1.0, 0.0, 2.0, 0.5, 0.0, 1.5], [0.0, 0.7, 0.0], [0.3], [2.0, 1.0]], ids=str
-)
+@pytest.mark.parametrize("factor", [[1.0, 0.0, 2.0, 0.5, 0.0, 1.5], [0.0, 0.7, 0.0], [0.3], [2.0, 1.0]], ids=str)
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
 def test_shapley_values_are_the_mean_gains_over_all_subsets_of_raw_columns(kernel, factor):
     """Those left out are players of the game, too, and gain nothing."""
@@ -128,9 +122,7 @@ def test_shapley_values_are_the_mean_gains_over_all_subsets_of_raw_columns(kerne
 
 def test_shapley_values_of_a_model_add_up_to_its_decision():
     X, _ = animals(3)
-    told = explain_rows(
-        under_metric("dcsvm", 3, "diagonal"), Store.from_arrays(X), np.arange(4), SPREAD, shapley=True
-    )
+    told = explain_rows(under_metric("dcsvm", 3, "diagonal"), Store.from_arrays(X), np.arange(4), SPREAD, shapley=True)
     for row in told:
         assert row.base + row.shapley.sum() == pytest.approx(row.decision, abs=1e-9)
         assert row.shapley[3] == 0
@@ -151,9 +143,7 @@ def test_the_command_line(tmp_path, capfd, metric):
     assert run(*words) == 0
     lines = capfd.readouterr().out.splitlines()
     heading = next(line for line in lines if "contribution" in line).split()
-    assert sorted(heading[heading.index("distance") + 1 :]) == (
-        ["0", "1", "2"] if metric == "diagonal" else []
-    )
+    assert sorted(heading[heading.index("distance") + 1 :]) == (["0", "1", "2"] if metric == "diagonal" else [])
     assert run(*words, "--shapley") == (0 if metric == "diagonal" else 2)
     out, err = capfd.readouterr()
     if metric == "full":

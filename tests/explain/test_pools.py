@@ -62,9 +62,7 @@ def test_values_are_the_decisions_and_contributions_add_up_to_first_order(k):
         moved = said.copy()
         for of, learner in zip(moved[3:], pooled.kernels, strict=True):
             of += h * (of - learner.coefficients()[1])
-        rise = (pooled.pool.decide(moved, 3) - pooled.pool.decide(said, 3))[
-            0, 0 if g.is_single else g.code
-        ] / h
+        rise = (pooled.pool.decide(moved, 3) - pooled.pool.decide(said, 3))[0, 0 if g.is_single else g.code] / h
         assert sum(vector.contribution for vector in every) == pytest.approx(rise, rel=1e-3, abs=1e-3)
         assert len(every) == len(nearest) == model.n_support
         assert nearest[0].distance == min(vector.distance for vector in every)
@@ -122,9 +120,7 @@ def test_features_that_an_event_lacks_are_worth_nothing():
     found = shapley_values(g, Rows(np.array([[0.0, 1.0, 0.0, 0.0]], np.float32)))
     assert found.values[[0, 2, 3]].tolist() == [0.0, 0.0, 0.0]
     assert shapley_values(g, Rows(np.zeros((1, 4), np.float32))).values.tolist() == [0.0] * 4
-    with pytest.raises(
-        ModelError, match="of at most 4,096 columns, the row has 5,000; leave Shapley values out"
-    ):
+    with pytest.raises(ModelError, match="of at most 4,096 columns, the row has 5,000; leave Shapley values out"):
         shapley.pool_values(g, Rows(np.ones((1, 5000), np.float32)))
 
 
@@ -153,6 +149,4 @@ def test_the_command_explains_events_with_texts(tmp_path, capfd):
     shares = {found["feature"]: found["shapley"] for found in said["rows"][0]["features"]}
     assert shares["colour=blue"] == 0  # which it lacks
     assert shares["colour=red"] < 0  # "yes" was the first class: it is below 0
-    assert sum(shares.values()) == pytest.approx(
-        said["rows"][0]["decision"] - said["rows"][0]["shapley_base"]
-    )
+    assert sum(shares.values()) == pytest.approx(said["rows"][0]["decision"] - said["rows"][0]["shapley_base"])

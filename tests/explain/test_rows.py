@@ -38,9 +38,7 @@ def test_a_linear_model_has_gradients_alone():
 
 def test_shapley_values_of_other_kernels_are_refused():
     with pytest.raises(ModelError, match="the model's is matern"):
-        explain_rows(
-            made("dcsvm", 2, name="matern"), Store.from_arrays(animals(2)[0]), ASKED, SPREAD, shapley=True
-        )
+        explain_rows(made("dcsvm", 2, name="matern"), Store.from_arrays(animals(2)[0]), ASKED, SPREAD, shapley=True)
 
 
 def test_deviations_are_those_of_numpy():

@@ -118,14 +118,10 @@ def test_fewer_points_are_enough_where_features_are_many(d):
 
 @pytest.mark.parametrize("kernel", ["matern", "cauchy", "poly", "linear"])
 def test_other_kernels_are_refused_with_what_is_left(kernel):
-    with pytest.raises(
-        ModelError, match=f"products over features, rbf and laplacian; the model's is {kernel}: leave"
-    ):
+    with pytest.raises(ModelError, match=f"products over features, rbf and laplacian; the model's is {kernel}: leave"):
         shapley_values(decision(kernel, 3, 2), Rows(np.zeros((1, 2), np.float32)))
 
 
 def test_too_many_columns_are_refused():
-    with pytest.raises(
-        ModelError, match="of at most 4,096 columns, the model has 5,000; leave Shapley values out"
-    ):
+    with pytest.raises(ModelError, match="of at most 4,096 columns, the model has 5,000; leave Shapley values out"):
         shapley_values(decision("rbf", 1, 5000), Rows(np.zeros((1, 5000), np.float32)))

@@ -78,9 +78,7 @@ def test_refusals(column, message):
 
 def test_a_store_without_text():
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(
-        ConfigError, match="--slice a: the data has no such column; it has numbers from 0 to 63"
-    ):
+    with pytest.raises(ConfigError, match="--slice a: the data has no such column; it has numbers from 0 to 63"):
         evaluate_sliced(DCSVC().fit(X, y).model_, Store.from_arrays(X, y), ["a"], engine=Engine(1))
 
 
@@ -186,9 +184,7 @@ def test_columns_of_every_kind_of_files_and_stores(tmp_path, capfd):
         found = {row["value"]: row["accuracy"] for row in of_file[name]}
         assert found == pytest.approx(right.to_dict())
         if name in expected:  # the store has groups, the file was given none
-            rows = [
-                {name: score for name, score in row.items() if name != "groups"} for row in of_store[name]
-            ]
+            rows = [{name: score for name, score in row.items() if name != "groups"} for row in of_store[name]]
             assert rows == of_file[name]
 
 

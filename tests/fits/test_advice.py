@@ -56,9 +56,7 @@ class TestConvergence:
         assert report["converged"] is False
         assert [message[:13] for message in messages] == ["not converged"]
 
-    @pytest.mark.parametrize(
-        "name", ["dcsvm", "dcsvm early", "alfpgm", "admm-hss", "cutting-plane", "landmarks"]
-    )
+    @pytest.mark.parametrize("name", ["dcsvm", "dcsvm early", "alfpgm", "admm-hss", "cutting-plane", "landmarks"])
     def test_a_fit_that_ends_in_time_says_nothing(self, name):
         report, messages = told(*labelled(), name)
         assert report["converged"] is True
@@ -102,9 +100,7 @@ def test_a_tolerance_out_of_reach_is_one_warning_and_the_best_model(svm):
     X = rng.normal(size=(150, 3))
     y = X[:, 0] if is_regressor(svm) else np.digitize(X[:, 0], [-0.5, 0.5])
     y = (y > 0).astype(int) if getattr(svm, "nu", None) and not is_regressor(svm) else y
-    with pytest.warns(
-        ConvergenceWarning, match="rounding ended the fit at a violation of .* larger tol"
-    ) as found:
+    with pytest.warns(ConvergenceWarning, match="rounding ended the fit at a violation of .* larger tol") as found:
         svm.fit(X, y)
     assert len(found) == 1
     certificate = svm.model_.header.certificate
@@ -158,9 +154,7 @@ class TestScale:
         assert vanishing_values(RBF(1e6), Rows(X)) is None
         assert vanishing_values(RBF(1e6), Rows(X[::2])) is not None
 
-    @pytest.mark.parametrize(
-        "svm", [DCSVC(), BudgetedSVC(), HSSSVC(C=0.1)], ids=lambda svm: type(svm).__name__
-    )
+    @pytest.mark.parametrize("svm", [DCSVC(), BudgetedSVC(), HSSSVC(C=0.1)], ids=lambda svm: type(svm).__name__)
     def test_python_hears_a_warning_and_can_scale(self, svm):
         X, y = load_wine(return_X_y=True)
         with pytest.warns(UserWarning, match=r"column 12 has a range of .* StandardScaler"):

@@ -75,7 +75,5 @@ def test_interrupted_and_resumed_it_is_the_same(store, no_room, tmp_path):
 
 @pytest.mark.parametrize("task", ["classify"], indirect=True)
 def test_the_least_memory_is_told(store):
-    with pytest.raises(
-        MemoryLimitError, match=r"alfpgm, which holds vectors of all rows: give at least \d+ MiB"
-    ):
+    with pytest.raises(MemoryLimitError, match=r"alfpgm, which holds vectors of all rows: give at least \d+ MiB"):
         train_in_memory(store, config("alfpgm", memory_limit="1MiB"))

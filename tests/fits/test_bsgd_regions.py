@@ -39,9 +39,7 @@ def seen(monkeypatch) -> list[tuple[Regions, list[Any]]]:
 def test_every_row_is_in_its_region_once(is_sparse, seen, monkeypatch):
     """In the order of the store, with its label and weight, out of several files."""
     monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
-    monkeypatch.setattr(
-        Store, "blocks", lambda self: [(lo, min(self.n, lo + 900)) for lo in range(0, self.n, 900)]
-    )
+    monkeypatch.setattr(Store, "blocks", lambda self: [(lo, min(self.n, lo + 900)) for lo in range(0, self.n, 900)])
     X, y = labelled(2, 2200)
     weights = np.arange(len(X)) + 1.0
     store = Store.from_arrays(sparse.csr_array(X) if is_sparse else X, y, sample_weight=weights)
@@ -101,9 +99,7 @@ def test_rows_that_are_all_alike_are_one_region():
 def test_memory_is_planned_for_all_regions():
     X, y = labelled(2)
     store = Store.from_arrays(X, y)
-    one, ten = (
-        plan(store, config("bsgd", bsgd={"budget": 500, "partitions": partitions})) for partitions in (1, 10)
-    )
+    one, ten = (plan(store, config("bsgd", bsgd={"budget": 500, "partitions": partitions})) for partitions in (1, 10))
     assert ten["supports_bytes"] > 10 * one["supports_bytes"]
     with pytest.raises(MemoryLimitError, match="a budget of 500 in each of 10 regions: give at least"):
         train_in_memory(store, config("bsgd", bsgd={"budget": 500, "partitions": 10}, memory_limit="50MiB"))

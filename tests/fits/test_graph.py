@@ -96,9 +96,7 @@ def test_a_task_that_is_done_again_changes_nothing(tmp_path):
     store = made(tmp_path)
     expected, _ = train_in_memory(store, build_config(("test", values())))
     graph = graph_of(store, values())
-    again = {
-        key: (_twice, *task) if isinstance(task, tuple) else task for key, task in dict(graph.dask).items()
-    }
+    again = {key: (_twice, *task) if isinstance(task, tuple) else task for key, task in dict(graph.dask).items()}
     assert_same(dask.get(again, graph.key), expected)
     assert not list(Path(tempfile.gettempdir()).glob(f"*{graph.key.removeprefix('model-')}*"))
 
@@ -119,8 +117,7 @@ def test_arrays_that_were_sent_are_multiplied_as_those_of_fit(more, tmp_path):
     expected, _ = train_in_memory(store, build_config(("test", config)))
     graph = graph_of(store, config)
     moved = {
-        key: (_from_elsewhere, *task) if isinstance(task, tuple) else task
-        for key, task in dict(graph.dask).items()
+        key: (_from_elsewhere, *task) if isinstance(task, tuple) else task for key, task in dict(graph.dask).items()
     }
     assert_same(dask.get(moved, graph.key), expected)
 

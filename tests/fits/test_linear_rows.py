@@ -25,9 +25,7 @@ from streamsvm.train import plan, train
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Of three classes, in many blocks."""
     monkeypatch.setattr(pass_cache, "PASS_BYTES", 1)
-    monkeypatch.setattr(
-        Store, "blocks", lambda self, _=0: [(a, min(self.n, a + 96)) for a in range(0, self.n, 96)]
-    )
+    monkeypatch.setattr(Store, "blocks", lambda self, _=0: [(a, min(self.n, a + 96)) for a in range(0, self.n, 96)])
     X, y = labelled(3)
     weight = np.arange(1, len(y) + 1) / len(y)
     with StoreWriter(tmp_path / "s", d=X.shape[1], dtype=X.dtype, chunk_rows=128) as writer:

@@ -59,9 +59,7 @@ def test_rows_near_the_origin_are_left_where_they_are():
     assert DCSVC(kernel="linear", C=5).fit(X + 10, y).model_.header.scaling.kind == "none"
 
 
-@pytest.mark.parametrize(
-    "estimator", [DCOneClassSVM(kernel="linear"), BudgetedSVC(kernel="linear", strategy="remove")]
-)
+@pytest.mark.parametrize("estimator", [DCOneClassSVM(kernel="linear"), BudgetedSVC(kernel="linear", strategy="remove")])
 def test_what_depends_on_the_origin_says_so_far_from_it(estimator):
     X, y = rows()
     with pytest.warns(UserWarning, match="times their spread from the origin"):
@@ -72,9 +70,7 @@ def test_float32_columns_that_lost_differences_are_named():
     X = rows()[0]
     X[:, 2] += 1e6
     X[3, 2] = np.nan  # a gap
-    assert "column 2 is stored as float32, whose steps at 1e+06" in rounded_columns(
-        Rows(X.astype(np.float32))
-    )
+    assert "column 2 is stored as float32, whose steps at 1e+06" in rounded_columns(Rows(X.astype(np.float32)))
     assert rounded_columns(Rows(X)) is None  # as float64
     assert rounded_columns(Rows(np.rint(X).astype(np.float32))) is None  # whole numbers
 

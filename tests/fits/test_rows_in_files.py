@@ -60,9 +60,7 @@ def streamed(monkeypatch):
 
     def now() -> None:
         monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
-        monkeypatch.setattr(
-            Store, "blocks", lambda self: [(a, min(self.n, a + 128)) for a in range(0, self.n, 128)]
-        )
+        monkeypatch.setattr(Store, "blocks", lambda self: [(a, min(self.n, a + 128)) for a in range(0, self.n, 128)])
         monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
 
     return now

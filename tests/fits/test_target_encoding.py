@@ -86,9 +86,7 @@ def test_values_are_those_of_scikit_learn(kind, smooth):
     [column, *_] = layout.attrs["columns"]
     known = dict(zip(column["categories"], column["values"], strict=False))
     encodings = np.reshape(peer.encodings_, (width, -1)).T
-    np.testing.assert_allclose(
-        [known[text] for text in peer.categories_[0]], encodings, rtol=1e-12, atol=1e-15
-    )
+    np.testing.assert_allclose([known[text] for text in peer.categories_[0]], encodings, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(column["values"][-1], np.ravel(peer.target_mean_), rtol=1e-12)
     for own in (store_of(new, like=layout), with_values_of_model(store_of(new, like=store.layout), layout)):
         np.testing.assert_allclose(own.read(0, own.n).X[:, :width], peer.transform(texts(new)), rtol=2e-7)
@@ -121,9 +119,7 @@ def test_held_out_rows_count_in_no_value(options):
     found = prepare(store, configured("continuous", **options), Engine(1))
     held = by_chance(store, len(found.held_out.rows), 0)
     peer = encoder("continuous", rows.drop(index=held), "auto")
-    np.testing.assert_allclose(
-        found.held_out.rows.X[:, :1], peer.transform(texts(rows.iloc[held])), rtol=2e-7
-    )
+    np.testing.assert_allclose(found.held_out.rows.X[:, :1], peer.transform(texts(rows.iloc[held])), rtol=2e-7)
     [column, *_] = found.header().layout.attrs["columns"]
     assert column["values"][-1] == pytest.approx([peer.target_mean_])
 
@@ -275,9 +271,7 @@ def test_other_tasks_and_models_of_other_encodings_are_refused():
         train_in_memory(store, build_config(("test", {"task": "oneclass"})))
     numbers = table().assign(town=1.0)
     model, _ = train_in_memory(store_of(numbers), configured())
-    with pytest.raises(
-        ModelError, match="column 'town' holds texts to target-encode, and the model has no values"
-    ):
+    with pytest.raises(ModelError, match="column 'town' holds texts to target-encode, and the model has no values"):
         model.predict(store)
 
 

@@ -86,15 +86,11 @@ def test_rows_by_chance_are_none_that_are_kept_out(tmp_path):
     np.testing.assert_array_equal(few.class_rows, data.class_rows)
 
 
-@pytest.mark.parametrize(
-    "search", [{"options": ()}, {"options": ("C",), "sample": 100}], ids=["plain", "search"]
-)
+@pytest.mark.parametrize("search", [{"options": ()}, {"options": ("C",), "sample": 100}], ids=["plain", "search"])
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_a_fit_on_a_budget_holds_no_labels(monkeypatch, tmp_path, search, partitions):
     store = stored(tmp_path / "s", WEIGHT)
-    options = config(
-        "bsgd", search=search, class_weight="balanced", bsgd={"budget": 9, "partitions": partitions}
-    )
+    options = config("bsgd", search=search, class_weight="balanced", bsgd={"budget": 9, "partitions": partitions})
     held, _ = train_in_memory(in_memory(store), options)
     refuse_whole_columns(monkeypatch)
     monkeypatch.setattr(TargetsInStore, "all", lambda self: pytest.fail("all were asked for"))

@@ -39,9 +39,7 @@ def cancer(n: int = 300, *, standard: bool = False) -> Rows:
     return Rows((scale(X) if standard else minmax_scale(X)).astype(np.float32))
 
 
-def tolerances(
-    rtol: float = 1e-2, *, definite: bool = True, max_rank: int = ANY_RANK, atol: float = 0.0
-) -> Tolerances:
+def tolerances(rtol: float = 1e-2, *, definite: bool = True, max_rank: int = ANY_RANK, atol: float = 0.0) -> Tolerances:
     return Tolerances(rtol, atol, max_rank, definite)
 
 
@@ -63,9 +61,7 @@ def compressed(
     """entries(rows, columns) compressed; rows are in tree order."""
     tree = ClusterTree.of(len(rows), leaf)
     near = nearest_neighbours(rows, 32, 4, [1], engine)
-    return compress(
-        entries, tree, Sampling(*near, [2]), replace(wanted, dtype=np.dtype(dtype)), engine, **options
-    )  # type: ignore[arg-type]
+    return compress(entries, tree, Sampling(*near, [2]), replace(wanted, dtype=np.dtype(dtype)), engine, **options)  # type: ignore[arg-type]
 
 
 def dense(matrix: HSSMatrix) -> np.ndarray:

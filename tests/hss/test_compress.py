@@ -47,9 +47,7 @@ WIDTHS = [pytest.param(0.1, marks=pytest.mark.slow), 1, pytest.param(10, marks=p
 def matrix(name: str, h: float, rtol: float = 1e-2, engine: Engine = ENGINE, **options) -> HSSMatrix:
     rows, K = case(name, h)
     chosen = {key: options.pop(key) for key in ("definite", "max_rank", "atol") if key in options}
-    return compressed(
-        rows, lambda a, b: K[np.ix_(a, b)], tolerances(rtol, **chosen), engine=engine, **options
-    )
+    return compressed(rows, lambda a, b: K[np.ix_(a, b)], tolerances(rtol, **chosen), engine=engine, **options)
 
 
 def errors(name: str, h: float, **options) -> list[float]:
@@ -63,9 +61,9 @@ def errors(name: str, h: float, **options) -> list[float]:
 def test_least_squares_error_follows_the_tolerance(name, h):
     product_errors = errors(name, h, definite=False)
     assert all(error <= 10 * rtol for error, rtol in zip(product_errors, RTOLS, strict=True)), product_errors
-    assert all(
-        later <= 3 * before for before, later in zip(product_errors, product_errors[1:], strict=False)
-    ), product_errors
+    assert all(later <= 3 * before for before, later in zip(product_errors, product_errors[1:], strict=False)), (
+        product_errors
+    )
 
 
 @pytest.mark.slow  # of many matrices
@@ -73,12 +71,10 @@ def test_least_squares_error_follows_the_tolerance(name, h):
 @pytest.mark.parametrize("name", DATA)
 def test_definite_error_falls_with_the_tolerance(name, h):
     product_errors = errors(name, h, definite=True)
-    assert all(error <= 2 * rtol**0.25 for error, rtol in zip(product_errors, RTOLS, strict=True)), (
+    assert all(error <= 2 * rtol**0.25 for error, rtol in zip(product_errors, RTOLS, strict=True)), product_errors
+    assert all(later <= 1.5 * before for before, later in zip(product_errors, product_errors[1:], strict=False)), (
         product_errors
     )
-    assert all(
-        later <= 1.5 * before for before, later in zip(product_errors, product_errors[1:], strict=False)
-    ), product_errors
     assert product_errors[-1] < product_errors[0] / 10
 
 
@@ -193,9 +189,7 @@ def low_rank(m: int, s: int, rank: int, seed: int = 0) -> np.ndarray:
     """Rank `rank`, singular values falling by ten from one to the next."""
     rng = np.random.default_rng(seed)
     return (
-        rng.normal(size=(m, rank)) * 10.0 ** -np.arange(rank) @ rng.normal(size=(rank, s))
-        if rank
-        else np.zeros((m, s))
+        rng.normal(size=(m, rank)) * 10.0 ** -np.arange(rank) @ rng.normal(size=(rank, s)) if rank else np.zeros((m, s))
     )
 
 
@@ -252,7 +246,5 @@ def test_a_matrix_without_a_factor_is_an_error():
     rows = in_order(roll())[1]
     K = rbf(1.0).exact(rows, rows)
     K[7] = K[:, 7] = np.nan
-    with pytest.raises(
-        ConfigError, match="the kernel matrix cannot be compressed: that of .* rows is not positive"
-    ):
+    with pytest.raises(ConfigError, match="the kernel matrix cannot be compressed: that of .* rows is not positive"):
         compressed(rows, lambda a, b: K[np.ix_(a, b)], tolerances(1e-2, definite=True))

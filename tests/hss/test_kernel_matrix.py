@@ -156,9 +156,7 @@ def test_threads_do_not_matter():
 
 def test_a_limit_too_small_is_refused_at_once():
     n, checks = 300, []
-    with pytest.raises(
-        MemoryLimitError, match=r"100.0 MiB is too small.*300 rows \(before the first rank.*MiB"
-    ):
+    with pytest.raises(MemoryLimitError, match=r"100.0 MiB is too small.*300 rows \(before the first rank.*MiB"):
         approximate(SMOOTH, roll(n), options(), ENGINE, limit_bytes=100 * MiB, events=checks.append)
     assert checks == []
     leaf = n // 16

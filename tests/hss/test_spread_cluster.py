@@ -31,9 +31,7 @@ def test_a_model_is_that_of_threads_whoever_is_lost(monkeypatch):
         phase = getattr(record.event, "phase", "")
         if phase in ("factorise", "admm") and phase not in lost:
             lost.append(phase)
-            workers = [
-                p for p in psutil.Process().children(recursive=True) if "spawn_main" in p.cmdline()[-2]
-            ]
+            workers = [p for p in psutil.Process().children(recursive=True) if "spawn_main" in p.cmdline()[-2]]
             os.kill(max(worker.pid for worker in workers), signal.SIGKILL)
 
     found, _ = train_in_memory(store, build_config(("t", options | {"workers": 2})), Events(lose))

@@ -91,8 +91,7 @@ def test_rare_texts_are_those_of_scikit_learn(texts, new, least):
     expected = twin.fit_transform(np.array(texts, object)[:, None])
     names = [name.replace("infrequent_sklearn", "(rare)") for name in twin.get_feature_names_out(["a"])]
     columns = [
-        names.index(name.replace("=", "_", 1))
-        for name in names_in_attrs(schema.to_attrs(), encoded_rows.shape[1])
+        names.index(name.replace("=", "_", 1)) for name in names_in_attrs(schema.to_attrs(), encoded_rows.shape[1])
     ]
     np.testing.assert_array_equal(encoded_rows, expected[:, columns])
     again = Schema.from_attrs(schema.to_attrs())
@@ -170,8 +169,5 @@ def test_a_thousand_values_are_told(tmp_path):
     frame = pd.DataFrame({"a b": [f"c{i % 1001}" for i in range(3000)], "y": 0})
     frame.to_csv(tmp_path / "a.csv", index=False)
     ingest([tmp_path / "a.csv"], tmp_path / "s", events=events)
-    assert (
-        "column 'a b' has 1,001 different texts in 3,000 rows: each became a column of 0 and 1"
-        in messages[-1]
-    )
+    assert "column 'a b' has 1,001 different texts in 3,000 rows: each became a column of 0 and 1" in messages[-1]
     assert "--hash 'a b=1024' makes 1024 columns of them, --target-encode 'a b' one" in messages[-1]

@@ -294,9 +294,7 @@ def test_a_text_after_numbers_makes_all_of_them_text(tmp_path, name):
     WRITERS[name](pa.table({"a": ["3", "x"], "y": ["u", "v"]}), last)
     store, messages = read([first, last])
     assert store.feature_names == ("a=1", "a=2", "a=3", "a=x")
-    assert messages[0].endswith(
-        "column 'a': expected a number, found 'x'; all rows are read again to find its type"
-    )
+    assert messages[0].endswith("column 'a': expected a number, found 'x'; all rows are read again to find its type")
     store, messages = read([last, first])
     assert store.feature_names == ("a=3", "a=x", "a=1", "a=2")
 

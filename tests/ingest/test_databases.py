@@ -69,9 +69,7 @@ def test_tables_come_in_batches(tmp_path, name, small_blocks):
     file, options = DataFile(str(tmp_path / name), {}), IngestOptions()
     with closing(table_of(file, detect_format(file.path), options)) as table:
         counts = [
-            batch.num_rows
-            for batch in table.batches({"id": pa.string(), "size": pa.float64()})
-            if batch.num_rows
+            batch.num_rows for batch in table.batches({"id": pa.string(), "size": pa.float64()}) if batch.num_rows
         ]
     assert sum(counts) == 300
     assert max(counts) <= 4096 // 16
@@ -80,9 +78,7 @@ def test_tables_come_in_batches(tmp_path, name, small_blocks):
 def test_sqlite_is_never_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(IngestOptions, "block_bytes", 1 << 14)
     many = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < 20000)"
-    path = filled(
-        tmp_path / "a.sqlite", f"CREATE TABLE t AS {many} SELECT i, printf('%0200d', i) AS s, 0 AS y FROM c"
-    )
+    path = filled(tmp_path / "a.sqlite", f"CREATE TABLE t AS {many} SELECT i, printf('%0200d', i) AS s, 0 AS y FROM c")
     with closing(table_of(DataFile(str(path), {}), "sqlite", IngestOptions())) as table:
         tracemalloc.start()
         n = sum(batch.num_rows for batch in table.batches(dict.fromkeys("isy", pa.string())))
@@ -195,9 +191,7 @@ def test_sqlite_that_is_locked(tmp_path, monkeypatch):
 def test_duckdb_that_is_locked(tmp_path):
     write_duckdb(tmp_path / "a.duckdb", rows_of(3))
     hold = f"import duckdb\nbase = duckdb.connect({str(tmp_path / 'a.duckdb')!r})\nprint(flush=True)\ninput()"
-    with subprocess.Popen(
-        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline()
         with pytest.raises(DataError, match="DuckDB says: .*lock.*; expected .* no other program"):
             load(tmp_path / "a.duckdb")
@@ -207,9 +201,7 @@ def test_duckdb_that_is_locked(tmp_path):
 def test_duckdb_that_is_not_installed(tmp_path, monkeypatch):
     write_duckdb(tmp_path / "a.duckdb", rows_of(3))
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(
-        ConfigError, match="reading DuckDB databases needs the package duckdb: pip install duckdb"
-    ):
+    with pytest.raises(ConfigError, match="reading DuckDB databases needs the package duckdb: pip install duckdb"):
         load(tmp_path / "a.duckdb")
 
 

@@ -279,10 +279,7 @@ def test_one_row_is_a_store_and_no_model(tmp_path, capsys):
     np.testing.assert_array_equal(whole(store), [[1, 0]])
     command = ["fit", "--store", str(tmp_path / "s"), "--model", str(tmp_path / "m")]
     assert exit_status(lambda: app(command, standalone_mode=False)) == 2
-    assert (
-        capsys.readouterr().err.strip()
-        == f"error: {tmp_path / 's'} has one class only (no); expected at least two"
-    )
+    assert capsys.readouterr().err.strip() == f"error: {tmp_path / 's'} has one class only (no); expected at least two"
     assert not (tmp_path / "m").exists()
 
 
@@ -317,9 +314,7 @@ def test_times_are_days_since_1970(tmp_path, suffix):
     store = load(tmp_path, path)
     assert store.attrs["columns"] == [{"name": "when", "kind": "time"}]
     np.testing.assert_array_equal(whole(store), [[1.5], [-1], [np.nan]])
-    np.testing.assert_array_equal(
-        load(tmp_path, "day,y\n1970-01-03,0\n1970-02-01,1\n").read(0, 2).X, [[2], [31]]
-    )
+    np.testing.assert_array_equal(load(tmp_path, "day,y\n1970-01-03,0\n1970-02-01,1\n").read(0, 2).X, [[2], [31]])
 
 
 NOON = dt.datetime(2026, 1, 31, 12)

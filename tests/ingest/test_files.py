@@ -50,9 +50,7 @@ def whole(store: Store) -> np.ndarray:
 def test_packed_svmlight(tmp_path, suffix):
     text = b"+1 1:0.5 3:-2e-1\n# a comment\n\n-1 2:1 # doc:7\n-1.0\t1:.25\r\n+1"
     store = load(put(tmp_path / f"a.svm{suffix}", PACKERS[suffix](text)))
-    np.testing.assert_array_equal(
-        whole(store), np.float32([[0.5, 0, -0.2], [0, 1, 0], [0.25, 0, 0], [0, 0, 0]])
-    )
+    np.testing.assert_array_equal(whole(store), np.float32([[0.5, 0, -0.2], [0, 1, 0], [0.25, 0, 0], [0, 0, 0]]))
     np.testing.assert_array_equal(store.y, [1, -1, -1, 1])
     assert store.y.dtype == np.int64
 
@@ -124,9 +122,7 @@ def test_bad_svmlight_lines(tmp_path, line, message):
     assert [p.name for p in tmp_path.iterdir()] == ["a.svm"]
 
 
-@pytest.mark.parametrize(
-    "line", ["1 qid: 7 1: .5 3:\t2", "1 qid:7 1:  .5 3: 2 \r", " 1 qid:7  1:.5  3:2 # 4: 5"]
-)
+@pytest.mark.parametrize("line", ["1 qid: 7 1: .5 3:\t2", "1 qid:7 1:  .5 3: 2 \r", " 1 qid:7  1:.5  3:2 # 4: 5"])
 def test_spaces_before_values(tmp_path, line):
     store = load(put(tmp_path / "a.svm", f"{line}\n"))
     np.testing.assert_array_equal(whole(store), [[0.5, 0, 2]])
@@ -200,9 +196,7 @@ def test_table_without_header_and_with_row_numbers(tmp_path):
 )
 def test_names_that_are_numbers_are_told(tmp_path, header, is_told):
     messages: list = []
-    ingest(
-        [put(tmp_path / "a.csv", f"{header}\n1,2,0\n3,4,1\n")], tmp_path / "s", events=Events(messages.append)
-    )
+    ingest([put(tmp_path / "a.csv", f"{header}\n1,2,0\n3,4,1\n")], tmp_path / "s", events=Events(messages.append))
     warned = [record.event.message for record in messages if isinstance(record.event, Warned)]
     assert any(message.endswith("if it is a row, add --no-header") for message in warned) == is_told
 
@@ -279,9 +273,7 @@ def test_no_heavy_imports(tmp_path):
         put(tmp_path / "a.svm", "1 1:1\n"),
         tmp_path / "a.parquet",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", _IMPORTS, *sources], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", _IMPORTS, *sources], check=True, capture_output=True, text=True)
     assert done.stdout == "\n"
 
 
@@ -329,10 +321,7 @@ def test_parquet(tmp_path):
 
 
 def idx(values: np.ndarray) -> bytes:
-    return (
-        struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
-        + values.astype("u1").tobytes()
-    )
+    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.astype("u1").tobytes()
 
 
 @pytest.mark.parametrize("suffix", PACKERS)

@@ -66,9 +66,7 @@ def test_the_format_is_named(tmp_path, name):
 def test_a_pipe_is_one_line(tmp_path):
     os.mkfifo(tmp_path / "p")
     with subprocess.Popen(["sh", "-c", f"echo a,y > {tmp_path / 'p'}"]):
-        with pytest.raises(
-            DataError, match="p: found a pipe, which is read once only; give its rows as stdin"
-        ):
+        with pytest.raises(DataError, match="p: found a pipe, which is read once only; give its rows as stdin"):
             ingest([tmp_path / "p"], tmp_path / "s", IngestOptions(format="csv"))
 
 

@@ -54,9 +54,7 @@ def test_moments_are_those_of_the_values_that_are_there(seed, pieces, n, share, 
     blocks = [Rows(sparse.csr_array(part) if is_sparse else part) for part in np.split(X, pieces)]
     moments = reduce(merge, map(moments_of, blocks))
     gaps = np.isnan(X).sum(axis=0)
-    np.testing.assert_array_equal(
-        0 if moments.gaps is None else moments.gaps, gaps if moments.gaps is not None else 0
-    )
+    np.testing.assert_array_equal(0 if moments.gaps is None else moments.gaps, gaps if moments.gaps is not None else 0)
     for column, values in enumerate(X.T):
         there = values[~np.isnan(values)]
         if not len(there):
@@ -105,9 +103,7 @@ def test_every_solver_fills_them(options):
     X, y = gapped(0)
     events = []
     model = fitted(X, y, Events(lambda record: events.append(record.event)), **{"gaps": "mean", **options})
-    warned = [
-        event.message for event in events if isinstance(event, Warned) and "missing values" in event.message
-    ]
+    warned = [event.message for event in events if isinstance(event, Warned) and "missing values" in event.message]
     assert not warned  # as nobody has to be told of what they asked for
     assert np.isfinite(model.decision_function(X)).all()
     filled = SimpleImputer(strategy=options.get("gaps", "mean")).fit(X).transform(X)
@@ -159,10 +155,7 @@ def test_a_store_knows_its_gaps_and_models_keep_their_fill(tmp_path):
         events = []
         model = fitted(store, None, Events(lambda record, events=events: events.append(record.event)), **own)
         [warned] = [event.message for event in events if isinstance(event, Warned)]
-        assert (
-            "3 columns have missing values, most 'b' in 16.7% of the rows; the mean of the column replaces"
-            in warned
-        )
+        assert "3 columns have missing values, most 'b' in 16.7% of the rows; the mean of the column replaces" in warned
         again = type(model.header).from_state(*model.header.to_state())
         np.testing.assert_array_equal(again.scaling.fill, model.header.scaling.fill)
         np.testing.assert_allclose(again.scaling.fill, np.nanmean(X, axis=0))

@@ -99,9 +99,7 @@ def test_typed_labels_stay_whole(tmp_path, name):
 @pytest.mark.parametrize("labels", [pa.array(["x", "x\0"]), pa.array(["x", "x\0"]).dictionary_encode()])
 def test_a_zero_at_the_end_of_a_label_is_refused(tmp_path, labels):
     pq.write_table(pa.table({"a": [1.0, 2.0], "y": labels}), tmp_path / "a.parquet")
-    with pytest.raises(
-        DataError, match=r"a.parquet:2: the label \(column 'y'\) is 'x\\x00', which a model cannot"
-    ):
+    with pytest.raises(DataError, match=r"a.parquet:2: the label \(column 'y'\) is 'x\\x00', which a model cannot"):
         ingest([tmp_path / "a.parquet"], tmp_path / "a.zarr", IngestOptions())
 
 
@@ -160,9 +158,7 @@ def test_labels_are_named_in_any_spelling_of_booleans(tmp_path):
 
 
 def test_a_stream_takes_booleans_of_json_and_csv():
-    of_json, of_csv = (
-        ClassScores(BSGDClassifier(classes=classes)) for classes in ([True, False], ["False", "True"])
-    )
+    of_json, of_csv = (ClassScores(BSGDClassifier(classes=classes)) for classes in ([True, False], ["False", "True"]))
     assert [of_json.label("y", y) for y in ("TRUE", "false", True)] == [True, False, True]
     assert [of_csv.label("y", y) for y in (True, False, "True")] == ["True", "False", "True"]
 

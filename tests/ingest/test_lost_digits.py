@@ -91,9 +91,7 @@ def test_what_is_lost_all_the_same_is_told(case, suffix, tmp_path):
     assert lost in message
 
 
-@pytest.mark.parametrize(
-    ("suffix", "dtype", "case"), pairwise([".csv", ".parquet"], [None, "float64"], TWINS)
-)
+@pytest.mark.parametrize(("suffix", "dtype", "case"), pairwise([".csv", ".parquet"], [None, "float64"], TWINS))
 def test_what_float64_loses_is_told(case, dtype, suffix, tmp_path):
     frame = pd.DataFrame({"when": TWINS[case], "y": list("ababa")})
     message = "".join(told(frame, tmp_path, suffix, dtype=dtype))
@@ -147,9 +145,7 @@ def test_arrays_and_svmlight_keep_offsets(suffix, tmp_path):
     assert in_frame(pd.DataFrame(X, columns=["a", "b"]))
 
 
-@pytest.mark.parametrize(
-    "values", [[0.1] * 5, [0.1, 0.2, 0.7, 0.4, 1e6], [1e9, 2e9, 3e9 + 1, 4e9, 5e9], [np.nan] * 5]
-)
+@pytest.mark.parametrize("values", [[0.1] * 5, [0.1, 0.2, 0.7, 0.4, 1e6], [1e9, 2e9, 3e9 + 1, 4e9, 5e9], [np.nan] * 5])
 def test_what_float32_rounds_by_little_stays_float32(values, tmp_path):
     store = Store.from_arrays(pd.DataFrame({"x": values})) if values[2] != 3e9 + 1 else None
     assert store is None or store.dtype == np.float32

@@ -121,9 +121,7 @@ def test_a_name_with_marks_is_a_file(tmp_path):
 def test_files_of_different_columns(tmp_path):
     (tmp_path / "a.csv").write_text("n,y\n1,0\n")
     (tmp_path / "b.csv").write_text("n,m,y\n1,2,0\n")
-    with pytest.raises(
-        DataError, match=r"b\.csv has an unexpected column 'm'; all sources must have the same"
-    ):
+    with pytest.raises(DataError, match=r"b\.csv has an unexpected column 'm'; all sources must have the same"):
         rows([tmp_path / "*.csv"], tmp_path / "s")
     (tmp_path / "b.csv").write_text("m,y\n1,0\n")
     with pytest.raises(DataError, match=r"b\.csv lacks column 'n'; expected 'n'"):
@@ -143,9 +141,7 @@ class TestFolders:
         return str(root)
 
     def test_numbers_and_text_are_columns(self, tmp_path):
-        root = self.put(
-            tmp_path / "t", "year=2023/at=a%20b", "year=2024/at=5", "year=__HIVE_DEFAULT_PARTITION__/at=5"
-        )
+        root = self.put(tmp_path / "t", "year=2023/at=a%20b", "year=2024/at=5", "year=__HIVE_DEFAULT_PARTITION__/at=5")
         found, names = rows([root], tmp_path / "s")
         assert names == ("year", "at=a b", "at=5", "n")
         np.testing.assert_array_equal(found, [[2023, 1, 0, 0], [2024, 0, 1, 1], [np.nan, 0, 1, 2]])

@@ -157,10 +157,7 @@ def test_commands_read_it_again_and_write_no_password(server, tmp_path, capsys, 
     monkeypatch.setattr("sys.argv", ["streamsvm", *fit])
     assert run(*fit) == 2
     stderr = capsys.readouterr().err.strip()
-    assert (
-        stderr
-        == f"error: {server.plain}: rows of a server have no path for their store; give one with --store"
-    )
+    assert stderr == f"error: {server.plain}: rows of a server have no path for their store; give one with --store"
     fit += ["--store", "s", "--force"]
     assert run(*fit) == 0
     n = Store.open("s").n

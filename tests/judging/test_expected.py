@@ -46,9 +46,7 @@ def test_a_model_does_not_know_the_labels_of_rows_that_are_kept_out(name, k):
     ids, other = kept_ids(Store.from_arrays(X, y)), y.copy()
     other[ids] = (y[ids] + 1) % k
     (one, told), (two, changed) = (fitted(X, labels, name, holdout=KEPT) for labels in (y, other))
-    tolerance = {"admm-hss": 2e-3, "landmarks": 1e-6, "nu": 1e-9}.get(
-        name, 1e-12
-    )  # whose sums run over all rows
+    tolerance = {"admm-hss": 2e-3, "landmarks": 1e-6, "nu": 1e-9}.get(name, 1e-12)  # whose sums run over all rows
     np.testing.assert_allclose(*(m.decision_function(Rows(X)) for m in (one, two)), rtol=0, atol=tolerance)
     assert told["expected"]["rows"] == KEPT
     right = one.predict(Rows(X[ids])).astype(str) == y[ids].astype(str)

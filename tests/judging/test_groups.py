@@ -61,9 +61,7 @@ def test_a_group_of_more_than_half_of_the_rows():
     for seed in range(5):
         kept = prepare(store, config("alfpgm", holdout=1, seed=seed), Engine(1)).held_out.ids
         assert kept.tolist() == [3]
-    with pytest.raises(
-        ConfigError, match="holdout is 2, and 1 rows are in groups of at most 1, which leave half"
-    ):
+    with pytest.raises(ConfigError, match="holdout is 2, and 1 rows are in groups of at most 1, which leave half"):
         prepare(store, config("alfpgm", holdout=2), Engine(1))
 
 
@@ -142,9 +140,7 @@ def test_tune_is_not_taken_in(share):
 
 
 def test_metrics_of_parts_are_refused():
-    with pytest.raises(
-        ConfigError, match="dcsvm.part_metric is 1, and the rows that partitions hold out do not"
-    ):
+    with pytest.raises(ConfigError, match="dcsvm.part_metric is 1, and the rows that partitions hold out do not"):
         plan(grouped(), config("part metrics"))
 
 

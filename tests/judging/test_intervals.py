@@ -133,9 +133,7 @@ def test_workers_tell_the_same_intervals(name, tmp_path):
     store = write(tmp_path / "s", Rows(numbers()[0]), numbers()[1], step=100, chunk_rows=70)
     expected, _ = train_in_memory(store, options(name), ignore)
     with inside() as scheduler:
-        train(
-            store, options(name, threads=None, scheduler=scheduler), model_path=tmp_path / "m", events=ignore
-        )
+        train(store, options(name, threads=None, scheduler=scheduler), model_path=tmp_path / "m", events=ignore)
     found = load_model(tmp_path / "m")
     np.testing.assert_array_equal(found.intervals.errors, expected.intervals.errors)
     np.testing.assert_array_equal(found.predict(store), expected.predict(store))

@@ -57,9 +57,7 @@ def test_a_part_minimises_what_is_stated():
         f, y, v = pairs[parts == part, 0], codes[parts == part] == 1, own[parts == part]
         q = sigmoid(one[0] * f + one[1])
 
-        def loss(
-            at: np.ndarray, f: np.ndarray = f, y: np.ndarray = y, v: np.ndarray = v, q: Any = q
-        ) -> float:
+        def loss(at: np.ndarray, f: np.ndarray = f, y: np.ndarray = y, v: np.ndarray = v, q: Any = q) -> float:
             p = sigmoid(at[0] * f + at[1])
             cross = [-(t * np.log(p) + (1 - t) * np.log(1 - p)) for t in (y, q)]
             return float(v @ cross[0] + SHRINK / v.sum() * (v @ cross[1]))
@@ -116,9 +114,7 @@ def test_of_folds_and_of_a_held_out_store(values, tmp_path):
         scores = [evaluate(m, last, engine=Engine(1)) for m in (model, one)]
         assert scores[0]["log_loss"] < scores[1]["log_loss"] - 0.01
         save_model(model, tmp_path / "m")
-        np.testing.assert_array_equal(
-            load_model(tmp_path / "m").predict_proba(Rows(X)), model.predict_proba(Rows(X))
-        )
+        np.testing.assert_array_equal(load_model(tmp_path / "m").predict_proba(Rows(X)), model.predict_proba(Rows(X)))
         short = replace(own, by_part=own.by_part[1:])
         with pytest.raises(ModelError, match="partitions"):
             replace(model, header=replace(model.header, calibration=short)).predict_proba(Rows(X))

@@ -27,9 +27,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.train import plan, train, train_in_memory
 
 N = 300
-NAMES = [
-    name for name in SOLVERS if name not in ("landmarks", "logistic")
-]  # that has probabilities by itself
+NAMES = [name for name in SOLVERS if name not in ("landmarks", "logistic")]  # that has probabilities by itself
 
 
 def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -88,9 +86,7 @@ class TestModels:
         np.testing.assert_array_equal(load_model(tmp_path / "m").predict(rows), loaded.predict(rows))
 
     def test_a_model_without_says_what_to_do(self, name, k):
-        with pytest.raises(
-            ModelError, match=r"no probabilities: `streamsvm calibrate --model M --store HELDOUT`"
-        ):
+        with pytest.raises(ModelError, match=r"no probabilities: `streamsvm calibrate --model M --store HELDOUT`"):
             trained(name, k, None).predict_proba(Rows(data(k)[0]))
 
     def test_held_out_rows(self, name, k):
@@ -110,9 +106,7 @@ class TestModels:
 def test_blocks_and_chunks_do_not_matter(tmp_path, monkeypatch):
     X, y = data(3)
     there = write(tmp_path / "s", Rows(X[:N]), y[:N], step=100, chunk_rows=64)
-    monkeypatch.setattr(
-        Store, "blocks", lambda self, *_: [(i, min(i + 37, self.n)) for i in range(0, self.n, 37)]
-    )
+    monkeypatch.setattr(Store, "blocks", lambda self, *_: [(i, min(i + 37, self.n)) for i in range(0, self.n, 37)])
     model, _ = train_in_memory(there, config())
     expected = trained("dcsvm", 3).header.calibration.points
     np.testing.assert_allclose(model.header.calibration.points, expected, rtol=1e-4, atol=1e-5)
@@ -184,12 +178,8 @@ def test_probabilities_of_balanced_classes_are_those_of_the_rows(options, k, tmp
     np.testing.assert_array_equal(model.predict(rows), f > 0 if k == 2 else f.argmax(axis=1))
 
 
-@pytest.mark.parametrize(
-    "weight", [None, {"1": 7.0, "2": 9.0}, "balanced"], ids=["none", "given", "balanced"]
-)
-@pytest.mark.parametrize(
-    "options", [{}, {"C": 10.0}, {"bsgd": {"loss": "logistic", "average": True}}], ids=str
-)
+@pytest.mark.parametrize("weight", [None, {"1": 7.0, "2": 9.0}, "balanced"], ids=["none", "given", "balanced"])
+@pytest.mark.parametrize("options", [{}, {"C": 10.0}, {"bsgd": {"loss": "logistic", "average": True}}], ids=str)
 def test_odds_of_budgeted_models_are_steady(weight, options):
     """A step may change them a little only: by 1 / (lambda t) times its weight, rows that came last decided."""
     (X, y), (new, truth) = rare(3, 2000, 0), rare(3, 3000, 1)
@@ -223,9 +213,7 @@ def test_probabilities_of_weighted_label_sets_are_those_of_the_rows():
         model, _ = train_in_memory(Store.from_arrays(X, sets), config)
         p = model.predict_proba(Rows(X))
         assert p[:, 1].mean() == pytest.approx(y.mean(), abs=0.03)
-        np.testing.assert_array_equal(
-            model.codes_of(*model.answers(Rows(X))), model.decision_function(Rows(X)) > 0
-        )
+        np.testing.assert_array_equal(model.codes_of(*model.answers(Rows(X))), model.decision_function(Rows(X)) > 0)
 
 
 def test_positive_labels_against_the_rest():
@@ -290,9 +278,7 @@ class TestResuming:
         assert fits[4:] == [300]
         assert report["seconds_by_phase"]["folds"] > 0
         rows, whole = Rows(data()[0]), load_model(tmp_path / "whole")
-        np.testing.assert_array_equal(
-            load_model(tmp_path / "m").predict_proba(rows), whole.predict_proba(rows)
-        )
+        np.testing.assert_array_equal(load_model(tmp_path / "m").predict_proba(rows), whole.predict_proba(rows))
         assert [p.name for p in (tmp_path / "run" / "folds").iterdir() if p.is_dir()] == []
 
     def count(self, monkeypatch, fits: list[int], stop: int | None = None) -> None:
@@ -329,9 +315,7 @@ class TestResuming:
     def test_queries_stay_in_one_fold(self, monkeypatch):
         qid, seen = np.arange(N) // 5, []
         original = Store.subset
-        monkeypatch.setattr(
-            Store, "subset", lambda self, ids: (seen.append(qid[ids]), original(self, ids))[1]
-        )
+        monkeypatch.setattr(Store, "subset", lambda self, ids: (seen.append(qid[ids]), original(self, ids))[1])
         train_in_memory(store(qid=qid), config(solver="alfpgm"))
         assert len(seen) == 6  # learnt and held out, of three folds
         assert all(not np.intersect1d(*seen[i : i + 2]).size for i in (0, 2, 4))
@@ -339,9 +323,7 @@ class TestResuming:
     def test_another_configuration_is_not_gone_on_with(self, tmp_path):
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
         train(store(), config(), **run)
-        with pytest.raises(
-            ConfigError, match=r"another store or configuration \(probability.folds was 3, is 4\)"
-        ):
+        with pytest.raises(ConfigError, match=r"another store or configuration \(probability.folds was 3, is 4\)"):
             train(store(), config(folds=4), **run, resume=True)
 
     def test_events_of_folds_are_not_those_of_the_run(self, tmp_path):

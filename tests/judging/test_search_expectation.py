@@ -93,6 +93,4 @@ def test_a_model_that_stays_below_is_told_with_what_it_scores(name, tmp_path, mo
     model, report, said = fitted(tmp_path, **options)
     [line] = said
     assert "do not rely on the choice" in line
-    assert report["expected"]["score"] == pytest.approx(
-        score(model, options), abs=0.05
-    )  # which is the mean over folds
+    assert report["expected"]["score"] == pytest.approx(score(model, options), abs=0.05)  # which is the mean over folds

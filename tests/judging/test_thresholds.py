@@ -67,9 +67,7 @@ def test_every_cut_is_tried(seed, h, text, has_weights):
     assert value == pytest.approx(by_hand(wish, positive, f, ones))
     labels = f > told["value"]
     assert told["f1"] == pytest.approx(f1_score(positive, labels, sample_weight=weight))
-    assert told["balanced_accuracy"] == pytest.approx(
-        balanced_accuracy_score(positive, labels, sample_weight=weight)
-    )
+    assert told["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(positive, labels, sample_weight=weight))
     assert (unmet(told) is None) == told["met"]
     if weight is not None:  # a weight of 2 is the row twice
         times = weight.astype(int)
@@ -180,9 +178,7 @@ def test_what_cannot_be_met_is_told_and_the_nearest_is_taken():
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(N, 3)), np.arange(N) % 4 == 0
     rows, how = Store.from_arrays(X, y), config(wish="precision=1.0")
-    with pytest.warns(
-        UserWarning, match=r"precision=1.0: no threshold on 300 held-out rows reaches it.*nearest"
-    ):
+    with pytest.warns(UserWarning, match=r"precision=1.0: no threshold on 300 held-out rows reaches it.*nearest"):
         _, report = train_in_memory(rows, how, Events(warn))
     assert not report["threshold"]["met"]
     assert report["threshold"]["precision"] < 1
@@ -195,9 +191,7 @@ def test_a_held_out_store_chooses_for_a_model_that_is_there():
     found, n = held_out(model, Store.from_arrays(X[N:], y[N:]), asked, engine=Engine(1))
     assert n == N
     assert found.header.calibration is None
-    told = choose_threshold(
-        ThresholdObjective("f1"), y[N:] == 1, model.decision_function(Rows(X[N:])), None, 0
-    )
+    told = choose_threshold(ThresholdObjective("f1"), y[N:] == 1, model.decision_function(Rows(X[N:])), None, 0)
     assert found.header.threshold == told["value"]
     np.testing.assert_array_equal(found.decision_function(Rows(X)), model.decision_function(Rows(X)))
 

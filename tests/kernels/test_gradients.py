@@ -43,9 +43,7 @@ def test_every_kernel_is_tried():
     assert {kernel.name for kernel in KERNELS} == set(kernel_names())
 
 
-@pytest.mark.parametrize(
-    ("kernel", "layouts", "wanted"), pairwise(KERNELS, LAYOUTS, [((), 1), ((3,), 2)]), ids=str
-)
+@pytest.mark.parametrize(("kernel", "layouts", "wanted"), pairwise(KERNELS, LAYOUTS, [((), 1), ((3,), 2)]), ids=str)
 def test_tiles_are_those_of_the_twin(kernel, layouts, wanted):
     shape, threads = wanted
     a, b = rows(151, 21, layouts[0], 0), rows(MORE_THAN_A_TILE, 21, layouts[1], 1)
@@ -158,9 +156,7 @@ def test_gradients_are_linear_in_coefficients(kernel, seed):
     coef = np.random.default_rng(seed).normal(size=(12, 2))
     one, other = kernel.gradients(a, b, coef)
     both = kernel.gradients(a, b, coef @ [2.0, -3.0])
-    np.testing.assert_allclose(
-        both, 2 * one - 3 * other, atol=1e-4 * (1 + np.abs(one).max() + np.abs(other).max())
-    )
+    np.testing.assert_allclose(both, 2 * one - 3 * other, atol=1e-4 * (1 + np.abs(one).max() + np.abs(other).max()))
 
 
 @dataclass(frozen=True)

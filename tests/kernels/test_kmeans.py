@@ -48,9 +48,7 @@ ENGINE = Engine(2)
 def blobs(n=120, k=4, d=3, seed=0, spread=0.1) -> tuple[Rows, np.ndarray]:
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, k, n)
-    return Rows(
-        (4 * np.eye(k, d + k)[truth] + spread * rng.normal(size=(n, d + k))).astype(np.float32)
-    ), truth
+    return Rows((4 * np.eye(k, d + k)[truth] + spread * rng.normal(size=(n, d + k))).astype(np.float32)), truth
 
 
 def same_grouping(a: np.ndarray, b: np.ndarray) -> bool:
@@ -110,9 +108,7 @@ def test_assignment_is_the_nearest_centre_by_definition(kernel, layout):
     K_sample = reference.kernel_matrix(kernel, sample.X, sample.X)
     K = reference.kernel_matrix(kernel, others.X, sample.X)
     diag = np.diag(reference.kernel_matrix(kernel, others.X, others.X))
-    distances = [
-        reference.feature_distances(K, diag, (np.flatnonzero(nearest == c), K_sample)) for c in range(4)
-    ]
+    distances = [reference.feature_distances(K, diag, (np.flatnonzero(nearest == c), K_sample)) for c in range(4)]
     best = np.stack(distances, axis=1)
     assigned = centres.assign(others)
     # the sample's own clusters are those of the last iteration: rows on a border may differ
@@ -196,9 +192,7 @@ def test_after_the_last_round_parts_are_cut_by_position(monkeypatch):
 
 
 @settings(max_examples=25)
-@given(
-    seed=st.integers(0, 99), n_parts=st.integers(1, 9), max_rows=st.integers(20, 200), m=st.integers(1, 12)
-)
+@given(seed=st.integers(0, 99), n_parts=st.integers(1, 9), max_rows=st.integers(20, 200), m=st.integers(1, 12))
 def test_nearest_parts_are_those_with_the_nearest_centres(seed, n_parts, max_rows, m):
     rows = Rows(np.random.default_rng(seed).normal(size=(300, 3)).astype(np.float32))
     tree, parts = divide(rows, n_parts, max_rows)
@@ -257,9 +251,7 @@ def test_seeds_decide():
 
 
 def test_an_empty_centre_takes_no_rows():
-    centres = Centres(
-        LINEAR, Rows(np.eye(2, dtype=np.float32)), np.eye(2, dtype=np.float32), np.array([np.inf, 1.0])
-    )
+    centres = Centres(LINEAR, Rows(np.eye(2, dtype=np.float32)), np.eye(2, dtype=np.float32), np.array([np.inf, 1.0]))
     assert not np.any(centres.assign(Rows(np.ones((5, 2), np.float32))) == 0)
 
 
@@ -274,9 +266,7 @@ def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
     blocks = [(start, min(n, start + step)) for start in range(0, n, step)]
     X = np.arange(n, dtype=np.float32)[:, None]
     pieces = [Rows(X[lo:hi]) for lo, hi in blocks]
-    seen = before_each(
-        np.array([np.bincount(parts[lo:hi], minlength=n_parts)[list(ranks)] for lo, hi in blocks])
-    )
+    seen = before_each(np.array([np.bincount(parts[lo:hi], minlength=n_parts)[list(ranks)] for lo, hi in blocks]))
     drawn = rows_of_ranks(VectorInMemory(parts), pieces, blocks, ranks, seen, ENGINE) if ranks else []
     for (part, own), rows in zip(ranks.items(), drawn, strict=True):
         np.testing.assert_array_equal(rows.X[:, 0], np.flatnonzero(parts == part)[own])
@@ -322,9 +312,7 @@ def test_parts_in_files_are_those_in_memory(tmp_path):
     rows = Rows(np.random.default_rng(0).integers(0, 9, (500, 3)).astype(np.float32))
     held, stored = divide(rows, 8, 30), divide(rows, 8, 30, folder=tmp_path)
     np.testing.assert_array_equal(held[1], stored[1])
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [
-        "parts"
-    ]  # of each round none is left
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["parts"]  # of each round none is left
 
 
 def test_centres_of_wide_sparse_rows_are_sparse_and_the_same(monkeypatch):

@@ -22,9 +22,7 @@ def problem(cache_rows: int, threads: int = 1) -> KernelDual:
 
 
 @settings(max_examples=settings.default.max_examples // 4)
-@given(
-    st.integers(0, 2**32 - 1), st.sampled_from([0, LEAST_ROWS, LEAST_ROWS + 100, N]), st.sampled_from([1, 2])
-)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0, LEAST_ROWS, LEAST_ROWS + 100, N]), st.sampled_from([1, 2]))
 def test_rounds_of_products_and_blocks_are_those_without_a_cache(seed, cache_rows, threads):
     """Working sets, narrowed active sets and their end, as the block solver asks for them."""
     rng = np.random.default_rng(seed)
@@ -35,18 +33,12 @@ def test_rounds_of_products_and_blocks_are_those_without_a_cache(seed, cache_row
         if choice < 0.15:
             active = None
         elif choice < 0.4:
-            active = (
-                np.flatnonzero(rng.random(N) < 0.8)
-                if active is None
-                else active[rng.random(len(active)) < 0.8]
-            )
+            active = np.flatnonzero(rng.random(N) < 0.8) if active is None else active[rng.random(len(active)) < 0.8]
         among = np.arange(N) if active is None else active
         ids = rng.choice(among, min(len(among), int(rng.integers(1, 400))), replace=False)
         np.testing.assert_allclose(cached.gram(ids).copy(), plain.gram(ids), atol=4e-6)
         delta = rng.normal(size=len(ids))
-        np.testing.assert_allclose(
-            cached.apply(ids, delta, active), plain.apply(ids, delta, active), atol=1e-4
-        )
+        np.testing.assert_allclose(cached.apply(ids, delta, active), plain.apply(ids, delta, active), atol=1e-4)
 
 
 def test_rows_used_longest_ago_make_room():

@@ -66,9 +66,7 @@ def test_apply_is_block_times_coefficients(kernel, layout, shape):
 
 
 @pytest.mark.parametrize("kernel", OF_EACH_PRODUCT, ids=str)
-@pytest.mark.parametrize(
-    "layouts", [("csr", "float32"), ("float32", "csr"), ("uint8", "csr"), ("csr", "uint8")]
-)
+@pytest.mark.parametrize("layouts", [("csr", "float32"), ("float32", "csr"), ("uint8", "csr"), ("csr", "uint8")])
 def test_layouts_may_differ(kernel, layouts):
     """A model of CSR rows meets dense ones, and the other way round."""
     a, b = rows(30, 4, layouts[0], 9), rows(20, 4, layouts[1], 10)
@@ -135,9 +133,7 @@ def test_exact_values_are_those_of_the_twin(kernel, layout):
     np.testing.assert_allclose(kernel.diag(a), np.diag(kernel.exact(a, a)), rtol=1e-6, atol=1e-6)
 
 
-@every_case(
-    ("kernel", "layout"), [*product(WITH_GRADIENT, ["float64"]), *product(OF_EACH_PRODUCT, ["csr"])], ids=str
-)
+@every_case(("kernel", "layout"), [*product(WITH_GRADIENT, ["float64"]), *product(OF_EACH_PRODUCT, ["csr"])], ids=str)
 def test_the_gradient_is_that_of_differences(kernel, layout):
     a, b = rows(6, 4, "float64", 15, 1.0), rows(9, 4, layout, 16)
     coef, step = np.random.default_rng(17).normal(size=9), 1e-6
@@ -168,8 +164,7 @@ def test_scale_makes_units_of_features_irrelevant(name):
     a, b = rows(20, 5, "float64", 20), rows(10, 5, "float64", 21)
     made = kernel_class(name)
     plain, grown = (
-        made(made.typical_gamma(5, 5 * size**2)).exact(Rows(size * a.X), Rows(size * b.X))
-        for size in (1.0, 7.0)
+        made(made.typical_gamma(5, 5 * size**2)).exact(Rows(size * a.X), Rows(size * b.X)) for size in (1.0, 7.0)
     )
     np.testing.assert_allclose(plain, grown, rtol=1e-6)
 
@@ -210,19 +205,13 @@ class TestTable:
         assert kernel_from({"name": "linear"} | old) == Linear()
 
 
-@pytest.mark.parametrize(
-    "kernel", [Laplacian(), Matern(), Cauchy(), Precomputed()], ids=lambda kernel: kernel.name
-)
+@pytest.mark.parametrize("kernel", [Laplacian(), Matern(), Cauchy(), Precomputed()], ids=lambda kernel: kernel.name)
 def test_libsvm_is_given_no_kernel_that_it_has_no_name_for(kernel):
     svm = SVM("c_svc", kernel, rows(1, 3, "float32", 0), np.ones((1, 1)), np.zeros(1), (1, 2), (1, 0))
-    with pytest.raises(
-        ModelError, match=f"{kernel.name} kernel has no name in LIBSVM's format, which knows rbf, poly"
-    ):
+    with pytest.raises(ModelError, match=f"{kernel.name} kernel has no name in LIBSVM's format, which knows rbf, poly"):
         list(svm_lines(svm))
 
 
 def test_a_kernel_without_a_graph_says_so():
-    with pytest.raises(
-        ModelError, match="laplacian kernel has no ONNX graph.*fit with one of rbf, matern, cauchy"
-    ):
+    with pytest.raises(ModelError, match="laplacian kernel has no ONNX graph.*fit with one of rbf, matern, cauchy"):
         Laplacian().onnx(Graph(), "x", "rows")

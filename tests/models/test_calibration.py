@@ -246,9 +246,7 @@ def test_another_number_of_problems_is_told():
 
 
 def test_decisions_of_a_logistic_loss_are_logarithms_of_odds():
-    assert [loss for loss in (None, "hinge", "squared", "logistic", "epsilon") if are_odds(loss)] == [
-        "logistic"
-    ]
+    assert [loss for loss in (None, "hinge", "squared", "logistic", "epsilon") if are_odds(loss)] == ["logistic"]
     f = np.array([[-2.0], [0.0], [3.0]])
     p = Calibration.logistic(1).probabilities(f, 2, pairwise=False)
     np.testing.assert_allclose(np.log(p[:, 1] / p[:, 0]), f[:, 0], atol=1e-12)

@@ -64,10 +64,7 @@ def test_a_change_is_answered_and_blocks_are_events_bit_by_bit(threads, monkeypa
     events, blocks = learner(), learner()
     found = one_by_one(events, X, Y)
     by_blocks = np.concatenate(
-        [
-            blocks.learn(Rows(X[i : i + 700]), Y[i : i + 700], np.ones(len(X[i : i + 700])))
-            for i in range(0, 2400, 700)
-        ]
+        [blocks.learn(Rows(X[i : i + 700]), Y[i : i + 700], np.ones(len(X[i : i + 700]))) for i in range(0, 2400, 700)]
     )
     assert events.drifts == blocks.drifts
     assert min(events.drifts.values()) >= 1

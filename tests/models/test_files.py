@@ -318,9 +318,7 @@ def test_damage_is_named(tmp_path, toy, monkeypatch, damage, message):
         Toy,
         "from_state",
         classmethod(
-            lambda cls, arrays, attrs: cls(
-                {"coef": np.asarray(arrays["coef"]), "classes": arrays["classes"]}, attrs
-            )
+            lambda cls, arrays, attrs: cls({"coef": np.asarray(arrays["coef"]), "classes": arrays["classes"]}, attrs)
         ),
     )
     toy.arrays["coef"] = toy.arrays["coef"][:84]

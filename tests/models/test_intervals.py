@@ -34,9 +34,7 @@ def test_half_widths_are_those_of_the_definition(seed, m, share):
     found = Intervals.of(0.9, y, f)
     assert (rows_needed(level) <= m) == (expected is not None)
     if expected is None:
-        with pytest.raises(
-            ModelError, match=f"which needs {rows_needed(level)} held-out rows, and there were {m}"
-        ):
+        with pytest.raises(ModelError, match=f"which needs {rows_needed(level)} held-out rows, and there were {m}"):
             found.half_width(level)
         return
     assert found.half_width(level) == expected

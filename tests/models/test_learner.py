@@ -83,9 +83,7 @@ def test_steps_are_those_of_the_twin(strategy, merge, columns, layout, monkeypat
     mean = reference.kernel_matrix(WIDE, rows.X, twin.S) @ twin.mean
     A, bias = ours.coefficients()
     np.testing.assert_allclose(bias, twin.mean_b, atol=5e-3 * scale)
-    np.testing.assert_allclose(
-        WIDE.apply(rows, ours.supports(), A), mean, atol=5e-3 * max(scale, np.abs(mean).max())
-    )
+    np.testing.assert_allclose(WIDE.apply(rows, ours.supports(), A), mean, atol=5e-3 * max(scale, np.abs(mean).max()))
     assert ours.stats().degradation == pytest.approx(twin.lost, rel=2e-2)
 
 
@@ -297,9 +295,7 @@ def test_table_is_golden_section_search():
         assert found >= min(a, 1 - a) ** 2 * bound[int(k * (len(bound) - 1))]
 
 
-@pytest.mark.parametrize(
-    "apart", [15.0, 17.0, 1e3]
-)  # values between them are tiny, not normal any more, or 0
+@pytest.mark.parametrize("apart", [15.0, 17.0, 1e3])  # values between them are tiny, not normal any more, or 0
 @pytest.mark.parametrize("strategy", STRATEGIES[:2])
 def test_points_too_far_to_merge_leave_the_largest(strategy, apart):
     rows = Rows(np.arange(60, dtype=np.float32).reshape(20, 3) * apart)
@@ -345,9 +341,7 @@ def test_stats_of_several_learners_are_those_of_one():
     one, two = (part.stats() for part in parts)
     both = together([one, two])
     assert (both.steps, both.supports, both.maintenances) == (600, 20, one.maintenances + two.maintenances)
-    assert both.mean_gradient_error == pytest.approx(
-        (one.mean_gradient_error + 2 * two.mean_gradient_error) / 3
-    )
+    assert both.mean_gradient_error == pytest.approx((one.mean_gradient_error + 2 * two.mean_gradient_error) / 3)
 
 
 def test_rows_that_become_wide_keep_what_was_learnt():

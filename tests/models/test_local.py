@@ -19,9 +19,7 @@ from streamsvm.models.files import load_model, save_model
 ROWS = raw_rows(200)
 
 
-def weighed_model(
-    k: int = 2, kernel: str = "rbf", scale: str = "minmax", combine: str = "nearest"
-) -> LocalModel:
+def weighed_model(k: int = 2, kernel: str = "rbf", scale: str = "minmax", combine: str = "nearest") -> LocalModel:
     return replace(local_model(kernel, k, scale, weighed=True), combine=combine)
 
 

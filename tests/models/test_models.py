@@ -133,9 +133,7 @@ def test_whole_floats_are_written_as_integers():
     assert label_texts(np.array([1.5, 2.0])).tolist() == ["1.5", "2.0"]
 
 
-@pytest.mark.parametrize(
-    ("name", "k"), [*product(SOLVERS | VARIANTS | WITHOUT_LABELS, [3]), *product(SOLVERS, [2])]
-)
+@pytest.mark.parametrize(("name", "k"), [*product(SOLVERS | VARIANTS | WITHOUT_LABELS, [3]), *product(SOLVERS, [2])])
 def test_every_model_says_what_its_decisions_are_made_of(name, k):
     """Sums over support rows, or the mean of those of the parts that a row is sent to; else why it has none."""
     model, rows, _ = trained(name, "dense", k, "maxabs")

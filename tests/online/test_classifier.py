@@ -62,11 +62,7 @@ def events(n: int, labels: list, seed: int = 0) -> list[tuple[dict, object]]:
     [
         ("default", 0),
         ("plain", 1),
-        *(
-            pytest.param(name, place, marks=pytest.mark.slow)
-            for place, name in enumerate(MODELS)
-            if place > 1
-        ),
+        *(pytest.param(name, place, marks=pytest.mark.slow) for place, name in enumerate(MODELS) if place > 1),
         pytest.param("default", None, marks=pytest.mark.slow),
     ],
 )
@@ -174,9 +170,7 @@ def test_features_that_are_absent_are_zero(stream):
         sparse.learn_one(x, y)
         full.learn_one({name: x.get(name, 0.0) for name in "abcdefgh"}, y)
     for x, _ in stream:
-        np.testing.assert_allclose(
-            sparse.decision_one(x), full.decision_one(x), atol=1e-3 * (1 + len(stream) * 1e4)
-        )
+        np.testing.assert_allclose(sparse.decision_one(x), full.decision_one(x), atol=1e-3 * (1 + len(stream) * 1e4))
         assert np.sign(sparse.decision_one(x)).shape == full.decision_one(x).shape
 
 
@@ -516,9 +510,7 @@ def test_new_labels_without_end_are_an_error():
     for i in range(3):
         model.learn_one({"a": float(i)}, i)
     before = told(model)
-    with pytest.raises(
-        DataError, match="found label 3 in addition to 3 others, expected at most max_classes"
-    ):
+    with pytest.raises(DataError, match="found label 3 in addition to 3 others, expected at most max_classes"):
         model.learn_one({"a": 3.0}, 3)
     with pytest.raises(DataError, match="found label 7 in addition to 3 others"):
         model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([0, 7]))
@@ -555,25 +547,20 @@ def test_class_weights_are_those_of_a_batch_through_every_door(average, tmp_path
     y = np.array([label for _, label in heavy()])
     batch = BudgetedSVC(**options, class_weight={1: 5.0}).partial_fit(X, y, classes=[0, 1])
     ones = [
-        np.mean([model.predict_one({"a": float(a)}) for a in np.linspace(-3, 3, 61)])
-        for model in (weighted, plain)
+        np.mean([model.predict_one({"a": float(a)}) for a in np.linspace(-3, 3, 61)]) for model in (weighted, plain)
     ]
     assert ones[0] > ones[1] + 0.1
     decisions = [weighted.decision_one(x)[0] for x, _ in heavy(50)]
     np.testing.assert_allclose(batch.decision_function(X[:50]), decisions, rtol=1e-4, atol=1e-5)
     framed = BSGDClassifier(**options, classes=[0, 1], class_weight={"1": 5.0})
     framed.learn_many(pd.DataFrame({"a": X[:, 0].astype(float)}), pd.Series(y))
-    np.testing.assert_allclose(
-        [framed.decision_one(x)[0] for x, _ in heavy(50)], decisions, rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose([framed.decision_one(x)[0] for x, _ in heavy(50)], decisions, rtol=1e-4, atol=1e-5)
     save_model(weighted.to_model(), tmp_path / "m")
     again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
     for x, y in heavy(50):
         weighted.learn_one(x, y)
         again.learn_one(x, y)
-    assert [again.decision_one(x)[0] for x, _ in heavy(50)] == [
-        weighted.decision_one(x)[0] for x, _ in heavy(50)
-    ]
+    assert [again.decision_one(x)[0] for x, _ in heavy(50)] == [weighted.decision_one(x)[0] for x, _ in heavy(50)]
     batch.save(tmp_path / "b")
     assert BSGDClassifier.from_model(load_model(tmp_path / "b")).class_weight == {"0": 1.0, "1": 5.0}
 

@@ -30,9 +30,7 @@ VALUES = st.one_of(
     st.floats(-1.0, 1.0, width=32).map(np.float32),
     st.decimals(-(10**6), 10**6, places=2),
 )
-EVENTS = st.lists(
-    st.permutations("abc").flatmap(lambda names: st.fixed_dictionaries({n: VALUES for n in names}))
-)
+EVENTS = st.lists(st.permutations("abc").flatmap(lambda names: st.fixed_dictionaries({n: VALUES for n in names})))
 
 
 def planned() -> FeatureColumns:
@@ -145,9 +143,7 @@ def test_features_that_float32_rounds_are_told_once(case, door):
         else:
             model.learn_many(frame, labels)
     messages = [str(one.message) for one in caught if "float32" in str(one.message)]
-    assert [text[:51] for text in messages] == [
-        "feature 'when': float32, in which events are learne"
-    ] * is_told
+    assert [text[:51] for text in messages] == ["feature 'when': float32, in which events are learne"] * is_told
 
 
 def test_features_that_a_scaler_brings_near_are_not_told(tmp_path):

@@ -90,9 +90,7 @@ def test_what_cannot_be_found_is_said(server):
     server.send(["a", "b", "c"])
     server.do(lambda context: context.purge_stream("s", keep=1))
     for sequence in (2, 9):
-        with pytest.raises(
-            StorageError, match=f"expected message {sequence}, found 3 to 3; if it is gone, --force"
-        ):
+        with pytest.raises(StorageError, match=f"expected message {sequence}, found 3 to 3; if it is gone, --force"):
             taken(server, {"sequence": sequence}, 1)
     assert taken(server, {}, 1) == ["c"]
 

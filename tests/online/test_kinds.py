@@ -69,9 +69,7 @@ def test_a_feature_of_another_kind_is_refused_in_python(first, later, task):
     learner = learnt(task, [{"f": value, "n": 1.0} for value in VALUES[first] * 2])
     before = told(learner)
     for value in VALUES[later]:
-        with pytest.raises(
-            DataError, match=f"feature 'f': found .*, expected {'a' if first != 'bool' else 'true'}"
-        ):
+        with pytest.raises(DataError, match=f"feature 'f': found .*, expected {'a' if first != 'bool' else 'true'}"):
             learn(task, learner, {"f": value, "n": 2.0, "new": 1.0})
         if task in ("classify", "regress"):
             X = pd.DataFrame([{"f": VALUES[first][0], "n": 1.0}, {"f": value, "n": 1.0}], dtype=object)
@@ -91,9 +89,7 @@ def by_lines(stream, text):
 
 def by_http(stream, text):
     try:
-        return json.loads(LearningModel(stream, 9, 1 << 60, None, print)._learn_request(text.encode(), None))[
-            0
-        ]
+        return json.loads(LearningModel(stream, 9, 1 << 60, None, print)._learn_request(text.encode(), None))[0]
     except (DataError, RequestError) as error:
         return {"error": str(error)}
 
@@ -186,9 +182,7 @@ def test_labels_that_no_model_can_hold_are_refused_when_met(label):
     assert (learner.labels, learner.n_seen) == ([], 0)
 
 
-@pytest.mark.parametrize(
-    "labels", [[True, False], [1, 2.5], ["1", "01"], [np.int64(3), 4], [-(1 << 63), 0]], ids=str
-)
+@pytest.mark.parametrize("labels", [[True, False], [1, 2.5], ["1", "01"], [np.int64(3), 4], [-(1 << 63), 0]], ids=str)
 def test_labels_that_are_learned_are_those_of_the_model(labels, tmp_path):
     learner = TASKS["classify"]()
     for i in range(10):
@@ -221,9 +215,7 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("task", "library", "text"), pairwise(["classify", "regress"], FRAMES, [False, True])
-)
+@pytest.mark.parametrize(("task", "library", "text"), pairwise(["classify", "regress"], FRAMES, [False, True]))
 def test_frames_with_gaps_are_learned_as_their_rows(task, library, text):
     frame, series = FRAMES[library]
     rng = np.random.default_rng(0)
@@ -248,9 +240,7 @@ def test_frames_with_gaps_are_learned_as_their_rows(task, library, text):
     values = predicted.to_pylist() if library == "arrow" else predicted.to_list()
     assert values == expected if task == "classify" else np.allclose(values, expected, rtol=1e-3)
     if task == "classify":
-        names = getattr(many.predict_proba_many(X), "column_names", None) or [
-            *many.predict_proba_many(X).columns
-        ]
+        names = getattr(many.predict_proba_many(X), "column_names", None) or [*many.predict_proba_many(X).columns]
         assert names == ["in", "out"]
 
 
@@ -276,24 +266,17 @@ def test_null_and_text_are_taken_in_all_tasks(task, scale, tmp_path):
     np.testing.assert_array_equal(again.decide(some), stream.decide(some))
     model, gap = load_model(tmp_path / "m"), {"sky": "grey", "temp": 9.5}
     row = pd.DataFrame([[1.0, 9.5, 0.0]], columns=["sky=grey", "temp", "sky=blue"])
-    np.testing.assert_allclose(
-        model.decision_function(row).ravel()[0], stream.decide([gap]).ravel()[0], rtol=1e-4
-    )
+    np.testing.assert_allclose(model.decision_function(row).ravel()[0], stream.decide([gap]).ravel()[0], rtol=1e-4)
 
 
 def test_no_answer_has_nan(tmp_path):
     stream = Stream.open(tmp_path / "m", TASKS["oneclass"], scale=True, label="y")
     for label in ("NaN", "Infinity", "-Infinity", "1e999"):
-        assert (
-            "expected a boolean, a finite number or a text"
-            in by_lines(stream, f'{{"a": 1, "y": {label}}}')["error"]
-        )
+        assert "expected a boolean, a finite number or a text" in by_lines(stream, f'{{"a": 1, "y": {label}}}')["error"]
     assert by_lines(stream, '{"a": 1, "y": 1}')["label"] == 1
 
 
-@pytest.mark.parametrize(
-    "bad", [b'{"a": 1, "y": "caf\xe9"}', b'{"caf\xe9": 1}', b'{"a": 1, "y": "\\ud800"}'], ids=str
-)
+@pytest.mark.parametrize("bad", [b'{"a": 1, "y": "caf\xe9"}', b'{"caf\xe9": 1}', b'{"a": 1, "y": "\\ud800"}'], ids=str)
 def test_bytes_that_are_not_unicode_are_a_bad_line(bad, tmp_path):
     stream = Stream.open(tmp_path / "m", TASKS["classify"], scale=True, label="y")
     assert "Unicode" in stream.answer(as_text(bad), json_event)["error"]

@@ -71,9 +71,7 @@ def test_each_label_is_a_learner_of_it_alone(loss):
             learner_of_label.learn_one(x, has)
     for x, _ in some(30):
         expected = {label: learner_of_label.decision_one(x)[0] for label, learner_of_label in alone.items()}
-        assert dict(zip(model.labels, model.decision_one(x), strict=True)) == pytest.approx(
-            expected, abs=1e-4
-        )
+        assert dict(zip(model.labels, model.decision_one(x), strict=True)) == pytest.approx(expected, abs=1e-4)
         assert model.predict_one(x) == {label: f > 0 for label, f in expected.items()}
         if loss == "logistic":
             for label, p in model.predict_proba_one(x).items():
@@ -91,9 +89,7 @@ def test_labels_come_as_they_come_and_say_nothing_of_others():
     for _ in range(20):
         model.learn_one({"a": 1.0}, {"late": True})
     assert model.predict_one({"a": 1.0}) == {"odd": True, "late": True}
-    assert model.decision_one({"a": 1.0})[0] == pytest.approx(
-        before * 100 / 120, rel=1e-3
-    )  # it forgets by its steps
+    assert model.decision_one({"a": 1.0})[0] == pytest.approx(before * 100 / 120, rel=1e-3)  # it forgets by its steps
 
 
 def lines(n: int = 240) -> list[str]:
@@ -162,9 +158,7 @@ def test_a_fit_goes_on_as_a_stream(loss, tmp_path):
     state.take(event | {"y": "new,2"})
     assert state.learner.labels == [*NAMES, "new"]
     weighed, _ = train_in_memory(store, fit.model_copy(update={"class_weight": "balanced"}))
-    with pytest.raises(
-        ModelError, match="thresholds, costs or weights of labels, which a stream cannot continue with"
-    ):
+    with pytest.raises(ModelError, match="thresholds, costs or weights of labels, which a stream cannot continue with"):
         BSGDMultiLabelClassifier.from_model(weighed)
 
 

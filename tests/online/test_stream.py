@@ -43,9 +43,7 @@ def lines(n: int, seed: int = 0) -> list[str]:
     rng = np.random.default_rng(seed)
     X = np.round(rng.normal(size=(n, 3)) * [1, 10, 1] + [0, 3, 0], 4)
     y = np.where(X[:, 0] * (X[:, 1] - 3) > 0, "up", "down")
-    return [
-        json.dumps({"a": a, "b": b, "c": c, "y": str(t)}) for (a, b, c), t in zip(X.tolist(), y, strict=True)
-    ]
+    return [json.dumps({"a": a, "b": b, "c": c, "y": str(t)}) for (a, b, c), t in zip(X.tolist(), y, strict=True)]
 
 
 def command(model: Path, text: str, *more: str) -> tuple[int, list[dict], str]:
@@ -321,9 +319,7 @@ def test_a_snapshot_predicts_raw_rows(tmp_path):
     X = np.zeros((60, model.d), np.float32)
     for column, name in enumerate(model.stream["features"]):
         X[:, column] = [row[name] for row in rows]
-    agree = [
-        a["prediction"] == label for a, label in zip(answers, model.predict(Rows(X)).tolist(), strict=True)
-    ]
+    agree = [a["prediction"] == label for a, label in zip(answers, model.predict(Rows(X)).tolist(), strict=True)]
     assert np.mean(agree) >= 0.95  # the scaler has moved a little since the first of them
 
 
@@ -343,9 +339,7 @@ def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_
     before = state(tmp_path / "m")
     status, answers, error = command(tmp_path / "m", "\n".join(lines(10)), *more)
     assert (status, answers) == (2, [])
-    assert re.search(
-        f"error: {said}.*; leave the option out, use another --model, or start again with --force", error
-    )
+    assert re.search(f"error: {said}.*; leave the option out, use another --model, or start again with --force", error)
     assert state(tmp_path / "m") == before
 
 
@@ -372,9 +366,7 @@ def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
     assert status == 0
     assert said.count("warning: feature 'id7' is left out, as are all new ones") == 1
     assert ["error" in answer for answer in answers] == [False] * 42 + [True] * 7
-    assert (
-        "found label 'user 2' in addition to 4 others, expected at most max_classes" in answers[-7]["error"]
-    )
+    assert "found label 'user 2' in addition to 4 others, expected at most max_classes" in answers[-7]["error"]
     assert len(load_model(tmp_path / "m").stream["features"]) == 8
     status, answers, _ = command(tmp_path / "m", "\n".join(wrong), "--max-classes", "20")
     assert status == 0
@@ -712,10 +704,7 @@ def test_events_come_from_urls_and_packed_files(name, tmp_path, monkeypatch):
     for expected in (40, 0):  # it continues after the last event
         status, answers, _ = command(tmp_path / "m", "", *more)
         assert (status, len(answers)) == (0, expected)
-    assert (
-        state(tmp_path / "m")
-        == (stream(tmp_path / "other", "\n".join(lines(40))), state(tmp_path / "other"))[1]
-    )
+    assert state(tmp_path / "m") == (stream(tmp_path / "other", "\n".join(lines(40))), state(tmp_path / "other"))[1]
     status, _, said = command(tmp_path / "m2", "", "--input", "memory://events/none.jsonl")
     assert (status, "memory://events/none.jsonl does not exist" in said) == (2, True)
 
@@ -768,9 +757,7 @@ def test_number_codes_of_a_stream_are_categories(tmp_path):
     np.testing.assert_allclose(values, [seven[0], other[0]], atol=1e-4)
     assert command(tmp_path / "m", text, "--category", "code")[0] == 0
     said = command(tmp_path / "m", text, "--category", "b")[2]
-    assert re.search(
-        "--category b: the stream of .*m has code, which cannot change; leave the option out", said
-    )
+    assert re.search("--category b: the stream of .*m has code, which cannot change; leave the option out", said)
     said = command(tmp_path / "m", text, "--decimal", ",")[2]
     assert "--decimal applies to --format csv, found json; leave it out" in said
 

@@ -35,9 +35,7 @@ class Outliers(list):
         rng = np.random.default_rng(0)
         out = rng.random(n) < 0.05
         X = np.where(out[:, None], rng.uniform(-6, 6, (n, 4)), rng.normal(size=(n, 4)))
-        super().__init__(
-            (dict(zip("wxyz", map(float, x), strict=True)), bool(o)) for x, o in zip(X, out, strict=True)
-        )
+        super().__init__((dict(zip("wxyz", map(float, x), strict=True)), bool(o)) for x, o in zip(X, out, strict=True))
 
     def take(self, n: int) -> list:
         return self[:n]
@@ -112,9 +110,7 @@ def test_a_learner_goes_on_bit_by_bit(model, way, tmp_path):
 
 def test_the_models_of_another_task_are_refused():
     model = learn(BSGDRegressor(), events()).to_model()
-    with pytest.raises(
-        ConfigError, match="found a model of task regress, expected classify for BSGDClassifier"
-    ):
+    with pytest.raises(ConfigError, match="found a model of task regress, expected classify for BSGDClassifier"):
         BSGDClassifier.from_model(model)
 
 

@@ -96,8 +96,7 @@ def test_memory_is_bounded_and_what_is_gone_is_counted(tmp_path):
     for event in events(10, after=99):
         stream.take(event)
     assert (
-        "found a label for 'e1', expected the id of one of the 3 events"
-        in stream.take({"id": "e1", "y": 1})["error"]
+        "found a label for 'e1', expected the id of one of the 3 events" in stream.take({"id": "e1", "y": 1})["error"]
     )
     assert "label" in stream.take({"id": "e9", "y": 1})
     assert "'e9', expected the id" in stream.take({"id": "e9", "y": 0})["error"]  # it had its label

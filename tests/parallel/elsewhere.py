@@ -25,9 +25,7 @@ from typing import Any
 
 import numpy as np
 
-LOADED = [
-    import_module(name) for name in ("distributed", "numba", "psutil", "scipy.sparse", "sklearn.base", "zarr")
-]
+LOADED = [import_module(name) for name in ("distributed", "numba", "psutil", "scipy.sparse", "sklearn.base", "zarr")]
 MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 NAMES = (
     "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK O_SYNC fork forkpty geteuid getloadavg getpgid getuid killpg nice "
@@ -47,9 +45,7 @@ def take_away() -> None:
         for name in names:
             if hasattr(place, name):
                 delattr(place, name)
-    os.process_cpu_count = (
-        os.cpu_count
-    )  # where the one that there is from Python 3.13 on asks for the affinity
+    os.process_cpu_count = os.cpu_count  # where the one that there is from Python 3.13 on asks for the affinity
     shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree as it works without these
     os.rename = rename
     sys.addaudithook(as_on_windows)

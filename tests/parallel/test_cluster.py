@@ -158,9 +158,7 @@ class TestEngine:
         ("floats", "window", "least", "most"),
         [(1, None, 40, 513), pytest.param(1, 3, 4, 7, marks=SLOW), (1000, None, 4, 9)],
     )
-    def test_as_many_are_under_way_as_their_values_allow(
-        self, engine, monkeypatch, floats, window, least, most
-    ):
+    def test_as_many_are_under_way_as_their_values_allow(self, engine, monkeypatch, floats, window, least, most):
         """Two windows of two a slot, or as many as asked; more where results and arguments are small."""
         begun, submitted = [], engine._submitted
         monkeypatch.setattr(engine, "_submitted", lambda fn, jobs: begun.extend(jobs) or submitted(fn, jobs))
@@ -242,9 +240,7 @@ def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, mo
 @pytest.mark.slow  # processes that have to be waited for
 def test_a_scheduler_that_dies_stops_the_client():
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host=127.0.0.1", "--port=0"]
-    scheduler = subprocess.Popen(
-        [*command, "--dashboard-address=127.0.0.1:0"], stderr=subprocess.PIPE, text=True
-    )
+    scheduler = subprocess.Popen([*command, "--dashboard-address=127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at" in line)
     worker = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads=1", "--no-dashboard"],

@@ -53,9 +53,9 @@ def test_workers_behind_closed_ports_are_reached_through_the_scheduler(monkeypat
         found = list(engine.map(np.add, [ones] * 2, [ones] * 2))
         engine.close()
     np.testing.assert_array_equal(found, np.full((2, 10_000), 2.0))
-    assert [
-        f"cannot reach the worker at {worker}" in getattr(event, "message", "") for _, event in told
-    ].count(True) == 1
+    assert [f"cannot reach the worker at {worker}" in getattr(event, "message", "") for _, event in told].count(
+        True
+    ) == 1
     assert time.monotonic() - began < 20
 
 

@@ -70,9 +70,7 @@ def test_where_none_comes_one_line_says_so_and_nobody_waits_again(monkeypatch):
     with cluster_at(free_port()) as cluster:
         address = cluster.scheduler_address
         engine = open_cluster(address, None, None, events, None, 0.1)
-    with pytest.raises(
-        ClusterError, match=f"^the scheduler at {address} is gone, and none came within 0.1 s$"
-    ):
+    with pytest.raises(ClusterError, match=f"^the scheduler at {address} is gone, and none came within 0.1 s$"):
         engine.share(np.ones(1000))
     with pytest.raises(ClusterError, match=f"^the scheduler at {address} is gone$"):
         engine.facts()

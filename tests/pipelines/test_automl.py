@@ -15,9 +15,7 @@ PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 
 def score(*command):
     """What a recipe prints, and the score in its last line."""
-    done = subprocess.run(
-        [sys.executable, str(PIPELINES / command[0]), *command[1:]], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, str(PIPELINES / command[0]), *command[1:]], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout, float(re.search(r"score on \d+ rows: ([\d.]+)", done.stdout)[1])
 

@@ -153,9 +153,7 @@ def test_a_misspelt_field_is_found(check, name, given, written, tmp_path):
     text = (tmp_path / name).read_text()
     assert given in text
     (tmp_path / name).write_text(text.replace(given, written))
-    assert any(
-        written.split()[-1].strip("[:") in line or "absolute" in line for line in found(check, tmp_path)
-    )
+    assert any(written.split()[-1].strip("[:") in line or "absolute" in line for line in found(check, tmp_path))
 
 
 def test_services_are_read_as_compose_reads_them(tmp_path):

@@ -84,12 +84,8 @@ def test_files_say_what_was_measured_by_which_command_where_and_when():
 def test_the_pages_are_what_the_files_say():
     pages = {path: path.read_text(encoding="utf-8") for path in figures.PAGES}
     for path, page in pages.items():
-        assert page == figures.refreshed(page, link=figures.link_from(path)), (
-            f"{path}: run python pipelines/figures.py"
-        )
-    assert sorted({name for page in pages.values() for name in figures.names(page)}) == [
-        p.stem for p in FILES
-    ]
+        assert page == figures.refreshed(page, link=figures.link_from(path)), f"{path}: run python pipelines/figures.py"
+    assert sorted({name for page in pages.values() for name in figures.names(page)}) == [p.stem for p in FILES]
 
 
 def test_every_recipe_has_seconds_by_which_the_cheapest_come_first():
@@ -128,9 +124,7 @@ def test_a_row_is_a_line_with_a_cell_for_each_column(rows):
 
 @given(st.lists(AMOUNTS, min_size=2, max_size=5))
 def test_of_several_runs_the_median_and_the_range_are_shown(values):
-    middle, low, high = (
-        float(word.replace(",", "")) for word in NUMBER.findall(tables.text(Spread.of(values)))
-    )
+    middle, low, high = (float(word.replace(",", "")) for word in NUMBER.findall(tables.text(Spread.of(values))))
     assert low <= middle <= high
     for shown, value in ((low, min(values)), (high, max(values))):
         assert shown == pytest.approx(value, rel=0.06, abs=0.006)
@@ -138,16 +132,12 @@ def test_of_several_runs_the_median_and_the_range_are_shown(values):
 
 def test_what_is_missing_is_empty():
     assert tables.text(None) == ""
-    one = figures.in_one(
-        [tables.Table("a", [{"x": 1}]), tables.Table("b", [{"y": 2}], [], [("fast", True)])], "of"
-    )
+    one = figures.in_one([tables.Table("a", [{"x": 1}]), tables.Table("b", [{"y": 2}], [], [("fast", True)])], "of")
     assert one.rows == [{"of": "a", "x": 1, "y": None}, {"of": "b", "x": None, "y": 2}]
     assert one.checks == [("fast", True)]
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[{}]", '[{"command": "c", "tables": []}]', '[{"tables": [{"line": 1}]}]']
-)
+@pytest.mark.parametrize("text", ["{", "[{}]", '[{"command": "c", "tables": []}]', '[{"tables": [{"line": 1}]}]'])
 def test_other_files_are_named(text, tmp_path):
     (tmp_path / "one.json").write_text(text, encoding="utf-8")
     with pytest.raises(tables.Malformed, match=r"one.json: not a file of figures .*; run its recipe again"):
@@ -182,9 +172,7 @@ def test_single_figures_follow_their_file(tmp_path):
 def test_a_run_has_a_caption(tmp_path):
     tables.write(tmp_path / "one.json", [a_run([{"n": 1}])])
     last = figures.block(tmp_path / "one.json").splitlines()[-1]
-    assert last.startswith(
-        "By `python pipelines/covtype.py`: 2026-11-25, 2 cores of X, 1 GiB, load: 0.1, Python 3"
-    )
+    assert last.startswith("By `python pipelines/covtype.py`: 2026-11-25, 2 cores of X, 1 GiB, load: 0.1, Python 3")
 
 
 def test_the_commands_of_files_are_those_of_this_machine():
@@ -307,9 +295,7 @@ def test_the_figures_of_the_readme_are_those_of_the_files():
         assert shown, f"no file of figures was made by {typed}"
         for number in NUMBER.findall(f"{ours} {accuracy}"):
             digits, value = len(number.partition(".")[2]), float(number.replace(",", ""))
-            assert any(value == round(n, digits) for n in shown), (
-                f"{number} is none of the figures of {typed}"
-            )
+            assert any(value == round(n, digits) for n in shown), f"{number} is none of the figures of {typed}"
 
 
 def made(path, typed):

@@ -36,9 +36,7 @@ def images():
 @pytest.fixture
 def digits(recipe, images):
     """digits(seed): labelled by the image's number."""
-    return lambda seed=0, **strength: recipe.InfiniteDigits(
-        images, np.arange(N), seed, recipe.Strength(**strength)
-    )
+    return lambda seed=0, **strength: recipe.InfiniteDigits(images, np.arange(N), seed, recipe.Strength(**strength))
 
 
 def run(recipe, monkeypatch, *options):

@@ -95,9 +95,7 @@ RNG = np.random.default_rng(7)
 def svmlight(path, n, d):
     X = RNG.integers(0, 2, (n, d))
     y = np.where(X[:, 0] + X[:, 1] > 1, "+1", "-1")
-    rows = [
-        f"{label} {' '.join(f'{j + 1}:1' for j in np.flatnonzero(x))}" for x, label in zip(X, y, strict=True)
-    ]
+    rows = [f"{label} {' '.join(f'{j + 1}:1' for j in np.flatnonzero(x))}" for x, label in zip(X, y, strict=True)]
     path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
 
 
@@ -113,9 +111,7 @@ def covtype(path, n):
 
 
 def electricity(path, n):
-    rows = [
-        f"{i},{x:.4f},{z:.4f},{'UP' if x > 0 else 'DOWN'}" for i, (x, z) in enumerate(RNG.normal(size=(n, 2)))
-    ]
+    rows = [f"{i},{x:.4f},{z:.4f},{'UP' if x > 0 else 'DOWN'}" for i, (x, z) in enumerate(RNG.normal(size=(n, 2)))]
     path.write_bytes(gzip.compress("\n".join([",price,demand,class", *rows, ""]).encode()))
 
 
@@ -635,9 +631,7 @@ def test_options_are_compared(tables):
     assert len(found["Options that are not chosen"]) == len(found["covtype, early"]) == 3
     assert len(found["Larger tables, everything chosen"]) == 4
     assert [row["by"] for row in found["covtype, early, as a graph"]] == ["train_in_memory", "graph_of"]
-    admm, polished, libsvm = (
-        float(row["objective"]) for row in found["Regression on a compressed matrix"][:3]
-    )
+    admm, polished, libsvm = (float(row["objective"]) for row in found["Regression on a compressed matrix"][:3])
     assert polished == pytest.approx(libsvm, rel=1e-4)
     assert admm > libsvm
     assert len(found["What `explain` takes"]) == 8

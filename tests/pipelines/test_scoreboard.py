@@ -28,9 +28,7 @@ finally:
 
 def record(name, peer, accuracy):
     found = {"set": name, "peer": peer}
-    return found | (
-        {"accuracy": accuracy, "outcome": "done"} if accuracy else {"outcome": "not finished: late"}
-    )
+    return found | ({"accuracy": accuracy, "outcome": "done"} if accuracy else {"outcome": "not finished: late"})
 
 
 BY_HAND = {  # HistGradientBoosting, LightGBM, streamsvm, SVC
@@ -58,9 +56,7 @@ def test_scores_are_a_row_for_each_set_with_those_who_are_first():
 
 @pytest.fixture(scope="module")
 def ranked():
-    return with_ranks(
-        [record(name, *pair) for name, row in BY_HAND.items() for pair in zip(NAMES, row, strict=True)]
-    )
+    return with_ranks([record(name, *pair) for name, row in BY_HAND.items() for pair in zip(NAMES, row, strict=True)])
 
 
 def test_ranks_are_shared_by_equals_and_last_without_figures(ranked):
@@ -194,9 +190,7 @@ def test_a_quick_run_writes_results_and_tables_and_goes_on_from_them(tmp_path, c
     assert all(r["n"] == 300 and r["model_bytes"] > 0 and r["configs"] > 0 for r in found)
     with (tmp_path / "out" / "scoreboard.csv").open(encoding="utf-8") as file:
         assert sum(float(row["rank"]) for row in csv.DictReader(file)) == 6
-    assert "### breast_cancer: 2 classes, 300 rows" in (tmp_path / "out" / "scoreboard.md").read_text(
-        encoding="utf-8"
-    )
+    assert "### breast_cancer: 2 classes, 300 rows" in (tmp_path / "out" / "scoreboard.md").read_text(encoding="utf-8")
 
     with pytest.raises(SystemExit):
         quickly(tmp_path, "--sets", "breast_cancer")

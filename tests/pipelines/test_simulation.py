@@ -52,14 +52,10 @@ def test_runs_that_are_known_by_hand():
     two = [Stage("a", tasks(1, 2, 3), gap_s=0.5), Stage("b", tasks(1, 1), wait_s=0.25)]
     assert seconds(two, Site(2), tail_s=0.1) == 0.5 + 4 + 0.25 + 1 + 0.1  # the third begins after the first
     assert seconds(two, Site(1, threads=2)) == 5.75
-    assert (
-        seconds([Stage("a", tasks(1, 3))], Site(2, cores=1)) == 4
-    )  # both at half speed until the first ends, at 2
+    assert seconds([Stage("a", tasks(1, 3))], Site(2, cores=1)) == 4  # both at half speed until the first ends, at 2
     assert seconds([Stage("a", tasks(1, 1, 1, 1))], Site(4, cores=2)) == 2
     assert seconds([Stage("a", tasks(0, 0, 0))], Site(3), Overheads(scheduler_s=0.1)) == 0.3  # one at a time
-    assert (
-        seconds([Stage("a", tasks(1, 1), received=20.0)], Site(2, link_bytes_s=10.0)) == 3
-    )  # on one link, at once
+    assert seconds([Stage("a", tasks(1, 1), received=20.0)], Site(2, link_bytes_s=10.0)) == 3  # on one link, at once
     assert seconds([Stage("a", [Task(1, moved=10, files=20)])], Site(1, link_bytes_s=10.0)) == 4
     shared = Site(4, link_bytes_s=10.0, files_bytes_s=20.0)
     assert seconds([Stage("a", [Task(1, files=10)] * 4)], shared) == 3  # 40 bytes at 20 a second
@@ -67,9 +63,7 @@ def test_runs_that_are_known_by_hand():
 
 def test_a_result_that_waits_for_those_before_it_holds_the_next_back():
     assert seconds([Stage("a", tasks(10, *[1] * 8))], Site(1, threads=2)) == 10
-    late = [
-        Stage("a", tasks(20, *[1] * 20))
-    ]  # with two threads 16 are under way: fifteen end, the others wait
+    late = [Stage("a", tasks(20, *[1] * 20))]  # with two threads 16 are under way: fifteen end, the others wait
     assert seconds(late, Site(1, threads=2)) == 23
     assert seconds(late, Site(2, threads=2)) == 20
 

@@ -98,9 +98,7 @@ def test_the_step_is_the_best_of_all_steps_by_their_risks_alone(problem, slope, 
     w, q = quarters(rng, 3), quarters(rng, 3)
     q = w + (q - w) * 2.0**power
     signs = np.where(codes == 1, 1.0, -1.0)
-    [view] = HingeRisk(passes(X, codes, upper), OneVsRestTerms(2)).at(
-        np.array([0]), w[:, None], q[:, None], [NOTHING]
-    )
+    [view] = HingeRisk(passes(X, codes, upper), OneVsRestTerms(2)).at(np.array([0]), w[:, None], q[:, None], [NOTHING])
     f, df = X @ w, X @ (q - w)
     risks = np.maximum(0.0, 1 - signs * (f + STEPS[:, None] * df)) @ upper
     np.testing.assert_allclose(view.risks, risks, rtol=1e-12, atol=1e-12 * max(1.0, max(risks)))

@@ -138,9 +138,7 @@ def test_a_card_of_a_stream(tmp_path, task, score, capfd):
     assert status == 0
     assert run(capfd, "report", "--model", tmp_path / "m", "--out", tmp_path / "c.md")[0] == 0
     text, counted = (tmp_path / "c.md").read_text(), json.loads(told.splitlines()[-1])
-    assert ["wind", "number", f"{frame['wind'].mean():.6g}"] in cells(
-        text, "Columns"
-    )  # the scaled value is 0
+    assert ["wind", "number", f"{frame['wind'].mean():.6g}"] in cells(text, "Columns")  # the scaled value is 0
     assert {("events", "60"), ("learned", "60"), ("bad", "0")} < set(map(tuple, cells(text, "Data")))
     heads, _, values = cells(text, "Scores")
     value = dict(zip(heads, values, strict=True))[score]

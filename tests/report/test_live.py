@@ -43,9 +43,7 @@ def runs(tmp_path):
     """A folder of two runs, a file that nobody may read, and links to what is outside."""
     root = tmp_path / "runs"
     told.write_run(root / "one", told.ROUNDS, result=told.RESULT, evaluation=told.EVALUATION)
-    told.write_run(
-        root / "later" / "two <b>", [], end=None, start=told.START | {"time": "2026-02-01T00:00:00"}
-    )
+    told.write_run(root / "later" / "two <b>", [], end=None, start=told.START | {"time": "2026-02-01T00:00:00"})
     outside = told.write_run(tmp_path / "outside", [])
     (root / "secret.txt").write_text("secret")
     (root / "later" / "events.jsonl").write_text('{"temp": 21.5}\n')  # of a stream

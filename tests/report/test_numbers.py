@@ -66,9 +66,7 @@ def test_decision_values_are_counted_on_both_sides_of_the_threshold(tmp_path, la
     f = np.append(rng.uniform(0, 3, 180), rng.uniform(-1, -0.001, 20))
     y = np.where(np.arange(200) < 170, 1, -1) if labelled else None
     store = Store.from_arrays(np.zeros((200, 1), np.float32), y)
-    without, scores = (
-        task_of("oneclass").scores(OneClassJudge(), store, with_curves=own) for own in (False, True)
-    )
+    without, scores = (task_of("oneclass").scores(OneClassJudge(), store, with_curves=own) for own in (False, True))
     for start, own in product((0, 77, 154), (without, scores)):
         own.add(start, min(200, start + 77), f[start : start + 77], None)
     assert "decisions" not in without.result()

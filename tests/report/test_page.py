@@ -180,9 +180,7 @@ def test_several_runs_side_by_side(tmp_path):
 
 
 def test_a_task_of_the_timeline_is_described_under_the_pointer(tmp_path):
-    _, text = shown(
-        told.write_run(tmp_path, [told.record("tasks", 2, phase="a<b", spans=[[0, 1, 1.5], [1, 1, 2]])])
-    )
+    _, text = shown(told.write_run(tmp_path, [told.record("tasks", 2, phase="a<b", spans=[[0, 1, 1.5], [1, 1, 2]])]))
     assert re.findall(r'<g id="[^"]*hint-\d+">\s*<title>(.*?)</title>', text) == [
         "a&lt;b: 1 s on thread 2, from second 1.00 to 2.00",  # the busiest first
         "a&lt;b: 0.5 s on thread 1, from second 1.00 to 1.50",
@@ -191,9 +189,7 @@ def test_a_task_of_the_timeline_is_described_under_the_pointer(tmp_path):
 
 def test_a_worker_has_one_row_of_the_timeline_with_its_threads_in_it(tmp_path):
     spans, workers = [[0, 1, 2], [1, 1, 3], [2, 2, 9]], ["tcp://a", "tcp://a", "tcp://b"]
-    run = read_run(
-        told.write_run(tmp_path, [told.record("tasks", 9, phase="x", spans=spans, workers=workers)])
-    )
+    run = read_run(told.write_run(tmp_path, [told.record("tasks", 9, phase="x", spans=spans, workers=workers)]))
     axes = timeline(run).axes[0]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["worker tcp://b", "worker tcp://a"]
     hints = {bar.get_label(): bar.get_bbox() for bar in axes.patches}
@@ -205,9 +201,7 @@ def test_a_worker_has_one_row_of_the_timeline_with_its_threads_in_it(tmp_path):
 def test_hundreds_of_workers_are_rows_of_the_busiest_and_one_of_the_rest(tmp_path):
     spans = [[lane, 0, 1 + lane] for lane in range(300)] + [[0, 1, 2]]
     workers = [f"w{lane}" for lane in range(300)]
-    run = read_run(
-        told.write_run(tmp_path, [told.record("tasks", 400, phase="x", spans=spans, workers=workers)])
-    )
+    run = read_run(told.write_run(tmp_path, [told.record("tasks", 400, phase="x", spans=spans, workers=workers)]))
     axes = timeline(run).axes[0]
     rows = [tick.get_text() for tick in axes.get_yticklabels()]
     assert rows == [f"worker w{lane}" for lane in range(299, 268, -1)] + ["269 others"]

@@ -96,9 +96,7 @@ def test_what_was_in_the_folder_before_is_another_runs(tmp_path):
     assert run.started.n == 5
 
 
-@pytest.mark.parametrize(
-    ("end", "status"), [("done", "finished"), ("failed", "failed"), (None, "not finished")]
-)
+@pytest.mark.parametrize(("end", "status"), [("done", "finished"), ("failed", "failed"), (None, "not finished")])
 def test_how_it_ended(tmp_path, end, status):
     assert read_run(told.write_run(tmp_path, end=end)).status == status
 
@@ -120,9 +118,7 @@ def test_a_damaged_file_is_told_and_the_rest_is_shown(tmp_path):
 def test_folders_without_a_run(tmp_path):
     with pytest.raises(NotFoundError, match="no such run directory"):
         read_run(tmp_path / "none")
-    with pytest.raises(
-        NotFoundError, match=r"found none of events.jsonl, .*, expected the directory of a run"
-    ):
+    with pytest.raises(NotFoundError, match=r"found none of events.jsonl, .*, expected the directory of a run"):
         read_run(tmp_path)
 
 

@@ -144,9 +144,7 @@ def test_a_curve_of_each_class_has_its_label_and_its_area(tmp_path, name):
 
 def test_no_two_of_ten_lines_look_the_same(tmp_path):
     [curve] = told.BY_CLASS["curves_by_class"][:1]
-    run = told.write_run(
-        tmp_path, evaluation={"curves_by_class": [curve | {"label": label} for label in range(10)]}
-    )
+    run = told.write_run(tmp_path, evaluation={"curves_by_class": [curve | {"label": label} for label in range(10)]})
     lines = plot("roc-by-class", run).figure.axes[0].lines[1:]
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 10
 
@@ -254,9 +252,7 @@ def test_what_cannot_be_drawn_is_left_out(tmp_path, spoiled):
     ]
     evaluation = told.EVALUATION | dict.fromkeys(("histogram", "parts", "reliability_before"), spoiled)
     names = {
-        part.name
-        for part in parts(told.write_run(tmp_path, records, evaluation=evaluation))
-        if isinstance(part, Plot)
+        part.name for part in parts(told.write_run(tmp_path, records, evaluation=evaluation)) if isinstance(part, Plot)
     }
     assert names.isdisjoint({"map", "tasks", "labels", "by-class"})
 

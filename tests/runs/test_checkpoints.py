@@ -51,9 +51,7 @@ ARRAYS = hnp.arrays(
 )
 
 
-@given(
-    st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda k: k != "identity"), ARRAYS)
-)
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda k: k != "identity"), ARRAYS))
 @settings(max_examples=50)
 def test_what_was_saved_is_loaded(tmp_path_factory, state):
     folder = tmp_path_factory.mktemp("run")
@@ -176,9 +174,7 @@ class TestLoading:
 def hostile(kind: str) -> bytes:
     """Bytes of files that nobody but an attacker writes."""
     file = io.BytesIO()
-    with zipfile.ZipFile(
-        file, "w", zipfile.ZIP_DEFLATED if kind == "bomb" else zipfile.ZIP_STORED
-    ) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if kind == "bomb" else zipfile.ZIP_STORED) as archive:
         archive.writestr("a.npy", MEMBERS[kind])
     return file.getvalue()
 

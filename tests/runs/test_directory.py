@@ -77,9 +77,7 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     write_result(tmp_path, "result.json", {"gap": float("nan"), "n": 1})
     assert json.loads((tmp_path / "result.json").read_text()) == {"gap": None, "n": 1}
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "pathlib.Path.replace", lambda *args: (_ for _ in ()).throw(OSError(28, "No space left"))
-        )
+        patch.setattr("pathlib.Path.replace", lambda *args: (_ for _ in ()).throw(OSError(28, "No space left")))
         with pytest.raises(StorageError, match="No space left"):
             write_result(tmp_path, "result.json", {"n": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
@@ -96,9 +94,7 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_another_program_s_events_are_left_alone(tmp_path):
     own = tmp_path / "events.jsonl"
     own.write_text('{"a": 1}\n')
-    with pytest.raises(
-        StorageError, match=r"events.jsonl has no records of a run; give --run-dir another folder"
-    ):
+    with pytest.raises(StorageError, match=r"events.jsonl has no records of a run; give --run-dir another folder"):
         with recorded(tmp_path, ignore, False):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]

@@ -53,9 +53,7 @@ def store(there):
 def streamed(monkeypatch):
     """A fit holds no rows, and reads them in many blocks and files."""
     monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
-    monkeypatch.setattr(
-        Store, "blocks", lambda self: [(a, min(self.n, a + 300)) for a in range(0, self.n, 300)]
-    )
+    monkeypatch.setattr(Store, "blocks", lambda self: [(a, min(self.n, a + 300)) for a in range(0, self.n, 300)])
     monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
 
 
@@ -141,12 +139,7 @@ app(sys.argv[1:])
 def command(*words: object, model: object, run_dir: object) -> list[str]:
     given = ["fit", "--store", "s3://bucket/s.zarr", "--no-search", "--model", model, "--run-dir", run_dir]
     given += ["--gamma", OPTIONS.kernel.gamma, "--C", OPTIONS.C, "--early", "--checkpoint-every", "1 steps"]
-    given += [
-        word
-        for name, value in EARLY.items()
-        for word in ("--set", f"dcsvm.{name}={value}")
-        if name != "early"
-    ]
+    given += [word for name, value in EARLY.items() for word in ("--set", f"dcsvm.{name}={value}") if name != "early"]
     return [sys.executable, "-c", FIT, *map(str, [*given, *words])]
 
 
@@ -163,9 +156,7 @@ def test_a_client_that_was_killed_goes_on_elsewhere(there, store, whole):
     assert len(list(solved.iterdir())) >= 2
     assert not (there / "k").exists() or not (there / "k" / "zarr.json").exists()
     [left] = list((run_dir / "lock").iterdir())
-    left.write_bytes(
-        left.read_bytes().replace(b'"host": "', b'"host": "not-')
-    )  # where nobody can look for it
+    left.write_bytes(left.read_bytes().replace(b'"host": "', b'"host": "not-'))  # where nobody can look for it
     resumed = subprocess.run([*again, "--resume"], capture_output=True, text=True, check=True)
     assert "waiting up to 3 s to see whether it is alive" in resumed.stderr
     is_same(whole, there / "k")

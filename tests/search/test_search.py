@@ -123,9 +123,7 @@ def test_natural_scores_of_tasks():
     rng = np.random.default_rng(0)
     X = rng.random((200, 2)).astype(np.float32)
     curve = Store.from_arrays(X, np.sin(5 * X[:, 0]))
-    found = searched(
-        curve, {"solver": "alfpgm", "task": "regress", "alfpgm": {"epsilon": 0.01}}, {"C": [1.0, 100.0]}
-    )
+    found = searched(curve, {"solver": "alfpgm", "task": "regress", "alfpgm": {"epsilon": 0.01}}, {"C": [1.0, 100.0]})
     assert found["scoring"] == "r2"
     assert found["best"]["score"] > 0.9
     queries = Store.from_arrays(X, (X[:, 0] * 3).astype(int), qid=np.arange(200) // 10)
@@ -175,9 +173,7 @@ class TestHalving:
         assert found["best"]["score"] >= full["best"]["score"] - 0.08
 
     def test_smallest_rows(self):
-        found = searched(
-            store(), grid=self.GRID, tune={"search": "halving", "smallest_rows": 60, "factor": 5}
-        )
+        found = searched(store(), grid=self.GRID, tune={"search": "halving", "smallest_rows": 60, "factor": 5})
         np.testing.assert_allclose([r["rows"] for r in found["results"]], 2 * [300] + 8 * [60], atol=6)
         with pytest.raises(ConfigError, match="tune.smallest_rows is 301, more than the store's 300 rows"):
             searched(store(), grid=self.GRID, tune={"search": "halving", "smallest_rows": 301})
@@ -227,9 +223,7 @@ class TestInterrupted:
 
     def test_another_search_is_refused_and_told_apart(self, tmp_path):
         searched(store(), run_dir=tmp_path)
-        with pytest.raises(
-            ConfigError, match=r"another store or configuration \(scale was none, is minmax\)"
-        ):
+        with pytest.raises(ConfigError, match=r"another store or configuration \(scale was none, is minmax\)"):
             searched(store(), {"scale": "minmax"}, run_dir=tmp_path, resume=True)
         with pytest.raises(ConfigError, match=r"\(store was"):
             searched(store(3), run_dir=tmp_path, resume=True)

@@ -30,9 +30,7 @@ MAKERS = {
 def events(n, kind="pool"):
     X = np.round(np.random.default_rng(0).normal(size=(n, 3)), 4)
     y = X.sum(axis=1) if kind == "values" else X[:, 0] * X[:, 1] > 0
-    return [
-        {"x": dict(zip("abc", x, strict=True)), "y": t} for x, t in zip(X.tolist(), y.tolist(), strict=True)
-    ]
+    return [{"x": dict(zip("abc", x, strict=True)), "y": t} for x, t in zip(X.tolist(), y.tolist(), strict=True)]
 
 
 def stream_at(path, kind):
@@ -75,9 +73,7 @@ def served(learning, do):
 SLOW = pytest.mark.slow  # compiles nearly all that one learner does, and more
 
 
-@pytest.mark.parametrize(
-    "kind", ["one", "values", *(pytest.param(kind, marks=SLOW) for kind in ("pool", "outliers"))]
-)
+@pytest.mark.parametrize("kind", ["one", "values", *(pytest.param(kind, marks=SLOW) for kind in ("pool", "outliers"))])
 def test_what_is_on_the_disk_when_it_answers_is_all_that_it_learnt(kind, tmp_path):
     path, told, every = tmp_path / "m.zarr", [], events(300, kind)
     learnt(path, kind, 100)
@@ -149,9 +145,7 @@ def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path)
         stream = stream_at(path, "one")
         stream.wait(5, None)
         stream.needs_label = True
-        return LearningModel(
-            stream, 1000, 10_000, RequestLog(tmp_path / "m.log", stream.fields), messages.append
-        )
+        return LearningModel(stream, 1000, 10_000, RequestLog(tmp_path / "m.log", stream.fields), messages.append)
 
     killed = waiting()
     body = json.dumps([{"id": "late", "a": 0.5, "b": 1.0, "c": 0.0}, {"a": 1.0}]).encode()

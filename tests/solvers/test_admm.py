@@ -148,9 +148,7 @@ def test_x_is_on_the_hyperplane():
         assert np.abs(x.sum(axis=0)).max() < 1e-9
 
 
-@pytest.mark.parametrize(
-    ("solver", "count"), [(ADMM(1.0), 1500), (ADMM(100.0, 10), 600), (ADMM(1e-3, 10), 600)]
-)
+@pytest.mark.parametrize(("solver", "count"), [(ADMM(1.0), 1500), (ADMM(100.0, 10), 600), (ADMM(1e-3, 10), 600)])
 @pytest.mark.parametrize("make", [problem, regression])
 def test_converges_to_libsvms_objective(solver, count, make):
     made = make()

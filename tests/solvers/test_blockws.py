@@ -289,11 +289,7 @@ class Idle(BlockSolver):
 
     def solve_block(self, problem, state, block):
         new, moved = super().solve_block(problem, state, block)
-        return (
-            (new, moved)
-            if state.rounds == 0
-            else (np.nextafter(state.alpha[block], -state.rounds % 2), moved)
-        )
+        return (new, moved) if state.rounds == 0 else (np.nextafter(state.alpha[block], -state.rounds % 2), moved)
 
 
 def test_steps_that_gain_nothing_are_the_end():
@@ -312,9 +308,7 @@ def test_coefficients_too_large_for_float32_are_solved_in_float64(n, C):
     assert state.in_float64
     assert BlockState.from_arrays(state.to_arrays()).in_float64
     assert reference.kkt_violation(Q_of(p), state.alpha, p.upper) <= 1.001e-3
-    assert blockws.objective(p, state) == pytest.approx(
-        reference.dual_objective(Q_of(p), state.alpha), rel=1e-9
-    )
+    assert blockws.objective(p, state) == pytest.approx(reference.dual_objective(Q_of(p), state.alpha), rel=1e-9)
 
 
 def test_a_problem_beyond_reach_ends_with_its_last_state(monkeypatch):
@@ -357,9 +351,7 @@ def libsvm_rows(path, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(y > 0, 1.0, -1.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "d", "gamma", "C"), [("ijcnn1.bz2", 22, 2.0, 32.0), ("a9a.bz2", 123, 1 / 32, 8.0)]
-)
+@pytest.mark.parametrize(("name", "d", "gamma", "C"), [("ijcnn1.bz2", 22, 2.0, 32.0), ("a9a.bz2", 123, 1 / 32, 8.0)])
 def test_real_data(shared_data, name, d, gamma, C):
     X, y = libsvm_rows(shared_data(name), 300, d)
     p = KernelDual(RBF(gamma), Rows(X), y, np.full(len(y), C))

@@ -119,9 +119,7 @@ class TestNamesOfEarlierVersions:
     def test_a_run_goes_on_and_is_shown(self, tmp_path):
         """As a run directory of an earlier version, whose first record and state name the section so."""
         store = Store.from_arrays(*labelled(2, n=120))
-        options = config(
-            "admm-hss", admm_hss={"leaf": 32, "polish": 0, "iterations": 3}, checkpoint_every="1 step"
-        )
+        options = config("admm-hss", admm_hss={"leaf": 32, "polish": 0, "iterations": 3}, checkpoint_every="1 step")
         run, model = tmp_path / "run", tmp_path / "model"
         train(store, options, model_path=model, run_dir=run)
         events = run / "events.jsonl"
@@ -131,9 +129,7 @@ class TestNamesOfEarlierVersions:
         assert is_made_by(model, store, [options])
         recorded = read_run(run).config
         assert recorded["admm_hss"]["iterations"] == 3
-        shown = [
-            row.get("option", "") for part in summary([read_run(run)]) for row in getattr(part, "rows", [])
-        ]
+        shown = [row.get("option", "") for part in summary([read_run(run)]) for row in getattr(part, "rows", [])]
         assert "admm_hss.iterations" in shown
         assert not any(option.startswith(("hss.", "dcsvm.")) for option in shown)
         for path in run.glob("state-*.npz"):

@@ -185,9 +185,7 @@ def test_thresholds_make_the_least_absolute_error(seed, n, k):
     for r in range(k - 1):
         assert wrong(r, thresholds[r]) == min(wrong(r, border) for border in borders)
     predicted = np.searchsorted(thresholds, f)
-    assert weight @ np.abs(predicted - ranks) == pytest.approx(
-        sum(wrong(r, thresholds[r]) for r in range(k - 1))
-    )
+    assert weight @ np.abs(predicted - ranks) == pytest.approx(sum(wrong(r, thresholds[r]) for r in range(k - 1)))
 
 
 @pytest.mark.parametrize("method", ["ocas", "plain"])

@@ -129,9 +129,7 @@ class TestEarly:
         new = Rows(np.random.default_rng(9).uniform(-2, 2, (300, 2)).astype(np.float32))
         _, signs, alpha = self.parts_and_alpha(model)
         K = reference.kernel_matrix(model.header.kernel, new.X, X)
-        np.testing.assert_allclose(
-            model.decision_function(new), reference.naive_decisions(K, signs, alpha), atol=5e-2
-        )
+        np.testing.assert_allclose(model.decision_function(new), reference.naive_decisions(K, signs, alpha), atol=5e-2)
 
     def test_committee_weights_parts_by_their_certainty(self):
         model, X = early_model("committee"), data()[0]

@@ -36,9 +36,7 @@ def problem(n=400, folds=3, C=4.0, kernel=None):
 def alone(columns, c, bias):
     """The same column by the block solver itself, on its own rows."""
     members = np.flatnonzero(columns.upper[c])
-    dual = KernelDual(
-        columns.kernel, columns.rows.take(members), columns.y[members], columns.upper[c][members]
-    )
+    dual = KernelDual(columns.kernel, columns.rows.take(members), columns.y[members], columns.upper[c][members])
     return dual, blockws.solve(dual, tol=TOL, bias=bias), members
 
 
@@ -90,9 +88,7 @@ def test_rows_at_their_bound_stay_there_when_C_grows(bias):
     columns.upper = Cs[0] * unit
     state = solver.solve(columns, solver.init(columns))
     for C in Cs[1:]:
-        at_bound = [
-            (c.alpha > 0) & (c.alpha == upper) for c, upper in zip(state.columns, columns.upper, strict=True)
-        ]
+        at_bound = [(c.alpha > 0) & (c.alpha == upper) for c, upper in zip(state.columns, columns.upper, strict=True)]
         columns.upper = C * unit
         start = solver.again(columns, state)
         for column, upper, bound in zip(start.columns, columns.upper, at_bound, strict=True):
@@ -128,9 +124,7 @@ def test_any_linear_term(bias):
     state = solver.solve(columns, solver.again(columns, state))
     for c, column in enumerate(state.columns):
         members = np.flatnonzero(columns.upper[c])
-        dual = KernelDual(
-            columns.kernel, columns.rows.take(members), columns.y[members], columns.upper[c][members]
-        )
+        dual = KernelDual(columns.kernel, columns.rows.take(members), columns.y[members], columns.upper[c][members])
         dual.linear = columns.linear[members]
         expected = blockws.objective(dual, blockws.solve(dual, tol=TOL, bias=bias))
         assert 0.5 * column.alpha @ (column.gradient + columns.linear) == pytest.approx(expected, rel=1e-5)

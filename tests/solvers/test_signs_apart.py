@@ -62,9 +62,7 @@ def check(problem: DualQP, Q: np.ndarray, state: BlockState) -> None:
     assert objective - best - 1e-6 <= gap <= TOL * upper.sum()
 
 
-@pytest.mark.parametrize(
-    ("in_parts", "nu", "block_rows"), pairwise([False, True], [0.1, 0.5, 0.8], [16, 64, 2048])
-)
+@pytest.mark.parametrize(("in_parts", "nu", "block_rows"), pairwise([False, True], [0.1, 0.5, 0.8], [16, 64, 2048]))
 def test_classes_reach_the_optimum_of_the_twin(nu, block_rows, in_parts):
     problem, Q = classes(nu)
     if in_parts:

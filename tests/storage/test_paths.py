@@ -244,6 +244,4 @@ class TestLocks:
         monkeypatch.setattr(fs, "pipe_file", pipe_file)
         with locked(there, told.append):
             pass
-        assert told == [
-            "memory://bucket: the service has no conditional writes: two runs in it are not kept apart"
-        ]
+        assert told == ["memory://bucket: the service has no conditional writes: two runs in it are not kept apart"]

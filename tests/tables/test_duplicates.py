@@ -43,9 +43,7 @@ def test_zeros_and_gaps_are_like_others():
     store = Store.from_arrays(np.array([[0.0, np.nan], [-0.0, other_nan], [np.nan, 0.0]]))
     assert duplicates(store) == {"duplicates": {"rows": 1}}
     stored_zero = sparse.csr_array((np.array([0.0, 5.0]), [0, 1], [0, 2]), shape=(1, 2))
-    counts = duplicates(
-        Store.from_arrays(stored_zero), Store.from_arrays(np.array([[0, 5], [5, 0]], np.uint8))
-    )
+    counts = duplicates(Store.from_arrays(stored_zero), Store.from_arrays(np.array([[0, 5], [5, 0]], np.uint8)))
     assert counts["against"]["duplicates"] == {"rows": 1}
     assert stored_zero.nnz == 2  # what is counted stays as it is
 
@@ -53,8 +51,6 @@ def test_zeros_and_gaps_are_like_others():
 def test_columns_have_to_be_the_same():
     one = Store.from_arrays(np.eye(2), feature_names=("a", "b"))
     for other in (Store.from_arrays(np.eye(3)), Store.from_arrays(np.eye(2), feature_names=("b", "a"))):
-        with pytest.raises(
-            DataError, match="has other columns than the data, so no rows are equal; ingest it"
-        ):
+        with pytest.raises(DataError, match="has other columns than the data, so no rows are equal; ingest it"):
             duplicates(one, other)
     assert duplicates(one, Store.from_arrays(np.eye(2)))["against"]["duplicates"] == {"rows": 2}

@@ -49,9 +49,7 @@ def test_text_that_says_the_label_is_a_leak():
     """Each of six texts has one label, so none of their columns has all of it."""
     X, y = load_digits(n_class=3, return_X_y=True)
     texts = np.array([["a", "b"], ["c", "d"], ["e", "f"]])[y, np.arange(len(y)) % 2]
-    [line] = [
-        line for line in warnings_of(pd.DataFrame({"ink": X[:, 20], "who": texts}), y) if "leaks" in line
-    ]
+    [line] = [line for line in warnings_of(pd.DataFrame({"ink": X[:, 20], "who": texts}), y) if "leaks" in line]
     assert line.endswith("leaks do: 'who' (accuracy 1.0000)")
 
 

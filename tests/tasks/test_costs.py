@@ -78,10 +78,7 @@ def test_costs_that_are_not_named_are_one():
     assert build_config(("file", {"probability": {"costs": COSTS}})).probability.costs == COSTS
 
 
-SLOW = [
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in ("bsgd", "dcsvm early", "against the rest", "landmarks")
-]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("bsgd", "dcsvm early", "against the rest", "landmarks")]
 
 
 @pytest.mark.parametrize("name", ["dcsvm", *SLOW])  # each is two fits with folds
@@ -127,9 +124,7 @@ def test_evaluate_tells_what_labels_cost_with_costs_and_without():
     own, likeliest = model.predict(Rows(X)), np.argmax(p, axis=1)
     for some in (rows, strange):  # rows whose label is unknown cost nothing that is known
         result = evaluate(model, some, engine=Engine(1))
-        assert result["cost"] == pytest.approx(
-            np.mean([model.costs[i, j] for i, j in zip(y, own, strict=True)])
-        )
+        assert result["cost"] == pytest.approx(np.mean([model.costs[i, j] for i, j in zip(y, own, strict=True)]))
         without = np.mean([model.costs[i, j] for i, j in zip(y, likeliest, strict=True)])
         assert result["cost_of_likeliest"] == pytest.approx(without)
     assert result["cost"] < result["cost_of_likeliest"]

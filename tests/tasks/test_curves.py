@@ -80,9 +80,7 @@ def test_curves_of_label_sets_go_into_the_run_and_not_onto_the_screen(tmp_path, 
     )
     assert commands.run(*fit) == 0
     capsys.readouterr()
-    assert (
-        commands.run("evaluate", "--model", "m.zarr", "--store", "a.zarr", "--run-dir", "run", "--json") == 0
-    )
+    assert commands.run("evaluate", "--model", "m.zarr", "--store", "a.zarr", "--run-dir", "run", "--json") == 0
     assert "curves_by_class" not in json.loads(capsys.readouterr().out)
     found = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     curves = {own["label"]: own["roc_auc"] for own in found["curves_by_class"]}

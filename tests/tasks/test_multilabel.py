@@ -225,9 +225,7 @@ def test_scores_are_those_of_scikit_learn():
     model, _ = train_in_memory(Store.from_arrays(X[::2], texts(Y[::2])), config())
     X, Y = X[1::2], Y[1::2]
     strange = X[:, 1] > 1
-    y = np.array(
-        [",".join(filter(None, own)) for own in zip(texts(Y), np.where(strange, "x", ""), strict=True)]
-    )
+    y = np.array([",".join(filter(None, own)) for own in zip(texts(Y), np.where(strange, "x", ""), strict=True)])
     found = evaluate(model, Store.from_arrays(X, y), engine=Engine(2))
     f = model.decision_function(X)
     truth, told = np.column_stack([Y, strange]), np.column_stack([f > 0, np.zeros(len(X), bool)])
@@ -277,8 +275,7 @@ def test_from_a_file_to_answers(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, Y = rows()
     lines = (
-        f"{text} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(x))
-        for text, x in zip(texts(Y), X, strict=True)
+        f"{text} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(x)) for text, x in zip(texts(Y), X, strict=True)
     )
     (tmp_path / "a.svm").write_text("\n".join(lines))
     ingest = ("ingest", "a.svm", "--store", "s.zarr", "--multilabel")
@@ -314,8 +311,7 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
     )
     words = ("tune", "--store", tmp_path / "s.zarr", "--config", tmp_path / "t.toml", "--json")
     together, apart = (
-        json.loads(command(capfd, *words, "--set", f"tune.share={way}")[1])["results"]
-        for way in ("true", "false")
+        json.loads(command(capfd, *words, "--set", f"tune.share={way}")[1])["results"] for way in ("true", "false")
     )
     for one, other in zip(together, apart, strict=True):
         assert one["C"] == other["C"]
@@ -400,9 +396,7 @@ class TestEstimators:
         if "nu" in estimator.get_params():
             with pytest.raises(ConfigError, match="task"):
                 clone(estimator).set_params(nu=0.2).fit(X, Y)
-        with pytest.raises(
-            ValueError, match=r"y has shape \(240, 3\), a column for each label; expected 0 and"
-        ):
+        with pytest.raises(ValueError, match=r"y has shape \(240, 3\), a column for each label; expected 0 and"):
             clone(estimator).fit(X, np.where(Y, 2, -1))
         with pytest.raises(ValueError, match="number of classes has to be greater than one; got 1 class"):
             clone(estimator).fit(X, np.zeros_like(Y))

@@ -48,9 +48,7 @@ def calibrated(wanted: dict, **options):
     """A model of half of the rows, with what the other half says."""
     (X, Y), (more, has) = halves()
     model, _ = train_in_memory(Store.from_arrays(X, texts(Y)), config(**options))
-    found, n = held_out(
-        model, Store.from_arrays(more, texts(has)), ProbabilityConfig(**wanted), engine=Engine(2)
-    )
+    found, n = held_out(model, Store.from_arrays(more, texts(has)), ProbabilityConfig(**wanted), engine=Engine(2))
     assert n == len(more)
     return found
 
@@ -83,14 +81,10 @@ def test_saved_and_exported_they_say_the_same(wanted, options, tmp_path):
         np.testing.assert_array_equal(ours, again)
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     session = pytest.importorskip("onnxruntime").InferenceSession(onnx_model(model).SerializeToString())
-    np.testing.assert_array_equal(
-        session.run(["label"], {"X": X})[0], model.codes_of(*model.answers(Rows(X)))
-    )
+    np.testing.assert_array_equal(session.run(["label"], {"X": X})[0], model.codes_of(*model.answers(Rows(X))))
     if "method" in wanted:
         [p] = session.run(["probabilities"], {"X": X})
-        steepest = (
-            1e-6 if wanted["method"] == "sigmoid" else 1e-5
-        )  # a step multiplies how far decisions are off
+        steepest = 1e-6 if wanted["method"] == "sigmoid" else 1e-5  # a step multiplies how far decisions are off
         np.testing.assert_allclose(p, model.predict_proba(X), atol=steepest)
 
 
@@ -219,9 +213,7 @@ def test_a_label_that_the_rows_say_nothing_of():
     store = Store.from_arrays(more, texts(has))
     with pytest.raises(DataError, match="probabilities need rows of all 3 labels, found 2"):
         held_out(model, store, ProbabilityConfig(method="sigmoid"), engine=Engine(1))
-    with pytest.warns(
-        UserWarning, match=r"for 1 of 3 labels \(30\); they are decided at the nearest, or at 0"
-    ):
+    with pytest.warns(UserWarning, match=r"for 1 of 3 labels \(30\); they are decided at the nearest, or at 0"):
         found, _ = held_out(model, store, ProbabilityConfig(threshold="f1"), engine=Engine(1))
     assert found.header.threshold[2] == 0
 
@@ -249,9 +241,7 @@ def test_from_a_store_to_probabilities(tmp_path, capfd, monkeypatch):
     assert "log loss" in scored[1]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"dcsvm": EARLY}, {"solver": "cutting-plane", "kernel": {"name": "linear"}}]
-)
+@pytest.mark.parametrize("options", [{}, {"dcsvm": EARLY}, {"solver": "cutting-plane", "kernel": {"name": "linear"}}])
 def test_a_label_is_explained_as_in_a_fit_of_it_alone(options):
     (X, Y), (more, _) = halves()
     fit = config(**options)
@@ -272,9 +262,7 @@ def test_a_label_is_explained_as_in_a_fit_of_it_alone(options):
             assert mine.for_class == label
             assert mine.decision == pytest.approx(twin_.decision, abs=5e-3)
             assert (mine.shapley is None) or mine.shapley.tolist() == pytest.approx(twin_.shapley, abs=5e-3)
-            assert [one.distance for one in mine.nearest] == pytest.approx(
-                [one.distance for one in twin_.nearest]
-            )
+            assert [one.distance for one in mine.nearest] == pytest.approx([one.distance for one in twin_.nearest])
     spread = importances(model, Rows(more)).values
     assert spread.sum() == pytest.approx(1)
 
@@ -291,9 +279,7 @@ def test_explain_names_the_label(tmp_path, capfd, monkeypatch):
     model, _ = train_in_memory(Store.from_arrays(X, Y[:, 0].astype(int)), config(task="classify"))
     save_model(model, tmp_path / "one.zarr")
     words = ("explain", "--model", "one.zarr", "--of-label", "1")
-    assert (
-        "label is 1: found a model of task classify, whose rows have one answer" in command(capfd, *words)[2]
-    )
+    assert "label is 1: found a model of task classify, whose rows have one answer" in command(capfd, *words)[2]
 
 
 ESTIMATORS = {
@@ -317,9 +303,7 @@ def test_estimators(name):
     for own, values in zip(Y.T[:K], p.T, strict=False):
         assert twin.log_loss(own, values) < twin.log_loss(own, np.full(len(own), own.mean()))
     estimator = clone(ESTIMATORS[name]).set_params(threshold="f1").fit(X, Y[:, :K])
-    np.testing.assert_array_equal(
-        estimator.predict(X), estimator.decision_function(X) > estimator.threshold_["value"]
-    )
+    np.testing.assert_array_equal(estimator.predict(X), estimator.decision_function(X) > estimator.threshold_["value"])
 
 
 @pytest.mark.parametrize("estimator", [BudgetedSVC(gamma=0.2, random_state=0), CuttingPlaneSVC()])

@@ -79,9 +79,7 @@ def test_a_bare_fit_chooses_once_for_all_labels(tmp_path):
     found, expected = report["metric"], report["expected"]
     assert (found["scoring"], expected["scoring"], found["scale"]) == ("label_accuracy",) * 2 + ("standard",)
     with pytest.warns(UserWarning, match="scale"):
-        plain, _ = train_in_memory(
-            store, completed([("t", {"task": "multilabel", "threads": 2})], searches=False)
-        )
+        plain, _ = train_in_memory(store, completed([("t", {"task": "multilabel", "threads": 2})], searches=False))
     losses = [twin.hamming_loss(Y, own.codes_of(own.decision_function(columns()))) for own in (model, plain)]
     assert losses[0] < losses[1]
     assert expected["low"] < expected["score"] < expected["high"]

@@ -37,9 +37,7 @@ def test_coefficients_go_back_to_where_pairs_took_them(k):
     codes = rng.integers(0, k, 60)
     alpha = rng.random((60, k - 1))
     table = pair_coefficients(alpha, codes, k)
-    for p, (pair, (i, j)) in enumerate(
-        zip(pairs(codes, k, single=False), combinations(range(k), 2), strict=True)
-    ):
+    for p, (pair, (i, j)) in enumerate(zip(pairs(codes, k, single=False), combinations(range(k), 2), strict=True)):
         np.testing.assert_array_equal(np.sort(np.unique(codes[pair.ids])), [i, j])
         np.testing.assert_array_equal(pair.y, np.where(codes[pair.ids] == j, 1, -1))
         signed = np.zeros(60)

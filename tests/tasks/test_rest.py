@@ -58,9 +58,7 @@ def test_it_is_the_answer_of_scikit_learn(estimator):
     estimator.fit(X, y)
     np.testing.assert_allclose(estimator.decision_function(X), reference.decision_function(X), atol=1e-4)
     np.testing.assert_array_equal(estimator.predict(X), reference.predict(X))
-    np.testing.assert_allclose(
-        estimator.intercept_, [svc.intercept_[0] for svc in reference.estimators_], atol=1e-4
-    )
+    np.testing.assert_allclose(estimator.intercept_, [svc.intercept_[0] for svc in reference.estimators_], atol=1e-4)
     for own, svc in zip(estimator.dual_coef_, reference.estimators_, strict=True):
         expected = np.zeros(len(X))
         expected[svc.support_] = svc.dual_coef_[0]
@@ -145,9 +143,7 @@ def test_killed_and_resumed_it_is_the_same(tmp_path):
 def test_larger_nu_than_the_smallest_class_allows_is_one_line():
     X, y = digits()
     most = 2 * np.unique(y, return_counts=True)[1].min() / len(y)
-    with pytest.raises(
-        DataError, match=f"at most {most:.4g}, twice the share of the smaller side of a problem"
-    ):
+    with pytest.raises(DataError, match=f"at most {most:.4g}, twice the share of the smaller side of a problem"):
         DCSVC(nu=0.6, multi_class="ovr").fit(X, y)
 
 

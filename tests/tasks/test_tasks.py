@@ -124,9 +124,7 @@ def test_a_task_of_one_file_is_listed_and_checked(against_rest):
     option_tables = run_path(str(Path(__file__).parents[2] / "docs" / "tables.py"))["option_tables"]
     assert "`regress`, `against-rest`" in option_tables()
     assert choices(option_field("task").annotation)[-1] == "against-rest"
-    with pytest.raises(
-        ConfigError, match="task is 'against-rest', which only solver alfpgm or dcsvm supports"
-    ):
+    with pytest.raises(ConfigError, match="task is 'against-rest', which only solver alfpgm or dcsvm supports"):
         build_config(("t", {"task": "against-rest", "solver": "bsgd"}))
     assert FitConfig(task="against-rest", solver="alfpgm").task == "against-rest"
     with pytest.raises(ConfigError, match="expected"):

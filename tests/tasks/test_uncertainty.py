@@ -81,9 +81,7 @@ def test_errors_are_those_of_a_bootstrap_and_groups_of_copies_widen_them(task, o
     for name, measure in measures.items():
         assert found[name] == pytest.approx(bootstrap(measure, *rows), rel=0.15), name
     for row in scored(task, own, *rows)["intervals"]:  # whatever share of the rows decides a score
-        assert row["high"] - row["low"] == pytest.approx(2 * 1.97 * row["standard_error"], rel=0.05), row[
-            "score"
-        ]
+        assert row["high"] - row["low"] == pytest.approx(2 * 1.97 * row["standard_error"], rel=0.05), row["score"]
     copied = [np.tile(column, COPIES) for column in rows]
     group = np.tile([f"g{i}" for i in range(len(rows[0]))], COPIES)
     naive, whole = scored(task, own, *copied), scored(task, own, *copied, group=group)
@@ -134,15 +132,11 @@ def test_many_rows_of_a_regression_are_told_by_few_sums(monkeypatch):
 def test_errors_of_r2_do_not_depend_on_where_labels_are(first, group):
     y, values = numbers()
     at_zero = scored("regress", judge(0), y[1:], values[1:], group=None if group is None else group[1:])
-    far = scored(
-        "regress", judge(0), y[1:] + 1e8, values[1:] + 1e8, group=None if group is None else group[1:]
-    )
+    far = scored("regress", judge(0), y[1:] + 1e8, values[1:] + 1e8, group=None if group is None else group[1:])
     assert errors(far)["r2"] == pytest.approx(errors(at_zero)["r2"], rel=1e-6)
     y, values = (np.append(first, column) for column in (y[1:], values[1:]))  # one far label comes first
     plain = scored("regress", judge(0), y[::-1], values[::-1], group=None if group is None else group[::-1])
-    assert errors(scored("regress", judge(0), y, values, group=group))["r2"] == pytest.approx(
-        errors(plain)["r2"]
-    )
+    assert errors(scored("regress", judge(0), y, values, group=group))["r2"] == pytest.approx(errors(plain)["r2"])
 
 
 def queries(n=40):
@@ -204,21 +198,15 @@ def test_errors_of_queries_sets_and_probabilities_are_those_of_a_bootstrap(task,
         name = row["score"]
         assert row["value"] == found[name]
         if name in names:
-            assert row["standard_error"] == pytest.approx(np.std([one[name] for one in draws]), rel=0.15), (
-                name
-            )
+            assert row["standard_error"] == pytest.approx(np.std([one[name] for one in draws]), rel=0.15), name
             assert row["low"] < row["value"] < row["high"] <= (1 if name not in ("brier", "log_loss") else 9)
     assert names <= errors(found).keys()
-    copied = {
-        name: np.tile(column, (COPIES, 1)[: 1 if column.ndim == 1 else 2]) for name, column in columns.items()
-    }
+    copied = {name: np.tile(column, (COPIES, 1)[: 1 if column.ndim == 1 else 2]) for name, column in columns.items()}
     if "qid" in columns:
         copied["qid"] = copied["qid"] + 1000 * np.repeat(np.arange(COPIES), len(units))
     whole = scored(task, own, **copied, group=np.tile(units, COPIES))
     assert whole["groups"] == len(members)
-    assert {name: errors(whole)[name] for name in names} == pytest.approx(
-        {name: errors(found)[name] for name in names}
-    )
+    assert {name: errors(whole)[name] for name in names} == pytest.approx({name: errors(found)[name] for name in names})
 
 
 def test_many_labels_are_told_by_few_sums(monkeypatch):

@@ -21,9 +21,7 @@ def values(loss: str, Y: np.ndarray, f: np.ndarray, epsilon: float) -> np.ndarra
     return np.maximum((np.abs(Y) if loss == "hinge" else 0.0) - Y * f, 0)
 
 
-def right(
-    loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray, *, in_sets: bool = False
-) -> np.ndarray:
+def right(loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray, *, in_sets: bool = False) -> np.ndarray:
     """(m,) whether decisions f (m, columns) are right about Y; of numbers and of one class: without a loss.
 
     in_sets: about all columns; else about the largest.

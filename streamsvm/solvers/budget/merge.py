@@ -146,9 +146,7 @@ def _is_in(ids, j):
 
 
 @nb.njit(nogil=True)
-def _lost_with(
-    distances, A, p, K, table, lost
-):  # fills lost (n,): by merges with p, of coefficients A (n, k)
+def _lost_with(distances, A, p, K, table, lost):  # fills lost (n,): by merges with p, of coefficients A (n, k)
     a, aa = A[p], dot(A[p], A[p])
     for j in range(len(K)):
         ab, bb = dot(a, A[j]), dot(A[j], A[j])

@@ -23,17 +23,13 @@ class Supports(NamedTuple):
     T: np.ndarray  # (d, slots) the same, of narrow ones; else (0, slots)
     norms: np.ndarray  # (slots,) their squared norms
     values: np.ndarray  # (slots, slots) between them; (0, 0) for narrow ones
-    born: (
-        np.ndarray
-    )  # (slots,) their ages, or FREE; during steps the columns of younger supports are not up to date
+    born: np.ndarray  # (slots,) their ages, or FREE; during steps the columns of younger supports are not up to date
     A: np.ndarray  # (slots, k) coefficients
     U: np.ndarray  # (slots + 1, k) what averaging needs, in the last row of the bias; else (slots + 1, 0)
     bias: np.ndarray  # (k,)
     counts: np.ndarray  # (5,) STEPS ...
     sums: np.ndarray  # (2,) DEGRADATION ...
-    used: (
-        np.ndarray
-    )  # (slots,) the last step in which each was the nearest to the row; (0,) if no strategy needs it
+    used: np.ndarray  # (slots,) the last step in which each was the nearest to the row; (0,) if no strategy needs it
 
 
 class BlockValues(NamedTuple):
