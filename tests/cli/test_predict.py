@@ -54,7 +54,7 @@ def run(*args):
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    monkeypatch.setitem(files.HOMES, "first-column", f"{__name__}:FirstColumn")
+    monkeypatch.setitem(files.MODELS, "first-column", f"{__name__}:FirstColumn")
     save_model(FirstColumn(np.array(["no", "yes"])), tmp_path / "m")
     return tmp_path / "m"
 
