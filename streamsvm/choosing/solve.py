@@ -45,11 +45,15 @@ def solve(store: Store, fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> tup
     """
     if _may_extend(fit):
         fit, solutions = _with_more_rows(fit, draft)
-    elif Cs and not isinstance(fit, PathFit):
-        raise ConfigError(f"solver {fit.config.solver} learns one C at a time, found {len(Cs)}")
+    elif not Cs:
+        solutions = [fit.solve(draft)]
+    elif isinstance(fit, PathFit):
+        solutions = fit.path(Cs)
     else:
-        solutions = fit.path(Cs) if Cs and isinstance(fit, PathFit) else [fit.solve(draft)]
-    return _as_expected(store, fit, solutions, draft) if fit.prepared.expectation else (fit, solutions)
+        raise ConfigError(f"solver {fit.config.solver} learns one C at a time, found {len(Cs)}")
+    if fit.prepared.expectation is None:  # without a search
+        return fit, solutions
+    return _as_expected(store, fit, solutions, draft)
 
 
 def _may_extend(fit: Fit) -> bool:
