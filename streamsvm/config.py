@@ -37,13 +37,7 @@ from streamsvm.options.layers import Layer, merged, read_layer
 from streamsvm.options.metric import MetricConfig
 from streamsvm.options.probability import ProbabilityConfig
 from streamsvm.options.search import SearchConfig, searched
-from streamsvm.options.solvers import (
-    ADMMHSSConfig,
-    ALFPGMConfig,
-    BSGDConfig,
-    CuttingPlaneConfig,
-    DCSVMConfig,
-)
+from streamsvm.options.solvers import ADMMHSSConfig, ALFPGMConfig, BSGDConfig, CuttingPlaneConfig, DCSVMConfig
 from streamsvm.solvers.catalogue import (
     DEFAULT_SOLVER,
     SOLVERS,
@@ -85,8 +79,7 @@ class FitConfig(Options):
     gaps: Gaps = None
     mark_gaps: MarkGaps = False
     holdout: Annotated[
-        Whole,
-        Field(ge=0, description="Random rows kept out of training, for thresholds and the expected score"),
+        Whole, Field(ge=0, description="Random rows kept out of training, for thresholds and the expected score")
     ] = 0
     epsilon: Annotated[
         Real, Field(ge=0, description="Error without loss of task regress, in units of scaled targets")
@@ -96,8 +89,7 @@ class FitConfig(Options):
         Field(description="Coverage of prediction intervals, for example 0.9, calibrated on held-out rows"),
     ] = None
     scale_targets: Annotated[
-        bool,
-        Field(description="Standardise the targets of task regress. Predictions are in original units"),
+        bool, Field(description="Standardise the targets of task regress. Predictions are in original units")
     ] = True
     nu: Annotated[
         Annotated[Real, Field(gt=0, le=1)] | None,
@@ -120,8 +112,7 @@ class FitConfig(Options):
         ),
     ] = None
     wait_for_scheduler: Annotated[
-        Time | None,
-        Field(description="Seconds to wait for a lost scheduler to return (default: end at once)"),
+        Time | None, Field(description="Seconds to wait for a lost scheduler to return (default: end at once)")
     ] = None
     checkpoint_every: Annotated[Every, Field(description="How often to save a checkpoint: seconds, or 'N steps'")] = (
         30.0
@@ -327,11 +318,7 @@ def _expected(first: Mapping[str, Any]) -> str:
     context = first.get("ctx", {})
     if first["type"] == "value_error":
         return str(context["error"])
-    limits = {
-        "greater_than": "above {gt}",
-        "greater_than_equal": "at least {ge}",
-        "less_than_equal": "at most {le}",
-    }
+    limits = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}"}
     if first["type"] in limits:
         return "expected a number " + limits[first["type"]].format(**context)
     if first["type"] == "literal_error":

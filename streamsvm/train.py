@@ -241,12 +241,7 @@ def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedMo
 
 @contextmanager
 def planned_fit(
-    store: Store,
-    config: FitConfig,
-    run: Run | None = None,
-    phase: Phases | None = None,
-    *,
-    chooses: bool = True,
+    store: Store, config: FitConfig, run: Run | None = None, phase: Phases | None = None, *, chooses: bool = True
 ) -> Iterator[Fit]:
     """A fit of prepared data, whose memory is planned; not begun yet. chooses: what its options ask to be chosen."""
     run, phase = run or Run(), phase or Phases()

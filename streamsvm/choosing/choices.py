@@ -24,14 +24,7 @@ from streamsvm.choosing.metric_search import (
     facts,
 )
 from streamsvm.choosing.samples import LEAST_ROWS, MOST_HELD, class_weights, draw_samples, region_samples
-from streamsvm.choosing.time_budget import (
-    Deadline,
-    as_before,
-    has_time_for_regions,
-    in_time,
-    rows_in_time,
-    with_sample,
-)
+from streamsvm.choosing.time_budget import Deadline, as_before, has_time_for_regions, in_time, rows_in_time, with_sample
 from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings
 from streamsvm.config import FitConfig, KernelConfig, SearchConfig, build_config, repeating
 from streamsvm.data.metric import Metric
@@ -219,11 +212,7 @@ def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
 
 
 def _searched(
-    search: MetricSearch,
-    problem: SampleTrials,
-    context: FitContext,
-    prepared: TrainingData,
-    name: str = "search",
+    search: MetricSearch, problem: SampleTrials, context: FitContext, prepared: TrainingData, name: str = "search"
 ) -> MetricState:
     """The search's last state, resumed from a checkpoint if there is one; earlier if its time or trials are up."""
     states, total = context.checkpoints.inside(name), search.total(problem.n)
@@ -301,11 +290,7 @@ def _under(
         scaling = start.scaling
     kernel = learner.kernel(best.trial, metric)
     kind = "none" if scaling.kind in FREE else scaling.kind
-    options: dict[str, Any] = {
-        "C": C,
-        "scale": kind,
-        "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
-    }
+    options: dict[str, Any] = {"C": C, "scale": kind, "kernel": config.kernel.model_copy(update=kernel.to_attrs())}
     answers = prepared.target_source.times(np.full(len(prepared.class_rows), C / config.C))
     if best.trial.class_weight:
         options["class_weight"] = best.trial.class_weight
@@ -320,12 +305,7 @@ def _under(
     scaling, kernel = measured(prepared.store, trained, scaling, first, prepared.moments, ignore)
     chose = _chose(prepared, best, kernel, scaling)
     return replace(
-        prepared,
-        config=trained,
-        scaling=scaling,
-        kernel=kernel,
-        target_source=answers,
-        choices=chose | report,
+        prepared, config=trained, scaling=scaling, kernel=kernel, target_source=answers, choices=chose | report
     )
 
 

@@ -109,11 +109,7 @@ class FittedTrial(HeldOutLosses):
     @classmethod
     def from_arrays(cls, arrays: SavedFields) -> FittedTrial:
         return cls(
-            Trial.from_arrays(arrays),
-            int(arrays["rows"]),
-            arrays["factor"],
-            arrays["losses"],
-            bool(arrays["learned"]),
+            Trial.from_arrays(arrays), int(arrays["rows"]), arrays["factor"], arrays["losses"], bool(arrays["learned"])
         )
 
 
@@ -217,10 +213,7 @@ class MetricState:
         for name in ("best", "first"):
             fitted = getattr(self, name)
             arrays |= prefixed(f"{name}_", fitted.to_arrays()) if fitted else {}
-        groups: list[tuple[str, Sequence[Track | FittedTrial]]] = [
-            ("track", self.tracks),
-            ("plain", self.plain),
-        ]
+        groups: list[tuple[str, Sequence[Track | FittedTrial]]] = [("track", self.tracks), ("plain", self.plain)]
         for name, fits in groups:
             for i, item in enumerate(fits):
                 arrays |= prefixed(f"{name}{i}_", item.to_arrays())
@@ -371,16 +364,7 @@ class MetricSearch:
             losses = [each.losses for each in results if not each.has_failed]
             state = replace(state, pool=(*state.pool, *losses))
         support, seconds = int(np.count_nonzero(results[best].alpha.any(axis=1))), results[best].seconds
-        row = (
-            phase.rows,
-            len(trials),
-            *astuple(fitted.trial),
-            width,
-            fitted.score,
-            support,
-            seconds,
-            track.scale,
-        )
+        row = (phase.rows, len(trials), *astuple(fitted.trial), width, fitted.score, support, seconds, track.scale)
         records = (*state.records, row)
         assert track.last is not None  # this step's fit, or a better one on the same rows
         return self._advanced(replace(state, tracks=tracks, records=records), track.last, phases)

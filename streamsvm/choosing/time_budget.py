@@ -23,26 +23,17 @@ from streamsvm.fits.prepare import TrainingData
 from streamsvm.runs.checkpoints import digest
 from streamsvm.solvers.catalogue import fit_class
 
-EXACT_S, EXACT_SHARE = (
-    30.0,
-    0.6,
-)  # seconds that an exact fit may take; share of the time left with a time budget
+EXACT_S, EXACT_SHARE = 30.0, 0.6  # seconds that an exact fit may take; share of the time left with a time budget
 TIMES = {"exact": 2.0, "early": 1.0}  # of a trial of as many rows, for the smaller tolerance of a fit
 LEAST_POWER, TYPICAL_POWER = 0.4, 0.8  # of the rows, by which support vectors grow
 MOST_LEVELS = 12  # of partitions
 ALIKE = 3  # last steps on as many rows, of which the fastest counts
 FIT_SHARE = 0.6  # of a time budget that a fit may claim before the search starts
-PROBLEM_S, MOST_CONSTANT = (
-    2e-4,
-    0.8,
-)  # seconds of a pair of classes, whatever its rows; at most this share of a trial
+PROBLEM_S, MOST_CONSTANT = 2e-4, 0.8  # seconds of a pair of classes, whatever its rows; at most this share of a trial
 PASSES = 6.0  # over the store, of the fit of partitions
 END_S = 1.5  # to write the model, and to end
 ROOM = 0.8  # of the time left, for a fit on fewer rows
-FEWEST, HURRY_S = (
-    3000,
-    10.0,
-)  # rows that a fit learns from in any case; seconds that these may take beyond the budget
+FEWEST, HURRY_S = 3000, 10.0  # rows that a fit learns from in any case; seconds that these may take beyond the budget
 MORE = 1.5  # times the rows, or all: a fit that ended early is repeated for so many
 SAMPLE_S, MOST_SAMPLE = 60.0, 60_000  # budget of the usual sample; rows of the largest one
 REGION_STEPS = 3.0  # times the last step, that the search in regions takes

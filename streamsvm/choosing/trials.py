@@ -281,12 +281,7 @@ class _ClassPairs:
     """Pairs of classes, each of which is one block. With few rows, all pairs share the kernel values of all rows."""
 
     def __init__(self, kernel: Kernel, rows: Rows, dual_data: DualData, squared: bool) -> None:
-        self._kernel, self._rows, self._codes, self._upper = (
-            kernel,
-            rows,
-            dual_data.targets.codes,
-            dual_data.upper,
-        )
+        self._kernel, self._rows, self._codes, self._upper = kernel, rows, dual_data.targets.codes, dual_data.upper
         self._squared = squared
         self._by_class = np.argsort(self._codes, kind="stable")
         self._place = np.empty(len(rows), np.intp)

@@ -325,10 +325,7 @@ class ADMMHSSFit(PathFit):
         rows = self.samples.load().rows
         factorisation = self._factorised(rows)
         rows, fold_of_row = rows.take(factorisation.order), fold_of[factorisation.order]
-        targets, weights = (
-            self.targets.take(factorisation.order),
-            (self.upper / self.config.C)[factorisation.order],
-        )
+        targets, weights = self.targets.take(factorisation.order), (self.upper / self.config.C)[factorisation.order]
         weights_by_fold = weights[:, None] * (fold_of_row[:, None] != np.arange(count))
         bounds = (weights_by_fold[:, :, None] * np.asarray(Cs)).reshape(len(rows), -1)
         columns = columns_of(self.task, targets, bounds)

@@ -210,11 +210,7 @@ class ALFPGMFit(Fit):
         return alphas, facts
 
     def _solutions(
-        self,
-        source: _Source,
-        duals: Sequence[_Dual],
-        running: dict[str, np.ndarray],
-        keep: Callable[..., None],
+        self, source: _Source, duals: Sequence[_Dual], running: dict[str, np.ndarray], keep: Callable[..., None]
     ) -> Iterator[tuple[np.ndarray, Outcome]]:
         """Few problems are solved one after the other, each on all threads; many in parallel, if rows are in memory."""
         slots = self.engine.slots

@@ -451,12 +451,7 @@ class PathFit(Fit):
 
 
 def model_of_duals(
-    fit: Fit,
-    alpha: np.ndarray,
-    intercept: np.ndarray,
-    take: Callable[[np.ndarray], Rows],
-    *,
-    break_ties: bool = True,
+    fit: Fit, alpha: np.ndarray, intercept: np.ndarray, take: Callable[[np.ndarray], Rows], *, break_ties: bool = True
 ) -> KernelModel | ExpansionModel:
     """The model, without a certificate, of the variables alpha (n, columns) of all subproblems of a fit's task.
 
@@ -466,13 +461,7 @@ def model_of_duals(
     if fit.task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))
         return KernelModel(
-            header,
-            take(support),
-            alpha[support],
-            fit.codes[support],
-            original(support),
-            intercept,
-            break_ties,
+            header, take(support), alpha[support], fit.codes[support], original(support), intercept, break_ties
         )
     coef = coefficients_of(fit.task, fit.targets, alpha)
     support = np.flatnonzero(coef.any(axis=1))

@@ -182,11 +182,7 @@ class BSGDFit(Fit):
         self.bytes = self._planned(rows, row)
         columns = self.task.columns(len(self.classes))
         self._learner = partial(
-            BudgetLearner,
-            self.kernel,
-            self.scaling.width,
-            columns,
-            units=(self.units.offset, self.units.scale),
+            BudgetLearner, self.kernel, self.scaling.width, columns, units=(self.units.offset, self.units.scale)
         )
         self.learners = [self._learner(self.options)]
         self.regions: Regions | None = None  # where there are several, once they are known
@@ -253,11 +249,7 @@ class BSGDFit(Fit):
         sizes = self.regions.sizes
         supports = np.array([learner.n_support for learner in self.learners])
         mean_supports = float(sizes @ supports / sizes.sum())
-        return {
-            "regions": len(sizes),
-            "max_region_rows": int(sizes.max()),
-            "supports_a_decision": mean_supports,
-        }
+        return {"regions": len(sizes), "max_region_rows": int(sizes.max()), "supports_a_decision": mean_supports}
 
     def _learn(self) -> float:
         """Learns all epochs, or those after a checkpoint. Returns the accuracy of the last one, of each row before its

@@ -30,14 +30,7 @@ from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
-from streamsvm.problems.row_risk import (
-    LossTerms,
-    MarginTerms,
-    MultilabelTerms,
-    OneVsRestTerms,
-    RowRisk,
-    TubeTerms,
-)
+from streamsvm.problems.row_risk import LossTerms, MarginTerms, MultilabelTerms, OneVsRestTerms, RowRisk, TubeTerms
 from streamsvm.problems.support_risk import RHO, SupportRisk
 from streamsvm.progress.approach import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane

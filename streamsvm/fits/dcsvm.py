@@ -120,13 +120,7 @@ class DCSVMFit(Fit):
             self.engine = self.engine.on(self.memory.threads)
         shares_bias = self.has_bias and early is None and self.task.nu(config) is None
         self.solver = DCSVM(
-            config.tol,
-            max(levels, early or 0),
-            early,
-            options.refine,
-            self.until,
-            self.has_bias,
-            shares_bias,
+            config.tol, max(levels, early or 0), early, options.refine, self.until, self.has_bias, shares_bias
         )
         if options.early and early is None:
             self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
@@ -309,10 +303,7 @@ class DCSVMFit(Fit):
             is_new = (state.stage, state.level) != (before.stage, before.level)
             is_useless = self.solver.is_solved(state) and self.solver.early is not None  # its files go
             before = state
-            self.checkpoints.offer(
-                lambda: state.to_arrays() | problem.to_arrays(),
-                last=is_new and not is_useless,
-            )
+            self.checkpoints.offer(lambda: state.to_arrays() | problem.to_arrays(), last=is_new and not is_useless)
 
         state = run(self.solver, problem, state, stop=lambda s: self._phase(s) != phase, on_step=on_step)
         if phase in (Phase.REFINE, Phase.TOP):

@@ -112,10 +112,7 @@ def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
 
 
 def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
-    prepared, memory = (
-        replace(fit.prepared, expectation=None, all_rows=None),
-        fit.memory,
-    )  # nobody would hear of it
+    prepared, memory = replace(fit.prepared, expectation=None, all_rows=None), fit.memory  # nobody would hear of it
     cuts = cuts_of(prepared, level, fit.part_rows(level))
     spans = spans_of(fit.prepared.samples, cuts, in_memory=memory.in_memory)
     solver = part_solver(prepared, 1, memory.cache_bytes // memory.threads, is_last=True)
@@ -200,11 +197,7 @@ class _Spans:
     """Rows by span, as `TreeGrowth.samples` asks for them."""
 
     def __init__(self, plan: Plan) -> None:
-        self.blocks, self.take, read = (
-            plan.spans.whole,
-            plan.prepared.samples.take,
-            plan.prepared.samples.read,
-        )
+        self.blocks, self.take, read = plan.spans.whole, plan.prepared.samples.take, plan.prepared.samples.read
         self.rows, self.in_memory = [Deferred(read, *span) for span in self.blocks], plan.spans.in_memory
 
 

@@ -22,14 +22,7 @@ from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly
-from streamsvm.problems.subproblems import (
-    DualData,
-    TaskDuals,
-    coefficients_of,
-    in_memory,
-    over_margins,
-    with_loss,
-)
+from streamsvm.problems.subproblems import DualData, TaskDuals, coefficients_of, in_memory, over_margins, with_loss
 from streamsvm.progress import advance, share_of
 from streamsvm.progress.approach import Approaches
 from streamsvm.runs.part_log import PartFiles
@@ -238,12 +231,7 @@ class PartitionSolver:
         return self._solved(rows, asked, alpha, max(tol, self.tol), (number * share, share)).solved
 
     def _solved(
-        self,
-        rows: Rows,
-        data: DualData,
-        alpha: np.ndarray,
-        tol: float,
-        shares: tuple[float, float] | None = None,
+        self, rows: Rows, data: DualData, alpha: np.ndarray, tol: float, shares: tuple[float, float] | None = None
     ) -> InTurnState:
         """shares: of the task that are done before, and that this is."""
         make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)

@@ -205,16 +205,7 @@ def prepare(
         scaling = scaled(store, config, config.scale, moments, engine)
         scaling, kernel = measured(store, config, scaling, first, moments, events)
     data = TrainingData(
-        store,
-        config,
-        task,
-        source,
-        class_rows,
-        scaling,
-        kernel,
-        moments,
-        held_out=held_out,
-        whole_store=whole,
+        store, config, task, source, class_rows, scaling, kernel, moments, held_out=held_out, whole_store=whole
     )
     if config.holdout and held_out is None:
         data = data.without(config.holdout)
@@ -256,12 +247,7 @@ def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, 
 
 
 def measured(
-    store: Store,
-    config: FitConfig,
-    scaling: Scaling,
-    first: Rows,
-    moments: Moments | None,
-    events: Events,
+    store: Store, config: FitConfig, scaling: Scaling, first: Rows, moments: Moments | None, events: Events
 ) -> tuple[Scaling, Kernel]:
     """What a configuration makes of a scaling of its kind: the scaling under its metric, moved to where float32 suits
     the kernel, and the kernel with its gamma as a number.

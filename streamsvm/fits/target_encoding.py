@@ -22,13 +22,7 @@ from streamsvm.fits.targets import TargetSource, target_source_of
 from streamsvm.judging.held_out import by_chance, interval_rows
 from streamsvm.parallel.engine import Engine
 from streamsvm.tables.schema import Feature, column
-from streamsvm.tables.target_encoding import (
-    FOLDS,
-    EncodedRows,
-    FoldAssignment,
-    codes_without_values,
-    with_values,
-)
+from streamsvm.tables.target_encoding import FOLDS, EncodedRows, FoldAssignment, codes_without_values, with_values
 from streamsvm.tasks.base import Task
 
 BLOCK, READ_BYTES = (

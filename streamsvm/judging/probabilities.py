@@ -27,14 +27,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.judging.expected import is_surely_better
 from streamsvm.judging.label_thresholds import choose_thresholds
-from streamsvm.judging.thresholds import (
-    DecidedRows,
-    FoldDecisions,
-    require_two,
-    unmet,
-    with_costs,
-    with_threshold,
-)
+from streamsvm.judging.thresholds import DecidedRows, FoldDecisions, require_two, unmet, with_costs, with_threshold
 from streamsvm.kernels.kmeans import by_their_part
 from streamsvm.models import Model
 from streamsvm.models.calibration import (
@@ -130,12 +123,7 @@ def _decided(requested: ProbabilityConfig, rows: DecidedRows, seed: int) -> Fold
         rows = replace(rows, decisions=own_decisions, binary=rows.decisions)
     if requested.method is not None:
         calibration = calibrate(
-            rows.decisions,
-            rows.codes,
-            rows.k,
-            method=requested.method,
-            pairwise=rows.pairwise,
-            weight=rows.weight,
+            rows.decisions, rows.codes, rows.k, method=requested.method, pairwise=rows.pairwise, weight=rows.weight
         )
         calibration = replace(calibration, by_decisions=rows.by_decisions)
     if requested.threshold is not None:
@@ -226,11 +214,7 @@ def _predicted(
             state |= {"codes": codes, "pairwise": models[0].is_pairwise}
         rows, codes = store.subset(inside), state["codes"][inside]
         engine = open_engine(
-            config.threads,
-            config.workers,
-            config.scheduler,
-            config.memory_limit,
-            wait_s=config.wait_for_scheduler,
+            config.threads, config.workers, config.scheduler, config.memory_limit, wait_s=config.wait_for_scheduler
         )
         with closing(engine):
             engine.require_folder(fold_folder)
@@ -265,13 +249,7 @@ def _first_state(store: Store, config: FitConfig, folder: Place, checkpoints: Ch
 
 
 def _decisions(
-    model: Model,
-    store: Store,
-    codes: np.ndarray,
-    engine: Engine,
-    events: Events = ignore,
-    *,
-    whole: bool = False,
+    model: Model, store: Store, codes: np.ndarray, engine: Engine, events: Events = ignore, *, whole: bool = False
 ) -> np.ndarray:
     """(n, own problems) decision values, see `calibration.own_problems`; whole: of all problems, unless there are many
     pairs of classes."""

@@ -10,15 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import CoreSchema, core_schema
 
 from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row
@@ -135,12 +127,10 @@ class KernelConfig(Options):
     __doc__ = f"k(a, b): {'; '.join(f'{name} {KERNELS[name].formula}' for name in kernel_names())}."
 
     name: Annotated[
-        Annotated[str, OneOf(lambda: tuple(kernel_names()), tuple(given_kernels()))],
-        Field(description="Kernel"),
+        Annotated[str, OneOf(lambda: tuple(kernel_names()), tuple(given_kernels()))], Field(description="Kernel")
     ] = "rbf"
     gamma: Annotated[
-        Gamma,
-        Field(description="Number, 'scale' (1 / (d var(X)), independent of the units of X) or 'auto' (1 / d)"),
+        Gamma, Field(description="Number, 'scale' (1 / (d var(X)), independent of the units of X) or 'auto' (1 / d)")
     ] = "scale"
     degree: Annotated[Whole, Field(ge=1, description="Degree of the polynomial")] = 3
     coef0: Annotated[Real, Field(description="Constant term of poly (at least 0) and sigmoid")] = 0.0

@@ -20,8 +20,7 @@ class ProbabilityConfig(Options):
     the model was not trained on."""
 
     method: Annotated[
-        Calibrator | None,
-        Field(description="Calibrate probabilities by this method (default: no probabilities)"),
+        Calibrator | None, Field(description="Calibrate probabilities by this method (default: no probabilities)")
     ] = None
     folds: Annotated[Whole, Field(ge=2, description="Number of folds; each is predicted by a fit on the others")] = 5
     threshold: Annotated[

@@ -56,12 +56,10 @@ class DCSVMConfig(SolverOptions):
     refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True
     combine: Annotated[Combine, Field(description="How early models of partitions predict together")] = "nearest"
     neighbours: Annotated[
-        Whole,
-        Field(ge=1, description="Nearest partitions to average, with combine nearest and input clustering"),
+        Whole, Field(ge=1, description="Nearest partitions to average, with combine nearest and input clustering")
     ] = 1
     part_metric: Annotated[
-        Whole,
-        Field(ge=0, description="Refits that learn a separate metric for each partition, with early; 0 for none"),
+        Whole, Field(ge=0, description="Refits that learn a separate metric for each partition, with early; 0 for none")
     ] = 0
     loss: Annotated[
         Literal["linear", "squared"],
@@ -109,14 +107,12 @@ class BSGDConfig(SolverOptions):
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
     lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda (default: 1 / (n C))")] = None
     loss: Annotated[
-        Loss,
-        Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"),
+        Loss, Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration")
     ] = "hinge"
     bias: Annotated[bool, Field(description="Learn an intercept too, regularised like the weights")] = False
     average: Annotated[bool, Field(description="Average all steps, weighted by t, instead of using the last")] = False
     partitions: Annotated[
-        Whole,
-        Field(ge=1, description="Regions of input space, each with its own learner; 1: one learner for all rows"),
+        Whole, Field(ge=1, description="Regions of input space, each with its own learner; 1: one learner for all rows")
     ] = 1
 
     @model_validator(mode="after")
@@ -139,12 +135,10 @@ class CuttingPlaneConfig(SolverOptions):
     parameters = {"passes": "max_passes", "bias": "intercept_scaling"}
 
     loss: Annotated[
-        Loss,
-        Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"),
+        Loss, Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration")
     ] = "hinge"
     method: Annotated[
-        Method,
-        Field(description="Where to add planes: near the best point of a line search, or at the last minimum"),
+        Method, Field(description="Where to add planes: near the best point of a line search, or at the last minimum")
     ] = "ocas"
     bias: Annotated[
         Real, Field(ge=0, description="Value of the constant feature for the intercept; 0 for no intercept")
@@ -185,8 +179,7 @@ class ADMMHSSConfig(SolverOptions):
     leaf: Annotated[Whole, Field(ge=2, description="Maximum rows of a leaf of the cluster tree")] = 128
     neighbours: Annotated[Whole, Field(ge=1, description="Nearest rows of each row, whose columns are compressed")] = 32
     landmarks: Annotated[
-        Whole,
-        Field(ge=0, description="Landmark rows that represent the smooth component of the kernel; 0 for none"),
+        Whole, Field(ge=0, description="Landmark rows that represent the smooth component of the kernel; 0 for none")
     ] = 256
     storage: Annotated[Number, Field(description="Number type of matrix and factors")] = "float64"
     beta: Annotated[
@@ -195,8 +188,7 @@ class ADMMHSSConfig(SolverOptions):
     ] = "paper"
     iterations: Annotated[Whole, Field(ge=1, description="Maximum number of ADMM steps")] = 50
     residual: Annotated[
-        Real,
-        Field(ge=0, description="Relative primal and dual residual at which ADMM stops early; 0 for never"),
+        Real, Field(ge=0, description="Relative primal and dual residual at which ADMM stops early; 0 for never")
     ] = 0.0
     polish: Annotated[
         Whole, Field(ge=0, description="Maximum rounds of the exact solver afterwards, to tol; 0 for none")

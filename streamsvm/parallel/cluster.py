@@ -60,10 +60,7 @@ LOST = (CancelledError, KilledWorker, OSError)  # errors of a client when a work
 TRIES = 6  # of a value whose worker was lost
 HELD_SHARE = 0.3  # of the workers' memory, for values that they keep between tasks
 WIDEST = 256  # tasks of a window of small values, which grows
-MOST_TOGETHER, TASKS_A_SLOT = (
-    8,
-    32,
-)  # pieces of work in one task; fewest tasks of a slot, so that slots end together
+MOST_TOGETHER, TASKS_A_SLOT = 8, 32  # pieces of work in one task; fewest tasks of a slot, so that slots end together
 REDUCED_A_SLOT = 4  # fewest tasks of a reduction for each slot; each has three: the call, its result, its part to merge
 
 
@@ -122,10 +119,7 @@ class ClusterEngine(Engine):
     is_local = False
 
     def __init__(
-        self,
-        client: Client,
-        events: Events = ignore,
-        next_client: Callable[[str], Client] | None = None,
+        self, client: Client, events: Events = ignore, next_client: Callable[[str], Client] | None = None
     ) -> None:
         self._local = Engine()
         self.threads = self._local.threads
@@ -219,13 +213,7 @@ class ClusterEngine(Engine):
         with self._times.of(meter):
             return self._reduced(fn, merge, [(*shared, *job) for job in jobs], meter)
 
-    def _reduced(
-        self,
-        fn: Function,
-        merge: Merge,
-        jobs: Sequence[Job],
-        meter: Meter,
-    ) -> tuple[list[Any], Any]:
+    def _reduced(self, fn: Function, merge: Merge, jobs: Sequence[Job], meter: Meter) -> tuple[list[Any], Any]:
         pairs = self._tasks(fn, jobs)
         firsts = self._tasks(_first_of_pair, [(pair,) for pair in pairs])
         parts = self._consumed(partial(_merge_seconds, merge), list(zip(pairs[::2], pairs[1::2], strict=False)))

@@ -11,10 +11,7 @@ from typing import Any
 
 # of glibc's malloc.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-TRIM_BYTES, MMAP_BYTES = (
-    256 << 20,
-    32 << 20,
-)  # freed memory to keep; allocations that come from the system directly
+TRIM_BYTES, MMAP_BYTES = 256 << 20, 32 << 20  # freed memory to keep; allocations that come from the system directly
 _NANNYS_TRIM = "65536"  # distributed's default of MALLOC_TRIM_THRESHOLD_
 
 

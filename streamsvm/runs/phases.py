@@ -89,10 +89,7 @@ def _busy(cpu_s: float, wall_s: float) -> float:
 
 def usage_so_far() -> JsonObject:
     """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
-    return {
-        "seconds": _age_s(),
-        "peak_rss_bytes": peak_rss_bytes(),
-    }
+    return {"seconds": _age_s(), "peak_rss_bytes": peak_rss_bytes()}
 
 
 def _age_s() -> float:

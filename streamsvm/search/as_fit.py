@@ -53,10 +53,7 @@ def tune_as_fit(
         if run_dir is not None:
             save_result(run_dir, identity_of(store, config, None), result, events)
         return result
-    with (
-        recorded(run_dir, events, resume, **run_facts(store, config)) as run_events,
-        compile_notices(run_events),
-    ):
+    with recorded(run_dir, events, resume, **run_facts(store, config)) as run_events, compile_notices(run_events):
         run, phase = Run(run_events, None, run_dir, resume, until=end_of(config, start[0])), Phases()
         with planned_fit(store, config, run, phase) as fit:
             choices = dict(fit.prepared.choices)

@@ -70,12 +70,7 @@ def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
 
 
 def all_along_C(
-    store: Store,
-    folds: Folds,
-    groups: list[list[FoldFit]],
-    score: Score,
-    events: Events,
-    until: float | None = None,
+    store: Store, folds: Folds, groups: list[list[FoldFit]], score: Score, events: Events, until: float | None = None
 ) -> Iterator[Outcome | Failure]:
     """`along_C` of each group. With few rows, one group per thread, as a round leaves a part to one thread."""
     groups = sorted(groups, key=_gamma_of, reverse=True)  # what takes longest begins first
@@ -98,12 +93,7 @@ def _on_one_thread(job: FoldFit) -> FoldFit:
 
 
 def along_C(
-    store: Store,
-    folds: Folds,
-    jobs: list[FoldFit],
-    score: Score,
-    events: Events,
-    until: float | None = None,
+    store: Store, folds: Folds, jobs: list[FoldFit], score: Score, events: Events, until: float | None = None
 ) -> Iterator[Outcome | Failure]:
     """The outcomes of jobs whose points differ only in C, on all folds; C rises. until: time.time() after which no more
     start.

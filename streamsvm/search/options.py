@@ -13,13 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from streamsvm.config import (
-    FitConfig,
-    build_config,
-    option_names,
-    suggest,
-    validated,
-)
+from streamsvm.config import FitConfig, build_config, option_names, suggest, validated
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.table import kernel_row
 from streamsvm.options.base import Count, Options, Whole
@@ -95,17 +89,15 @@ class TuneConfig(Options):
         Field(description="Score to compare, larger is better; default: the task's"),
     ] = None
     search: Annotated[
-        Literal["grid", "halving"],
-        Field(description="grid: all rows for each point; halving: few rows first"),
+        Literal["grid", "halving"], Field(description="grid: all rows for each point; halving: few rows first")
     ] = "grid"
     factor: Annotated[Whole, Field(ge=2, description="Halving: factor of fewer points and more rows in each round")] = 3
     smallest_rows: Annotated[
         Count, Field(description="Halving: rows of the first round; default: so that the last has all")
     ] = None
-    rows: Annotated[
-        Count,
-        Field(description="Random rows to compare points on; default: all, at most 2,000,000"),
-    ] = None
+    rows: Annotated[Count, Field(description="Random rows to compare points on; default: all, at most 2,000,000")] = (
+        None
+    )
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,
         Field(description="Seconds after which no further point is scored; default: no limit"),

@@ -35,16 +35,7 @@ from streamsvm.texts.documented import described
 from streamsvm.train import train
 
 MOST_ROWS = 2_000_000  # that points are compared on, unless the options name a number
-REFIT = (
-    "n",
-    "d",
-    "n_support",
-    "objective",
-    "gap",
-    "gamma",
-    "converged",
-    "model",
-)  # fields of the refit's report
+REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # fields of the refit's report
 
 
 @described
@@ -89,12 +80,7 @@ def tune(
         _advise(store, [config for _, config in points], run_events)
         until = None if options.time_budget is None else time.time() - start[0] + options.time_budget
         search = _Search(
-            _compared(store, options, points[0][1].seed, run_events),
-            options,
-            points,
-            table,
-            run_events,
-            until,
+            _compared(store, options, points[0][1].seed, run_events), options, points, table, run_events, until
         )
         order, records = search.ranked()
         if run_dir is not None:
