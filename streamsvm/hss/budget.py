@@ -16,9 +16,7 @@ from streamsvm.storage.human import human_bytes
 @dataclass(frozen=True)
 class HSSOptions:
     """The tolerances (atol over the mean of K's diagonal), rows of a leaf, neighbours of a row, landmarks (0: none).
-
-    single: matrix and factor are float32.
-    """
+    single: matrix and factor are float32."""
 
     tolerances: Tolerances
     leaf_rows: int = 128
@@ -44,10 +42,8 @@ def fixed_bytes(n: int, options: HSSOptions) -> int:
 
 
 class Budget:
-    """Bytes that matrix and factor of n rows will take, estimated from the ranks so far.
-
-    limit_bytes: of this process, None: no limit; with of_worker the share of a worker's memory for a subtree.
-    """
+    """Bytes that matrix and factor of n rows will take, estimated from the ranks so far. limit_bytes: of this process,
+    None: no limit; with of_worker the share of a worker's memory for a subtree."""
 
     def __init__(self, n: int, options: HSSOptions, limit_bytes: int | None, *, of_worker: bool = False) -> None:
         self._n, self._options, self._limit = n, options, limit_bytes

@@ -88,12 +88,9 @@ def compress(
     events: Events = ignore,
     on_level: OnLevel = lambda level, nbytes, ranks: None,
 ) -> HSSMatrix:
-    """The symmetric matrix entries(rows, columns) approximated, ids in tree order.
-
-    Chavez et al. 2020 (HSS-ANN): a node's skeleton is chosen by an interpolative decomposition from those of the nodes
-    below. on_level(level, bytes so far, ranks) is called after each level, the leaves' first; what it raises ends the
-    compression.
-    """
+    """The symmetric matrix entries(rows, columns) approximated, ids in tree order. Chavez et al. 2020 (HSS-ANN): a
+    node's skeleton is chosen by an interpolative decomposition from those of the nodes below. on_level(level, bytes so
+    far, ranks) is called after each level, the leaves' first; what it raises ends the compression."""
     shared = engine.share(entries), engine.share(sampling)
     nodes = Nodes(tree, tree.levels(), {})
     return compress_nodes(shared, nodes, tolerances, engine, events=events, on_level=on_level)[0]
@@ -143,12 +140,7 @@ def _block(dtype: np.dtype, entries: Entries, a: np.ndarray, b: np.ndarray) -> n
 
 
 def _basis(
-    tree: ClusterTree,
-    tolerances: Tolerances,
-    entries: Entries,
-    sampling: Sampling,
-    node: int,
-    rows: np.ndarray,
+    tree: ClusterTree, tolerances: Tolerances, entries: Entries, sampling: Sampling, node: int, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """A node's skeleton, some of `rows`, and its basis P."""
     columns = _Columns(tree, node, sampling, rows)
@@ -199,10 +191,8 @@ def _interpolated(
 
 
 def _kernel_interpolation(entries: Entries, rows: np.ndarray, J: np.ndarray, noise: float) -> np.ndarray:
-    """P = K(rows, J) K(J, J)^-1: the remainder K - P K(J, J) P' is a Schur complement, semidefinite as K is.
-
-    So it is with a larger diagonal of K(J, J), which rounding may require. Raises ConfigError if no jitter is enough.
-    """
+    """P = K(rows, J) K(J, J)^-1: the remainder K - P K(J, J) P' is a Schur complement, semidefinite as K is. So it is
+    with a larger diagonal of K(J, J), which rounding may require. Raises ConfigError if no jitter is enough."""
     skeleton_rows = entries(rows[J], rows)
     K = skeleton_rows[:, J]
     diagonal, size = K.diagonal().copy(), max(float(np.abs(skeleton_rows).max()), 1e-300)

@@ -20,10 +20,8 @@ from streamsvm.storage.arrays import Arrays, Attrs, State
 
 @dataclass(frozen=True)
 class Factorisation:
-    """K(X, X) compressed, its rows those of X in this order, and the factor of K + beta I.
-
-    Of a tree of several subtrees the state has what is above them; each of them has a `SubtreeFactorisation`.
-    """
+    """K(X, X) compressed, its rows those of X in this order, and the factor of K + beta I. Of a tree of several
+    subtrees the state has what is above them; each of them has a `SubtreeFactorisation`."""
 
     kind: ClassVar[str] = "hss"
     order: np.ndarray

@@ -139,11 +139,9 @@ def approximate(
     limit_bytes: int | None = None,
     events: Events = ignore,
 ) -> tuple[np.ndarray, AnyKernel]:
-    """(order, K): K(X, X) approximated, its rows those of X in this order.
-
-    On a cluster the subtrees of a tree that has several stay with the workers. limit_bytes is for the whole process.
-    Raises MemoryLimitError before it is reached, with the bytes that would be needed.
-    """
+    """(order, K): K(X, X) approximated, its rows those of X in this order. On a cluster the subtrees of a tree that has
+    several stay with the workers. limit_bytes is for the whole process. Raises MemoryLimitError before it is reached,
+    with the bytes that would be needed."""
     tree = ClusterTree.of(len(rows), options.leaf_rows)
     is_spread = tree.cut > 0 and not engine.is_local
     budget = Budget(len(rows), options, None if is_spread else limit_bytes)

@@ -21,10 +21,8 @@ Strips = Sequence[tuple[int, int]]  # first and last row of each
 
 @dataclass(frozen=True)
 class Landmarks(SizedInBytes):
-    """Rows and M (rows, m), so that Z = K(X, rows) M gives Nystroem's Z Z'; m = 0 if they explain little.
-
-    explained: share of the trace.
-    """
+    """Rows and M (rows, m), so that Z = K(X, rows) M gives Nystroem's Z Z'; m = 0 if they explain little. explained:
+    share of the trace."""
 
     kernel: Kernel
     rows: Rows

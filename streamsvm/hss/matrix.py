@@ -160,10 +160,8 @@ def _of(blocks: Blocks, nodes: set[int]) -> Blocks:
 
 
 def swept(operator: TreeOperator, V: np.ndarray, threads: int) -> np.ndarray:
-    """The result of a product or a solve for V (n,) or (n, k), float64, of a whole tree in this process.
-
-    Threads share the subtrees where the bytes of all nodes times columns are worth it.
-    """
+    """The result of a product or a solve for V (n,) or (n, k), float64, of a whole tree in this process. Threads share
+    the subtrees where the bytes of all nodes times columns are worth it."""
     tree, at = operator.tree, TreeSweep.of(V, operator.dtype)
     at.out = np.empty_like(at.columns)
     worth = operator.nbytes * at.columns.shape[1] > WORTH_THREADS * tree.size

@@ -19,10 +19,8 @@ LEAF_ROWS = 256
 def nearest_neighbours(
     rows: Rows, k: int, trees: int, seed: list[int], engine: Engine, events: Events = ignore
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(n, k) int32 ids of near rows, nearest first, -1 where there are fewer, and float32 squared distances.
-
-    Dasgupta and Freund 2008: random projection trees; each row is compared with those that share a leaf with it.
-    """
+    """(n, k) int32 ids of near rows, nearest first, -1 where there are fewer, and float32 squared distances. Dasgupta
+    and Freund 2008: random projection trees; each row is compared with those that share a leaf with it."""
     ids = np.full((len(rows), k), -1, np.int32)
     sq_distances = np.full((len(rows), k), np.inf, np.float32)
     tree = ClusterTree.of(len(rows), LEAF_ROWS)

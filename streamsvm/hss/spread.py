@@ -67,10 +67,8 @@ class Subtree(SizedInBytes):
 
 @dataclass(frozen=True)
 class SpreadKernel:
-    """Z Z' + H, as a `KernelMatrix`. top: H above all subtrees; subtrees: of each root, held by the engine.
-
-    shapes: of all bases; nbytes: in all processes together.
-    """
+    """Z Z' + H, as a `KernelMatrix`. top: H above all subtrees; subtrees: of each root, held by the engine. shapes: of
+    all bases; nbytes: in all processes together."""
 
     engine: Engine
     top: HSSMatrix
@@ -202,11 +200,7 @@ def _kernel(
 
 
 def _applied(
-    engine: Engine,
-    top: TreeOperator,
-    subtrees: Subtrees,
-    V: np.ndarray,
-    inside: Callable[[np.ndarray], np.ndarray],
+    engine: Engine, top: TreeOperator, subtrees: Subtrees, V: np.ndarray, inside: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """The product or solve of subtrees and top, less features times inside(features' V)."""
     spans = [slice(*top.tree.span(root)) for root in top.tree.roots]

@@ -97,12 +97,7 @@ def strips_of(start: int, stop: int, height: int) -> list[tuple[int, int]]:
 
 
 def order_rows(
-    rows: Rows,
-    tree: ClusterTree,
-    direction: Direction,
-    seed: list[int],
-    engine: Engine,
-    events: Events = ignore,
+    rows: Rows, tree: ClusterTree, direction: Direction, seed: list[int], engine: Engine, events: Events = ignore
 ) -> np.ndarray:
     """(n,) the row at each place of the tree: nodes are split at the median of their projection on `direction`."""
     order = np.arange(tree.n)

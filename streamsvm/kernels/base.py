@@ -95,11 +95,8 @@ class Kernel(ABC):
         return out
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
-        """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed.
-
-        keep(columns, first row, tile) is called with each tile of the block. Raises ConfigError if values are beyond
-        float32.
-        """
+        """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed. keep(columns,
+        first row, tile) is called with each tile of the block. Raises ConfigError if values are beyond float32."""
         out = np.zeros((len(a), *coef.shape[1:]))
         for first in range(0, len(b), COLUMNS):
             columns = slice(first, first + COLUMNS)
@@ -116,10 +113,8 @@ class Kernel(ABC):
 
     def for_sums(self, rows: Rows, coef: np.ndarray, sums: Sums | None = None) -> Kernel | Float64:
         """This kernel; or in float64, if float32 sums over these rows, coef (q,) or (q, k), are wrong by `SUM_ERROR`.
-
         Measured at some of the rows, unless the coefficients are too small for that. sums: the sums of a kernel at rows
-        a, by default K(a, rows) @ coef.
-        """
+        a, by default K(a, rows) @ coef."""
         if self.float32_error(rows) * float(np.linalg.norm(coef)) < 0.1 * SUM_ERROR:
             return self
         some = rows.take(evenly(len(rows), SUMS))
@@ -181,10 +176,8 @@ class Kernel(ABC):
 
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
-        """gamma "scale" of d features whose variances add up to this, "auto" at a variance of d: scikit-learn's.
-
-        The kernel is then the same at any unit of the features.
-        """
+        """gamma "scale" of d features whose variances add up to this, "auto" at a variance of d: scikit-learn's. The
+        kernel is then the same at any unit of the features."""
         return 1.0 / variance
 
     def rounding(self, sq_norm: float) -> float:
@@ -192,17 +185,13 @@ class Kernel(ABC):
         return 0.0
 
     def is_coarse(self, before: float, after: float) -> bool:
-        """Whether float32 values of rows with this squared norm no longer distinguish the rows.
-
-        after: the squared norm of the same rows moved to the origin.
-        """
+        """Whether float32 values of rows with this squared norm no longer distinguish the rows. after: the squared norm
+        of the same rows moved to the origin."""
         return self.rounding(before) > COARSE
 
     def shortfall(self, differences: np.ndarray) -> np.ndarray:
-        """1 - k(t), in [0, 1], of differences t in one feature each, where K(a, b) = prod_f k(a_f - b_f).
-
-        Raises ModelError if K is not such a product.
-        """
+        """1 - k(t), in [0, 1], of differences t in one feature each, where K(a, b) = prod_f k(a_f - b_f). Raises
+        ModelError if K is not such a product."""
         products = (name for name in kernel_names() if kernel_class(name).shortfall is not Kernel.shortfall)
         raise ModelError(
             f"Shapley values are those of kernels that are products over features, {' and '.join(products)}; "
@@ -210,10 +199,8 @@ class Kernel(ABC):
         )
 
     def onnx(self, graph: OnnxGraph, x: str, rows: str) -> str:
-        """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of the graph.
-
-        Raises ModelError if it takes more than a few.
-        """
+        """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of the graph. Raises ModelError if it
+        takes more than a few."""
         raise ModelError(
             f"the {self.name} kernel has no ONNX graph: its operators know inner products, and this kernel none; "
             f"fit with one of {', '.join(name for name in kernel_names() if has_graph(name))}"
@@ -238,10 +225,8 @@ class Stationary(Kernel):
         return replace(self, gamma=self.gamma / 2**self._gamma_power)
 
     def median_gamma(self, a: Rows, b: Rows) -> float:
-        """The gamma at which half of all pairs of rows have values above 1/e; 1 where these are all the same.
-
-        Unlike "scale" it does not depend on how the variance is shared among columns.
-        """
+        """The gamma at which half of all pairs of rows have values above 1/e; 1 where these are all the same. Unlike
+        "scale" it does not depend on how the variance is shared among columns."""
         values = self.exact(a, b)
         at = int(np.argsort(values, axis=None)[values.size // 2])
         one, other = _difference(a.take(np.array([at // len(b)])), b.take(np.array([at % len(b)])))

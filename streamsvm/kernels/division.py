@@ -191,12 +191,7 @@ class TreeGrowth(SizedInBytes):
         return tree, LeafPartitions(leaves, first, tuple(cuts.values()), sizes, starts, seen)
 
     def _counts_in(
-        self,
-        leaves: Vector | None,
-        wanted: list[int],
-        blocks: Sequence[Block],
-        numbers: Sequence[int],
-        engine: Engine,
+        self, leaves: Vector | None, wanted: list[int], blocks: Sequence[Block], numbers: Sequence[int], engine: Engine
     ) -> np.ndarray:
         """(blocks, wanted): rows of these leaves in each of the blocks, which have these numbers."""
         if not wanted or leaves is None:
@@ -399,8 +394,7 @@ class Tree(SizedInBytes):
         self, counts: np.ndarray, max_rows: int
     ) -> tuple[Partition, np.ndarray, dict[int, np.ndarray], np.ndarray]:
         """The tree over its non-empty leaves, numbered from the largest down; the first partition of each leaf, all
-        partitions of those that are too large and cut by position, and the rows of each. counts: rows of each leaf.
-        """
+        partitions of those that are too large and cut by position, and the rows of each. counts: rows of each leaf."""
         pieces = {leaf: -(-int(counts[leaf]) // max_rows) for leaf in self.solid}
         cuts = {leaf: _even(int(counts[leaf]), k) for leaf, k in pieces.items() if k > 1}
         order = counts.copy()

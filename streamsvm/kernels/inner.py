@@ -104,10 +104,8 @@ class Linear(InnerProducts):
 
 @dataclass(frozen=True)
 class Precomputed(Linear):
-    """Precomputed values: a row holds those with all training rows, a support row is a unit vector.
-
-    So K(a, b) = a'b. While it is trained, `problems.dual.MatrixDual` reads the matrix itself.
-    """
+    """Precomputed values: a row holds those with all training rows, a support row is a unit vector. So K(a, b) = a'b.
+    While it is trained, `problems.dual.MatrixDual` reads the matrix itself."""
 
     name: ClassVar[str] = "precomputed"
     libsvm: ClassVar[str | None] = None

@@ -65,11 +65,9 @@ def _strips(n: int, k: int) -> Iterator[slice]:
 
 
 def fit_centres(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
-    """k-means of a sample in the feature space of `kernel`; at most k clusters, none of them empty.
-
-    A kernel too narrow for its sample sends every far row to the most diffuse centre. It is widened to twice the length
-    until, on the other half of the sample, no cluster takes more than half of the rows.
-    """
+    """k-means of a sample in the feature space of `kernel`; at most k clusters, none of them empty. A kernel too narrow
+    for its sample sends every far row to the most diffuse centre. It is widened to twice the length until, on the other
+    half of the sample, no cluster takes more than half of the rows."""
     half = np.array_split(rng.permutation(len(sample)), 2)
     while isinstance(kernel, Stationary) and k > 2:
         trial = _fit(sample.take(half[0]), k, kernel, rng)
@@ -98,10 +96,8 @@ def _means(sample: Rows, weights: np.ndarray) -> Rows:
 
 
 def kernel_kmeans(K: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Labels (m,) in 0..k-1 that (locally) minimise the within-cluster scatter in feature space; best of RESTARTS.
-
-    K: (m, m) kernel matrix of the sample.
-    """
+    """Labels (m,) in 0..k-1 that (locally) minimise the within-cluster scatter in feature space; best of RESTARTS. K:
+    (m, m) kernel matrix of the sample."""
     k = min(k, len(K))
     runs = [_lloyd(K, _seed(K, k, rng), k) for _ in range(RESTARTS)]
     return min(runs, key=lambda run: run[1])[0]
@@ -149,10 +145,8 @@ def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray
 
 @dataclass(frozen=True)
 class Partition(SizedInBytes):
-    """A tree of centres: each row ends in one partition, 0..n_parts-1.
-
-    nodes[i] is the i-th inner node; children[i][c] is a partition (>= 0) or, if negative, inner node ~children[i][c].
-    """
+    """A tree of centres: each row ends in one partition, 0..n_parts-1. nodes[i] is the i-th inner node; children[i][c]
+    is a partition (>= 0) or, if negative, inner node ~children[i][c]."""
 
     nodes: tuple[Centres, ...]
     children: tuple[tuple[int, ...], ...]

@@ -13,10 +13,8 @@ STRIP = 4096  # columns that one thread adds up: their sums (32 KiB) stay in L1
 
 
 class RowCache:
-    """Rows K(x_i, columns) of a problem of n rows; the least recently used ones make room.
-
-    The columns are the problem's active rows: where they become fewer the cached rows stay; other columns empty it.
-    """
+    """Rows K(x_i, columns) of a problem of n rows; the least recently used ones make room. The columns are the
+    problem's active rows: where they become fewer the cached rows stay; other columns empty it."""
 
     def __init__(self, n: int, budget_bytes: int) -> None:
         floats = min(budget_bytes // 4, n * n)  # `admit` looks through all places

@@ -1,7 +1,5 @@
-"""The catalogue of kernels: one row each, with all that must be known before loading one.
-
-A new kernel is a class and a row here; configuration, command line, estimators, exporters and documentation read it.
-"""
+"""The catalogue of kernels: one row each, with all that must be known before loading one. A new kernel is a class and a
+row here; configuration, command line, estimators, exporters and documentation read it."""
 
 from __future__ import annotations
 

@@ -40,11 +40,7 @@ class BudgetModel(Model):
 
     @classmethod
     def of(
-        cls,
-        header: Header,
-        learner: BudgetLearner,
-        stream: Attrs | None = None,
-        task: str = "classify",
+        cls, header: Header, learner: BudgetLearner, stream: Attrs | None = None, task: str = "classify"
     ) -> BudgetModel:
         """The model of a learner's present state; the learner may continue."""
         state = {name: array.copy() for name, array in learner.to_state().items()}

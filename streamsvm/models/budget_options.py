@@ -57,10 +57,8 @@ class BudgetOptions:
 
     def for_odds(self, weight: float) -> BudgetOptions:
         """For all rows of a store, where decisions are to be logarithms of odds; others stay. weight: of a typical row,
-        times K(x, x).
-
-        From a step of 1 / lambda on, heavy rows would still change decisions by several when the last rows come.
-        """
+        times K(x, x). From a step of 1 / lambda on, heavy rows would still change decisions by several when the last
+        rows come."""
         return replace(self, longest=LONGEST_ODDS / weight) if are_odds(self.loss) and weight > 0 else self
 
     @property

@@ -52,11 +52,9 @@ class Calibration(SizedInBytes):
 
     @classmethod
     def logistic(cls, problems: int, class_weight: np.ndarray | None = None) -> Calibration:
-        """Of decisions that are logarithms of odds themselves, see `are_odds`.
-
-        class_weight: of the classes (k,) in the fit, or of rows without and with each label (2, k). The odds of two
-        sides are as many times too large as their weights differ.
-        """
+        """Of decisions that are logarithms of odds themselves, see `are_odds`. class_weight: of the classes (k,) in the
+        fit, or of rows without and with each label (2, k). The odds of two sides are as many times too large as their
+        weights differ."""
         if class_weight is None:
             return cls.of("sigmoid", [np.array([[1.0, 0.0]])] * problems)
         if class_weight.ndim == 1 and len(class_weight) > 2:
@@ -69,10 +67,7 @@ class Calibration(SizedInBytes):
         self, decisions: np.ndarray, n_classes: int, *, pairwise: bool, parts: np.ndarray | None = None
     ) -> np.ndarray:
         """(m, n_classes), whose sum is 1, from the decision values (m, problems) of each pair or class, of rows of
-        these partitions (m,).
-
-        Raises ModelError.
-        """
+        these partitions (m,). Raises ModelError."""
         if self.method == "stream":
             return self._of_stream(self._checked(decisions))
         p = self.of_problems(decisions, parts)
@@ -176,10 +171,8 @@ def against_rest(p: np.ndarray) -> np.ndarray:
 
 
 def with_decisions(p: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """p (m, k), changed so that none is above the class that wins by decision values f (m, columns).
-
-    Those that were above it share evenly with it, as in a fit under that constraint.
-    """
+    """p (m, k), changed so that none is above the class that wins by decision values f (m, columns). Those that were
+    above it share evenly with it, as in a fit under that constraint."""
     winners = (f[:, 0] > 0).astype(np.intp) if f.shape[1] == 1 else np.argmax(f, axis=1)
     for row in np.flatnonzero(np.argmax(p, axis=1) != winners):
         p_row, winner = p[row], int(winners[row])
@@ -195,11 +188,9 @@ def with_decisions(p: np.ndarray, f: np.ndarray) -> np.ndarray:
 
 
 def coupled(p: np.ndarray, k: int) -> np.ndarray:
-    """(m, k) from the probabilities (m, n_pairs) of j among i and j, for each pair i < j.
-
-    Minimises sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2 over sum p = 1, r_ij that of i among i and j: the second method
-    of Wu, Lin and Weng (2004), whose solution is never negative.
-    """
+    """(m, k) from the probabilities (m, n_pairs) of j among i and j, for each pair i < j. Minimises sum_i sum_{j != i}
+    (r_ji p_i - r_ij p_j)^2 over sum p = 1, r_ij that of i among i and j: the second method of Wu, Lin and Weng (2004),
+    whose solution is never negative."""
     rows = max(1, COUPLING_BYTES // (8 * (k + 1) ** 2))
     return np.concatenate([_coupled(p[i : i + rows], k) for i in range(0, max(len(p), 1), rows)])
 
@@ -219,10 +210,8 @@ def _coupled(p: np.ndarray, k: int) -> np.ndarray:
 
 
 def own_problems(decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
-    """The decision values (n, problems) that calibration reads: for pairs, the k - 1 of a row's own class.
-
-    They are laid out like coefficients, see `tasks.pairs`; codes (n,) in 0..k-1.
-    """
+    """The decision values (n, problems) that calibration reads: for pairs, the k - 1 of a row's own class. They are
+    laid out like coefficients, see `tasks.pairs`; codes (n,) in 0..k-1."""
     if not pairwise or k == 2:
         return decisions
     pair = np.zeros((k, k), np.intp)
@@ -232,19 +221,11 @@ def own_problems(decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: 
 
 
 def calibrate(
-    decisions: np.ndarray,
-    codes: np.ndarray,
-    k: int,
-    *,
-    method: str,
-    pairwise: bool,
-    weight: np.ndarray | None = None,
+    decisions: np.ndarray, codes: np.ndarray, k: int, *, method: str, pairwise: bool, weight: np.ndarray | None = None
 ) -> Calibration:
-    """The maps fitted to decision values of rows that the model behind them was not trained on.
-
-    decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1, or (n, k) bool, which labels a row has;
-    weight (n,), of which the mean counts as one row. Raises DataError if a class has no rows.
-    """
+    """The maps fitted to decision values of rows that the model behind them was not trained on. decisions: (n, own
+    problems), see `own_problems`; codes (n,) in 0..k-1, or (n, k) bool, which labels a row has; weight (n,), of which
+    the mean counts as one row. Raises DataError if a class has no rows."""
     weight = np.ones(len(codes)) if weight is None else weight
     problems = binary_problems(decisions, codes, weight, k, pairwise=pairwise)
     return Calibration.of(method, [FITS[method](f, targets(positive, w), w) for _, f, positive, w in problems])
@@ -284,10 +265,8 @@ def targets(positive: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def fit_sigmoid(f: np.ndarray, t: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """(1, 2) slope and offset of the p = sigmoid(slope f + offset) nearest to targets t, (n,) in (0, 1) like f and w.
-
     Minimises -sum_i w_i (t_i log p_i + (1 - t_i) log(1 - p_i)) by Newton's method with backtracking (Lin, Lin and Weng
-    2007, algorithm 1), on decision values scaled to at most 1.
-    """
+    2007, algorithm 1), on decision values scaled to at most 1."""
     scale = float(np.abs(f).max()) or 1.0
     Z = np.column_stack([f / scale, np.ones(len(f))])
     total = weight.sum()

@@ -63,10 +63,8 @@ class NamedColumns(ABC):
 
     def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]:
         """The store's column for each column of the model (None: all are in order), and a note on what cannot be
-        checked.
-
-        If both have names, names decide, else the number of columns. Raises ModelError naming the first difference.
-        """
+        checked. If both have names, names decide, else the number of columns. Raises ModelError naming the first
+        difference."""
         names, expected, where = store.feature_names, self.feature_names, store.url or "X"
         if self.by_name and expected:
             numbers = tuple(map(str, range(store.d)))

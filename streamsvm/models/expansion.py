@@ -17,10 +17,8 @@ from streamsvm.storage.arrays import Arrays, Attrs, State
 
 @dataclass(frozen=True, repr=False)
 class ExpansionModel(Model):
-    """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest.
-
-    For a task without labels: one column, whose value is the answer.
-    """
+    """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest. For
+    a task without labels: one column, whose value is the answer."""
 
     kind: ClassVar[str] = "expansion"
     header: Header

@@ -171,10 +171,8 @@ class ExpertsLearner:
 
 @dataclass(frozen=True, repr=False)
 class ExpertsModel(Model):
-    """The state of an `ExpertsLearner`, which decides, and from which learning can continue.
-
-    Decision values are logarithms of odds, of the second class, or of each against the rest.
-    """
+    """The state of an `ExpertsLearner`, which decides, and from which learning can continue. Decision values are
+    logarithms of odds, of the second class, or of each against the rest."""
 
     kind: ClassVar[str] = "experts"
     header: Header

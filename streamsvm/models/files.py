@@ -46,10 +46,7 @@ MODELS = {  # module:class by kind
     "expansion": "streamsvm.models:ExpansionModel",
     "experts": "streamsvm.models:ExpertsModel",
 }
-FACTORISATIONS = {
-    "hss": "streamsvm.hss.files:Factorisation",
-    "hss-subtree": "streamsvm.hss.files:SubtreeFactorisation",
-}
+FACTORISATIONS = {"hss": "streamsvm.hss.files:Factorisation", "hss-subtree": "streamsvm.hss.files:SubtreeFactorisation"}
 _RESERVED = ("format", "version", "kind", "strings", AT)
 
 
@@ -70,10 +67,8 @@ def block_length(array: Any) -> int:
 
 
 def save_model(model: Model, path: str | Place) -> None:
-    """Writes the model completely or not at all, and replaces an older model at `path`. Raises StorageError.
-
-    Arrays that are on disk, even at `path`, are copied block by block.
-    """
+    """Writes the model completely or not at all, and replaces an older model at `path`. Raises StorageError. Arrays
+    that are on disk, even at `path`, are copied block by block."""
     arrays, attrs = model.to_state()
     with ModelWriter(path, model.kind) as writer:
         for name, array in arrays.items():
@@ -266,10 +261,8 @@ class _Arrays(Mapping[str, Any]):
 
 
 class ModelWriter:
-    """Writes a model piece by piece: `append` grows an array's first axis, `attrs` is set before the end.
-
-    A context manager: on a clean exit the model appears at `path`, on an exception nothing does.
-    """
+    """Writes a model piece by piece: `append` grows an array's first axis, `attrs` is set before the end. A context
+    manager: on a clean exit the model appears at `path`, on an exception nothing does."""
 
     def __init__(self, path: str | Place, kind: str) -> None:
         self.attrs: Attrs = {}

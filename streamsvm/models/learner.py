@@ -61,12 +61,7 @@ class BudgetLearner:
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        d: int,
-        columns: int,
-        options: BudgetOptions,
-        units: tuple[float, float] = (0.0, 1.0),
+        self, kernel: Kernel, d: int, columns: int, options: BudgetOptions, units: tuple[float, float] = (0.0, 1.0)
     ) -> None:
         """units: origin and unit of targets, which are learned as (y - origin) / unit."""
         self.options = options
@@ -153,10 +148,8 @@ class BudgetLearner:
         )
 
     def learn(self, rows: Rows, Y: np.ndarray, weight: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
-        """One step for each row (m, d), in order; its decision values before its step, (m, columns).
-
-        Y (m, columns): -1 or +1, or targets. weight (m,): of each row's loss.
-        """
+        """One step for each row (m, d), in order; its decision values before its step, (m, columns). Y (m, columns): -1
+        or +1, or targets. weight (m,): of each row's loss."""
         origin, unit = self.units
         Y = (Y - origin) / unit
         weight = np.ones(len(rows)) if weight is None else weight
@@ -199,10 +192,8 @@ class BudgetLearner:
         return self.kernel.apply(rows, self.supports(), A) + bias
 
     def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """(columns,) decision values of one row x (d,) float32; and its (W, F), for `learn_one`.
-
-        W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
-        """
+        """(columns,) decision values of one row x (d,) float32; and its (W, F), for `learn_one`. W (slots, 1) are its
+        values with the supports, F (columns, 1) its decisions in units of A."""
         n = self.n_support
         if self.is_rbf:
             W = np.empty((len(self.X), 1), np.float32)
@@ -318,9 +309,7 @@ class BudgetLearner:
         self, block: np.ndarray, used: np.ndarray | slice, norms: np.ndarray, threads: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Values of the supports with a block of b rows (slots, b), and its decisions in units of A (columns, b).
-
-        block: its columns `used`; norms: of all.
-        """
+        block: its columns `used`; norms: of all."""
         n, b = self.n_support, len(block)
         slots, columns = self.A.shape
         W, F = self._buffer[: slots * b].reshape(slots, b), np.zeros((-(-n // STRIP), columns, b))
@@ -333,19 +322,11 @@ class BudgetLearner:
         return W, F.sum(axis=0)
 
     def _block_values(
-        self,
-        block: np.ndarray,
-        norms: np.ndarray,
-        Y: np.ndarray,
-        W: np.ndarray,
-        F: np.ndarray,
-        threads: int,
+        self, block: np.ndarray, norms: np.ndarray, Y: np.ndarray, W: np.ndarray, F: np.ndarray, threads: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Values of the rows that will probably become supports: with the supports, N, and with the rows after them in
-        the block, V.
-
-        entries (b,): the index of a row in N and V, or -1: the steps compute its values if they need them.
-        """
+        the block, V. entries (b,): the index of a row in N and V, or -1: the steps compute its values if they need
+        them."""
         scale = 1 / (self.options.lam * self.t) if self.t else 0.0
         likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
         ids = np.flatnonzero(likely | (not self.is_rbf or self.options.loss not in ("hinge", "logistic")))

@@ -154,11 +154,7 @@ class LocalModel(Model):
         if self.bias is not None:
             arrays["bias"] = self.bias
         task = {} if self.is_pairwise else {"task": self.task, "multiclass": self.multiclass}
-        return arrays, attrs | task | {
-            "partition": tree_attrs,
-            "combine": self.combine,
-            "neighbours": self.neighbours,
-        }
+        return arrays, attrs | task | {"partition": tree_attrs, "combine": self.combine, "neighbours": self.neighbours}
 
     @classmethod
     def from_state(cls, arrays: Arrays, attrs: Attrs) -> LocalModel:

@@ -83,10 +83,7 @@ class LocalBudgetModel(Model):
         arrays, attrs = self.header.to_state()
         tree, nodes = partition_state(self.partition)
         arrays |= {"bounds": self.bounds, "support": self.support.dense()} | tree
-        return arrays | {"coef": self.coef, "bias": self.bias}, attrs | {
-            "partition": nodes,
-            "task": self.task,
-        }
+        return arrays | {"coef": self.coef, "bias": self.bias}, attrs | {"partition": nodes, "task": self.task}
 
     @classmethod
     def from_state(cls, arrays: Arrays, attrs: Attrs) -> LocalBudgetModel:

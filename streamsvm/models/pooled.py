@@ -14,14 +14,7 @@ from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner, supports_of
-from streamsvm.models.one_row import (
-    bind,
-    buffers_for,
-    decide_pooled,
-    learn_kernel,
-    learn_pooled,
-    one_row_block,
-)
+from streamsvm.models.one_row import bind, buffers_for, decide_pooled, learn_kernel, learn_pooled, one_row_block
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.strips import strips
 from streamsvm.private.numba import direct
@@ -46,11 +39,7 @@ class Expert:
     factor: float | None = None
 
     def to_attrs(self) -> Attrs:
-        return {
-            "kernel": self.kernel.to_attrs(),
-            "options": asdict(self.options),
-            "factor": self.factor,
-        }
+        return {"kernel": self.kernel.to_attrs(), "options": asdict(self.options), "factor": self.factor}
 
     @classmethod
     def from_attrs(cls, attrs: Attrs) -> Expert:
@@ -143,10 +132,8 @@ class ExpertPool:
         return self.__dict__ | {"_compiled": None}
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """One step of each expert for each row (m, d), in order; its decisions before, (experts, m, columns).
-
-        The pool learns them in `weigh`. No expert needs another one, so that each has a thread.
-        """
+        """One step of each expert for each row (m, d), in order; its decisions before, (experts, m, columns). The pool
+        learns them in `weigh`. No expert needs another one, so that each has a thread."""
         Z = self.scaling.learn(X)
         D = np.empty((len(self.pool.v), *Y.shape))
 
@@ -235,10 +222,7 @@ def _compiled(d: int, columns: int, arrays: tuple[Any, ...]) -> _Compiled:
     """Plain functions over a `CompiledPool` of these arrays: of compiled ones, river would count 11 MB of the
     compiler's as the model's memory."""
     x, y, compiled = np.empty(d, np.float32), np.empty(columns), bind(*arrays)
-    decide_direct, learn_direct = (
-        direct(decide_pooled, x, compiled, y),
-        direct(learn_pooled, x, y, 1.0, compiled),
-    )
+    decide_direct, learn_direct = (direct(decide_pooled, x, compiled, y), direct(learn_pooled, x, y, 1.0, compiled))
 
     def decide(x: np.ndarray) -> np.ndarray:
         out = np.empty(columns)

@@ -44,11 +44,9 @@ class Expansion:
     of_rows: bool = True
 
     def unmixed(self) -> Expansion:
-        """The same function under a scaling without a metric, whose support rows have all columns. Raises ModelError.
-
-        A diagonal metric is an extra scale; its columns of 0 are 0 in support rows. For a full one with an inner
-        product s'L'x = (L s)'x; distances have no such form.
-        """
+        """The same function under a scaling without a metric, whose support rows have all columns. Raises ModelError. A
+        diagonal metric is an extra scale; its columns of 0 are 0 in support rows. For a full one with an inner product
+        s'L'x = (L s)'x; distances have no such form."""
         metric, scaling = self.scaling.metric, self.scaling
         if metric is None:
             return self
@@ -72,11 +70,9 @@ class Expansion:
         return (X.T @ plain.coef).T, plain.intercept
 
     def folded(self) -> Expansion:
-        """The same function with offset and scale in the support rows, if K allows that; else itself.
-
-        With z = scale * s the linear kernel is x's' = x'z - offset'z; under a scaling that only multiplies, the
-        inner product of poly and sigmoid is x'z.
-        """
+        """The same function with offset and scale in the support rows, if K allows that; else itself. With z = scale *
+        s the linear kernel is x's' = x'z - offset'z; under a scaling that only multiplies, the inner product of poly
+        and sigmoid is x'z."""
         if self.scaling.metric is not None:
             return self.unmixed().folded()
         offset, scale = self.scaling.offset, self.scaling.scale

@@ -212,16 +212,11 @@ class BudgetLearnerBase:
 
     @classmethod
     def _resumed(cls, model: StreamModel) -> tuple[Self, dict[str, Any]]:
-        """A learner that continues from where a model stopped, and the state of its stream.
-
-        The features of a fit on rows without names are "0", "1" and so on. Raises ConfigError for another task.
-        """
+        """A learner that continues from where a model stopped, and the state of its stream. The features of a fit on
+        rows without names are "0", "1" and so on. Raises ConfigError for another task."""
         if model.task != cls.task:
             raise ConfigError(f"found a model of task {model.task}, expected {cls.task} for {cls.__name__}")
-        stream = model.stream or {
-            "features": model.feature_names or [str(i) for i in range(model.d)],
-            "kinds": [],
-        }
+        stream = model.stream or {"features": model.feature_names or [str(i) for i in range(model.d)], "kinds": []}
         parameters = signature(cls).parameters
         arguments = as_arguments(model.header.kernel)
         arguments |= {name: value for name, value in vars(model.options).items() if name in parameters}

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """The rows of a data frame.
-
-    values: (m, columns) float64 if all columns are numbers, or true and false, NaN where they are missing; else None.
-    bools: names of columns of true and false.
-    """
+    """The rows of a data frame. values: (m, columns) float64 if all columns are numbers, or true and false, NaN where
+    they are missing; else None. bools: names of columns of true and false."""
 
     def __init__(self, X: Any) -> None:
         """Raises DataError for anything that is not a data frame, and for columns of one name."""

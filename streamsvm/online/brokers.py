@@ -21,22 +21,15 @@ from streamsvm.online.lines import Interruptible
 BATCH = 500  # messages that are taken at once
 FIRST_S, WAIT_S = 10.0, 0.2  # for the broker's first answer; for messages, before signals are handled
 # of Kafka's consumers
-FIXED_PROPERTIES = {
-    "group.id": "streamsvm",
-    "enable.auto.commit": False,
-    "auto.offset.reset": "error",
-    "log_level": 0,
-}
+FIXED_PROPERTIES = {"group.id": "streamsvm", "enable.auto.commit": False, "auto.offset.reset": "error", "log_level": 0}
 INACTIVE_S = 60.0  # after which NATS drops a consumer without requests; a slow learner makes another one
 NEXT = "sequence"  # place in a stream of NATS
 
 
 @dataclass
 class Messages(Interruptible, ABC):
-    """The messages of a broker's URL as texts; `close` leaves the broker.
-
-    next: places of the first messages to read; each message that is yielded moves them on.
-    """
+    """The messages of a broker's URL as texts; `close` leaves the broker. next: places of the first messages to read;
+    each message that is yielded moves them on."""
 
     MODULE: ClassVar[str]
     PACKAGE: ClassVar[str]

@@ -12,10 +12,7 @@ WIDE = 16  # classes up to which each one's probability sees all decisions: its 
 FORGET = 0.999  # of the curvature, an event: about 1,000 events count
 FORGET_SCALE = 0.99
 LARGEST_DECISION = 10.0  # in units of their size: the huge ones of first steps would freeze the curvature
-OWN_CURVATURE, OTHER_CURVATURE = (
-    3.0,
-    1.0,
-)  # inverse curvature at first: of a class's own slope, and of all else
+OWN_CURVATURE, OTHER_CURVATURE = (3.0, 1.0)  # inverse curvature at first: of a class's own slope, and of all else
 LONGEST = 1.0  # change of a coefficient by one event
 
 
@@ -39,10 +36,8 @@ class OnlineCalibration:
         self.running = np.zeros(2)  # mean square of decisions, and the weight it stands for
 
     def __call__(self, decisions: np.ndarray, class_weight: np.ndarray | None = None) -> np.ndarray:
-        """(m, classes) probabilities of decisions (m, columns).
-
-        class_weight (classes,): if classes have weights, labels follow decisions, and probabilities do not: they are
-        those of the events as they are."""
+        """(m, classes) probabilities of decisions (m, columns). class_weight (classes,): if classes have weights,
+        labels follow decisions, and probabilities do not: they are those of the events as they are."""
         self._grow(decisions.shape[1])
         p = np.empty((len(decisions), max(2, decisions.shape[1])))
         _predict(self.W, self.running, decisions, p)
@@ -66,11 +61,7 @@ class OnlineCalibration:
 
     def to_state(self) -> dict[str, object]:
         lower = np.tril_indices(self.P.shape[1])  # the rest is their mirror image
-        return {
-            "W": self.W.tolist(),
-            "P": self.P[:, *lower].tolist(),
-            "running": self.running.tolist(),
-        }
+        return {"W": self.W.tolist(), "P": self.P[:, *lower].tolist(), "running": self.running.tolist()}
 
     @classmethod
     def from_state(cls, state: State | None) -> OnlineCalibration:
@@ -222,11 +213,9 @@ def _scores(W, u, z):  # fills z. Returns sum of exp(z - top), and top, the larg
 
 @nb.njit(nogil=True, cache=True)
 def _step(w, P, x, g, p, error):
-    """One Newton step of a class's coefficients w on input x, and its curvature after it.
-
-    P stays symmetric by construction: forgetting would let the rounding of two halves grow apart without end. It
-    forgets only while its diagonal stays below 1 in the mean, so that directions that do not occur stay tame.
-    """
+    """One Newton step of a class's coefficients w on input x, and its curvature after it. P stays symmetric by
+    construction: forgetting would let the rounding of two halves grow apart without end. It forgets only while its
+    diagonal stays below 1 in the mean, so that directions that do not occur stay tame."""
     q, curvature, inside, trace = len(w), p * (1 - p), 0.0, 0.0
     for a in range(q):
         g[a] = 0.0

@@ -249,11 +249,9 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDClassifier:
-        """A learner that continues exactly from where `to_model`, or a fit, stopped.
-
-        The features of a fit on rows without names are "0", "1" and so on. Raises ModelError for a model with a
-        threshold or costs, and for balanced weights.
-        """
+        """A learner that continues exactly from where `to_model`, or a fit, stopped. The features of a fit on rows
+        without names are "0", "1" and so on. Raises ModelError for a model with a threshold or costs, and for balanced
+        weights."""
         if model.header.threshold is not None:
             raise ModelError(
                 "the model decides at a threshold that was chosen for what it had learned, and would not hold for what "

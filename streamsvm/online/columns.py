@@ -60,10 +60,8 @@ class FeatureColumns:
         self._row = np.empty(0, np.float32)
 
     def row(self, x: Features, *, grow: bool) -> np.ndarray:
-        """(width,) float32; with `grow`, new features get a column, else they are left out.
-
-        The same array for the same event twice: it is predicted, then learned. Raises DataError.
-        """
+        """(width,) float32; with `grow`, new features get a column, else they are left out. The same array for the same
+        event twice: it is predicted, then learned. Raises DataError."""
         if self._plan is not None and (planned := self._plan.row(x)) is not None:
             if grow and self._ranges is not None:
                 self._check_precision(x)
@@ -206,12 +204,7 @@ class _Plan:
 
     @classmethod
     def of(
-        cls,
-        names: list[Hashable],
-        columns: np.ndarray,
-        row: np.ndarray,
-        x: Features,
-        bools: set[Hashable],
+        cls, names: list[Hashable], columns: np.ndarray, row: np.ndarray, x: Features, bools: set[Hashable]
     ) -> _Plan | None:
         """A plan for events like x. None if the features do not fill the first columns, or are not numbers and
         booleans."""
@@ -279,10 +272,8 @@ class FeatureRanges:
 
 
 class TotalVariance:
-    """The sum of the columns' variances over the rows seen (Chan, Golub and LeVeque 1979).
-
-    means (d,): of the columns. squares: the sum of squared deviations from them, over all columns.
-    """
+    """The sum of the columns' variances over the rows seen (Chan, Golub and LeVeque 1979). means (d,): of the columns.
+    squares: the sum of squared deviations from them, over all columns."""
 
     def __init__(self, n: int = 0, squares: float = 0.0, means: ArrayLike = ()) -> None:
         self.n, self.squares, self.means = n, squares, np.array(means, np.float64)

@@ -145,10 +145,8 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDMultiLabelClassifier:
-        """A learner that continues exactly from where `to_model`, or a fit, stopped.
-
-        Raises ModelError for a model with thresholds or costs, and for one whose labels have weights.
-        """
+        """A learner that continues exactly from where `to_model`, or a fit, stopped. Raises ModelError for a model with
+        thresholds or costs, and for one whose labels have weights."""
         header = model.header
         has_costs = header.threshold is not None or header.costs is not None
         if has_costs or (header.config or {}).get("class_weight"):

@@ -88,11 +88,8 @@ class ClassScores(StreamScores):
 
     def is_worth(self, probabilities: Mapping[Hashable, float], share: float) -> bool:
         """Whether to ask for the label of an event, if only this share of labels can be paid for: the least sure
-        events.
-
-        The threshold falls when it asks and rises when it does not, so that it asks as often as it may, however
-        sure the learner has become (as in Zliobaite, Bifet, Pfahringer and Holmes 2014).
-        """
+        events. The threshold falls when it asks and rises when it does not, so that it asks as often as it may, however
+        sure the learner has become (as in Zliobaite, Bifet, Pfahringer and Holmes 2014)."""
         is_unsure = len(probabilities) < 2 or max(probabilities.values()) < self.threshold
         asks = is_unsure and self.spent < share
         self.threshold = min(self.threshold * (1 + STEP * (share - is_unsure)), 1.0)
@@ -206,10 +203,8 @@ class LabelSetScores(StreamScores):
 
 
 class ValueScores(StreamScores):
-    """mean_absolute_error and r2, from sums; the targets' about their running mean (Welford 1962).
-
-    The first event, before which nothing is known, gets no answer and does not count.
-    """
+    """mean_absolute_error and r2, from sums; the targets' about their running mean (Welford 1962). The first event,
+    before which nothing is known, gets no answer and does not count."""
 
     task = "regress"
     learner: BSGDRegressor

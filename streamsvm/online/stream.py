@@ -63,11 +63,7 @@ class RecentCounts:
 
     def facts(self) -> dict[str, Any]:
         mean = self.seconds / max(self.events, 1)
-        return {
-            "labels": dict(self.labels),
-            "answer_s": round(mean, 7),
-            "slowest_s": round(self.slowest_s, 7),
-        }
+        return {"labels": dict(self.labels), "answer_s": round(mean, 7), "slowest_s": round(self.slowest_s, 7)}
 
 
 @dataclass
@@ -339,9 +335,7 @@ class Stream:
 
     def decide(self, events: Sequence[Features]) -> np.ndarray:
         """(m, columns) decision values of events, without learning them; a label next to the features is not read.
-
-        Raises DataError, which names the event.
-        """
+        Raises DataError, which names the event."""
         step = max(1, BLOCK_ENTRIES // max(1, self.learner.n_columns))
         blocks = []
         for start in range(0, len(events), step):
@@ -414,10 +408,8 @@ class Stream:
 
 
 class StreamReporter:
-    """Reports on a stream: progress a few times a second, and a `stretch` record every so many events learned.
-
-    A stretch has its own accuracy, of predictions before they were learned, and the state of the learner.
-    """
+    """Reports on a stream: progress a few times a second, and a `stretch` record every so many events learned. A
+    stretch has its own accuracy, of predictions before they were learned, and the state of the learner."""
 
     def __init__(self, stream: Stream, tell: Events) -> None:
         self._stream, self._tell = stream, tell

@@ -27,10 +27,8 @@ ColumnAttrs = Sequence[Attrs]  # of columns, as a store has them
 
 
 class TableEvents:
-    """Replaces values of a table's columns by those of a store's columns: colour, red by colour=red, 1.
-
-    Others stay as they are, and missing ones are left out.
-    """
+    """Replaces values of a table's columns by those of a store's columns: colour, red by colour=red, 1. Others stay as
+    they are, and missing ones are left out."""
 
     def __init__(self, columns: ColumnAttrs) -> None:
         features = Schema.from_attrs({"columns": columns}).features

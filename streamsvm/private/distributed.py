@@ -47,10 +47,8 @@ def scatter(
 
 
 def wait(client: Client, future: Future, seconds: float) -> None:
-    """Waits until a future is done, at most that long.
-
-    `Future.exception(timeout)` raises at the end, and that error keeps its callers' frames and their values alive.
-    """
+    """Waits until a future is done, at most that long. `Future.exception(timeout)` raises at the end, and that error
+    keeps its callers' frames and their values alive."""
 
     async def ended() -> None:
         with suppress(TimeoutError):
@@ -83,10 +81,8 @@ def run_on_scheduler(client: Client, seconds: float, fn: Callable[..., Any], *ar
 
 
 def in_one_span() -> AbstractContextManager[object]:
-    """A context in which all tasks belong to one span, that of the caller if there is one.
-
-    Otherwise dask starts a span whenever it was idle, and neither the scheduler nor the workers ever forget one.
-    """
+    """A context in which all tasks belong to one span, that of the caller if there is one. Otherwise dask starts a span
+    whenever it was idle, and neither the scheduler nor the workers ever forget one."""
     span = {"name": (SPAN,), "ids": (SPAN,)}
     return nullcontext() if "span" in dask.get_annotations() else dask.annotate(span=span)
 

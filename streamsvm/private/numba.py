@@ -17,11 +17,9 @@ T = TypeVar("T")
 
 
 def stale_with(*modules: ModuleType) -> Callable[[T], T]:
-    """For a function with cache=True that calls compiled functions of these modules, or reads their constants.
-
-    numba compiles a cached function again when the file that it stands in has changed, and looks at no other file. And
-    it fails to read a cache that names a class which has another name since: such a cache is stale, too.
-    """
+    """For a function with cache=True that calls compiled functions of these modules, or reads their constants. numba
+    compiles a cached function again when the file that it stands in has changed, and looks at no other file. And it
+    fails to read a cache that names a class which has another name since: such a cache is stale, too."""
 
     def stamped(function: T) -> T:
         if isinstance(function, Dispatcher):  # else NUMBA_DISABLE_JIT
@@ -53,10 +51,8 @@ def direct(function: Any, *args: Any) -> Callable[..., Any]:
 
 def _borrowed(typing_context: Any, kind: Any) -> Any:
     """`kind`, a tuple of arrays, numbers and such tuples, without counts of references to the arrays: the caller keeps
-    them alive for as long as they are used.
-
-    A count is an atomic operation each time that an array is taken out of a tuple, a quarter of an event in all.
-    """
+    them alive for as long as they are used. A count is an atomic operation each time that an array is taken out of a
+    tuple, a quarter of an event in all."""
 
     def copy(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _uncounted(context, builder, kind, args[0])

@@ -56,10 +56,8 @@ def first_codec(array: zarr.Array) -> Any:
 
 
 def open_for_writing(path: str) -> zarr.Array:
-    """An existing array, opened so that chunks of zeros are written, too. Raises FileNotFoundError.
-
-    An opened array has zarr's defaults, whatever it was created with: such chunks would be missing, and look lost.
-    """
+    """An existing array, opened so that chunks of zeros are written, too. Raises FileNotFoundError. An opened array has
+    zarr's defaults, whatever it was created with: such chunks would be missing, and look lost."""
     opened = zarr.open_array(path, mode="r+")
     config = {"write_empty_chunks": True}
     return zarr.Array(zarr.AsyncArray(opened.metadata, opened.store_path, config))  # type: ignore[call-overload]

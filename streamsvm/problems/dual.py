@@ -92,10 +92,8 @@ class BoundedGap:
 
 
 class ColumnsQP(Protocol):
-    """min over a of 1/2 a'Qa + p'a, 0 <= a <= upper_c, for each column c: duals of the same rows and labels.
-
-    y: (n,) float64, -1 or +1. upper: (columns, n) float64. linear: p (n,), or a number.
-    """
+    """min over a of 1/2 a'Qa + p'a, 0 <= a <= upper_c, for each column c: duals of the same rows and labels. y: (n,)
+    float64, -1 or +1. upper: (columns, n) float64. linear: p (n,), or a number."""
 
     y: np.ndarray
     upper: np.ndarray
@@ -193,22 +191,15 @@ def is_wide(rows: Rows) -> bool:
 
 
 class MatrixDual(BoundedGap):
-    """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given.
-
-    source: the dual whose kernel values it has, if they were computed.
-    """
+    """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given. source: the dual whose kernel
+    values it has, if they were computed."""
 
     linear: np.ndarray | float = -1.0
     nu: float | None = None
     parts: np.ndarray | None = None
 
     def __init__(
-        self,
-        K: np.ndarray,
-        y: np.ndarray,
-        upper: np.ndarray,
-        threads: int = 1,
-        source: KernelDual | None = None,
+        self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1, source: KernelDual | None = None
     ) -> None:
         self.y, self.upper = y, upper
         self._K, self._threads, self._source = np.ascontiguousarray(K, np.float32), threads, source
@@ -240,10 +231,8 @@ class MatrixDual(BoundedGap):
 
 
 class GramBuffer:
-    """Memory for Gram matrices, one at a time, used again and again: fresh pages cost more than the values.
-
-    rows: it has room for so many from its first use on.
-    """
+    """Memory for Gram matrices, one at a time, used again and again: fresh pages cost more than the values. rows: it
+    has room for so many from its first use on."""
 
     def __init__(self, rows: int = 0) -> None:
         self._rows, self._space = rows, np.empty(0, np.float32)
@@ -317,10 +306,8 @@ class KernelColumns:
 
 
 class RepeatedDual(BoundedGap):
-    """A dual with several variables for each row: of y, linear (c n,) the first n are the first ones of all rows.
-
-    once: the problem of the n rows with one variable each and labels of 1; all variables of a row have its bound.
-    """
+    """A dual with several variables for each row: of y, linear (c n,) the first n are the first ones of all rows. once:
+    the problem of the n rows with one variable each and labels of 1; all variables of a row have its bound."""
 
     nu: float | None = None
     parts: np.ndarray | None = None

@@ -43,13 +43,7 @@ class HingeRisk(RowRisk):
 
     @staticmethod
     def add(
-        F: np.ndarray,
-        c: int,
-        piece: np.ndarray,
-        upper: np.ndarray,
-        G: np.ndarray,
-        sums: np.ndarray,
-        lines: np.ndarray,
+        F: np.ndarray, c: int, piece: np.ndarray, upper: np.ndarray, G: np.ndarray, sums: np.ndarray, lines: np.ndarray
     ) -> None:
         _hinge(F, c, piece, upper, G, sums, lines)
 
@@ -98,17 +92,10 @@ def _count_active(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _hinge(F, c, piece, upper, G, sums, bends):
-    """See `RowRisk.add`: bends get m and s of each row, see `risks_at_steps`.
-
-    Without a branch that depends on the row: half of them would be predicted wrongly, at three times the cost of all
-    else. A row that never bends has a k below 0 or infinite, which is beyond the last step whatever its sign.
-    """
-    M, S, at, places = (
-        np.empty(TOGETHER),
-        np.empty(TOGETHER),
-        np.empty(TOGETHER),
-        np.empty(TOGETHER, np.int64),
-    )
+    """See `RowRisk.add`: bends get m and s of each row, see `risks_at_steps`. Without a branch that depends on the row:
+    half of them would be predicted wrongly, at three times the cost of all else. A row that never bends has a k below 0
+    or infinite, which is beyond the last step whatever its sign."""
+    M, S, at, places = (np.empty(TOGETHER), np.empty(TOGETHER), np.empty(TOGETHER), np.empty(TOGETHER, np.int64))
     bits = at.view(np.uint64)
     flat_bends = bends[c].reshape(2 * N_STEPS, 2)
     signs, margins = piece[0], piece[1]

@@ -35,13 +35,7 @@ class LogisticRisk(RowRisk):
 
     @staticmethod
     def add(
-        F: np.ndarray,
-        c: int,
-        piece: np.ndarray,
-        upper: np.ndarray,
-        G: np.ndarray,
-        sums: np.ndarray,
-        lines: np.ndarray,
+        F: np.ndarray, c: int, piece: np.ndarray, upper: np.ndarray, G: np.ndarray, sums: np.ndarray, lines: np.ndarray
     ) -> None:
         slopes, weight = piece
         _logistic(F, c, np.sign(slopes), weight * upper, G, sums, lines)
@@ -91,11 +85,9 @@ def _logistic(F, c, signs, upper, G, sums, risks):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _losses(z, n, e, loss):
-    """e = exp(-|z|) and loss = log(1 + exp(z)) of the first n, to the rounding of float64.
-
-    By polynomials, in 0.4 of the time that the library's functions take: exp(r) for |r| <= log(2) / 2 times a power of
-    2, and log(1 + e) = 2 artanh(e / (2 + e)) for e <= 1.
-    """
+    """e = exp(-|z|) and loss = log(1 + exp(z)) of the first n, to the rounding of float64. By polynomials, in 0.4 of
+    the time that the library's functions take: exp(r) for |r| <= log(2) / 2 times a power of 2, and log(1 + e) = 2
+    artanh(e / (2 + e)) for e <= 1."""
     power = np.empty(TOGETHER, np.int64)
     scale = power.view(np.float64)
     for i in range(n):

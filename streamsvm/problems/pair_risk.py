@@ -167,11 +167,9 @@ def _root(derivative: Callable[[float], float], accuracy: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _sweep_up(f, ranks, v, bounds, n_ranks, g):
-    """g_i = v_i times the weight of the rows j of lower rank with f_j > f_i - 1.
-
-    Rows group after group, by rising score. The weights of those that are not a margin below stand in a tree of partial
-    sums over the ranks (Fenwick 1994).
-    """
+    """g_i = v_i times the weight of the rows j of lower rank with f_j > f_i - 1. Rows group after group, by rising
+    score. The weights of those that are not a margin below stand in a tree of partial sums over the ranks (Fenwick
+    1994)."""
     tree = np.zeros(n_ranks + 1)
     for q in range(len(bounds) - 1):
         start, stop = bounds[q], bounds[q + 1]

@@ -17,9 +17,7 @@ from streamsvm.problems.products import times, transposed_times
 
 class View(Protocol):
     """What a pass gives for one column: R's value and slope (d,) at q, and how R runs along the line from w to q.
-
-    scores: of the rows at q, (n,), if the risk needs them again when q is the next w; else (0,).
-    """
+    scores: of the rows at q, (n,), if the risk needs them again when q is the next w; else (0,)."""
 
     @property
     def value(self) -> float: ...
@@ -37,10 +35,7 @@ class View(Protocol):
 
 class LinearRisk(Protocol):
     """A convex risk R(w) that is computed by passes over the rows. d: length of w. columns: how many problems share the
-    passes.
-
-    reward: of the last entry of w, which is free then, see `solvers.cutting_plane`; else 0.
-    """
+    passes. reward: of the last entry of w, which is free then, see `solvers.cutting_plane`; else 0."""
 
     d: int
     columns: int
@@ -75,10 +70,8 @@ class Passes:
     def over(
         self, visit: Callable[..., tuple[Any, Any]], *columns: np.ndarray, shared: tuple[Any, ...] = ()
     ) -> tuple[list[Any], Any]:
-        """visit(*shared, (rows, their row columns), ...) of each block, with the block's part of `columns`.
-
-        visit returns two values: of the first the list, block by block, and of the second the sum are returned.
-        """
+        """visit(*shared, (rows, their row columns), ...) of each block, with the block's part of `columns`. visit
+        returns two values: of the first the list, block by block, and of the second the sum are returned."""
         self.count += 1
         shared = tuple(self._engine.share(value) for value in shared)
         parts, events = map(self._parts, columns), self._events.heard_by(self._progress)

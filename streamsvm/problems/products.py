@@ -1,8 +1,5 @@
-"""Products of a block of rows with a few vectors, in float64 and one thread: X W, and X'G.
-
-With so small a number of vectors, reading the rows takes the time; BLAS would want them as float64 first, at twice the
-cost.
-"""
+"""Products of a block of rows with a few vectors, in float64 and one thread: X W, and X'G. With so small a number of
+vectors, reading the rows takes the time; BLAS would want them as float64 first, at twice the cost."""
 
 from __future__ import annotations
 

@@ -41,10 +41,8 @@ class LossTerms(Protocol):
 
 @dataclass(frozen=True)
 class OneVsRestTerms:
-    """1 - y f, y = +1 where the row has the code that the column stands for, else -1.
-
-    Two classes make one column, of the second; more make one each (one-vs-rest).
-    """
+    """1 - y f, y = +1 where the row has the code that the column stands for, else -1. Two classes make one column, of
+    the second; more make one each (one-vs-rest)."""
 
     k: int
     row_bytes: ClassVar[int] = 4
@@ -67,9 +65,7 @@ class OneVsRestTerms:
 @dataclass(frozen=True)
 class MultilabelTerms:
     """1 - y f, y = +1 where the set that is the row's code has the label of the column, else -1. sets (l, columns).
-
-    factors (2, columns): on the loss of rows that lack a label, and of those that have it.
-    """
+    factors (2, columns): on the loss of rows that lack a label, and of those that have it."""
 
     sets: np.ndarray
     factors: np.ndarray | None = None
@@ -124,10 +120,8 @@ class MarginTerms:
 
 
 class RowRisk(ABC):
-    """R_c(w) = sum_i upper_i loss_c(w'x_i), the loss a sum of the pieces of row i in column c.
-
-    Each block of rows comes with `LossTerms.row_columns`, and upper (m,).
-    """
+    """R_c(w) = sum_i upper_i loss_c(w'x_i), the loss a sum of the pieces of row i in column c. Each block of rows comes
+    with `LossTerms.row_columns`, and upper (m,)."""
 
     reward = 0.0
 
@@ -153,19 +147,11 @@ class RowRisk(ABC):
     @staticmethod
     @abstractmethod
     def add(
-        F: np.ndarray,
-        c: int,
-        piece: np.ndarray,
-        upper: np.ndarray,
-        G: np.ndarray,
-        sums: np.ndarray,
-        lines: np.ndarray,
+        F: np.ndarray, c: int, piece: np.ndarray, upper: np.ndarray, G: np.ndarray, sums: np.ndarray, lines: np.ndarray
     ) -> None:
-        """Adds one piece (2, m) of column c, whose scores at w and q are F[:, 2 c : 2 c + 2].
-
-        To G (m, q) the slopes of the losses by the scores at q, to sums (2, q) the losses at q and these slopes, to
-        lines (q, *line_shape) what describes the risk from w to q.
-        """
+        """Adds one piece (2, m) of column c, whose scores at w and q are F[:, 2 c : 2 c + 2]. To G (m, q) the slopes of
+        the losses by the scores at q, to sums (2, q) the losses at q and these slopes, to lines (q, *line_shape) what
+        describes the risk from w to q."""
 
     @staticmethod
     @abstractmethod

@@ -80,10 +80,8 @@ class DualData(SizedInBytes):
 def over_margins(
     dual_data: DualData, alpha: np.ndarray, bias: np.ndarray, margin: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Variables (n, columns) and biases (subproblems,) divided by the margin, of subproblems with `over_margin`.
-
-    A subproblem without a margin, as it separates nothing, stays as it is.
-    """
+    """Variables (n, columns) and biases (subproblems,) divided by the margin, of subproblems with `over_margin`. A
+    subproblem without a margin, as it separates nothing, stays as it is."""
     if dual_data.targets.nu is None:
         return alpha, bias
     alpha, bias = alpha.copy(), bias.copy()
@@ -188,8 +186,7 @@ def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> Mak
         if wide and parts is None and len(members) <= MATRIX_ROWS:
             K = matrix.of(part.ids, lambda ids: kernel.block(members, members, threads))
             return dual_of(
-                part,
-                lambda y: MatrixDual(K, y, upper, threads, KernelDual(kernel, members, y, upper, threads)),
+                part, lambda y: MatrixDual(K, y, upper, threads, KernelDual(kernel, members, y, upper, threads))
             )
         return dual_of(part, lambda y: KernelDual(kernel, members, y, upper, threads, parts, cache_bytes))
 

@@ -19,10 +19,8 @@ SLACK = 1e-6  # of rho: so that rounding leaves no row at rho outside
 
 
 class SupportRisk(HingeRisk):
-    """R(w, rho) = sum_i upper_i max(0, rho - w'x_i), with a reward of nu sum upper for each unit of rho.
-
-    With 1/2 |w|^2 that is the primal of Schoelkopf et al. 2001 in LIBSVM's scale. passes: with a bias of RHO.
-    """
+    """R(w, rho) = sum_i upper_i max(0, rho - w'x_i), with a reward of nu sum upper for each unit of rho. With 1/2 |w|^2
+    that is the primal of Schoelkopf et al. 2001 in LIBSVM's scale. passes: with a bias of RHO."""
 
     def __init__(self, passes: Passes, nu: float) -> None:
         super().__init__(passes, MarginTerms())
@@ -30,11 +28,9 @@ class SupportRisk(HingeRisk):
         self.reward = nu * float(weight)
 
     def threshold(self, w: np.ndarray) -> float:
-        """The best rho for w (d - 1,): rows whose weights add up to the reward are below it, and so outside.
-
-        A pass counts scores by their leading bits, the next one those that share the leading bits of rho by their next
-        bits, and so on to the last bit, with nothing in memory for each row.
-        """
+        """The best rho for w (d - 1,): rows whose weights add up to the reward are below it, and so outside. A pass
+        counts scores by their leading bits, the next one those that share the leading bits of rho by their next bits,
+        and so on to the last bit, with nothing in memory for each row."""
         rho_bits, left = np.uint64(0), self.reward * (1 + 1e-12)
         for start in range(64 - DIGITS, -1, -DIGITS):
             visit = partial(_counted, start, int(rho_bits))

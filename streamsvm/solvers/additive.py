@@ -20,11 +20,7 @@ import numpy as np
 
 from streamsvm.storage.arrays import InArrays, arrays_of
 
-TRACKS = (
-    (0.1, False),
-    (0.1, True),
-    (0.5, True),
-)  # step size, and whether columns are curved; straight ones first
+TRACKS = ((0.1, False), (0.1, True), (0.5, True))  # step size, and whether columns are curved; straight ones first
 GRIDS = (5, 17, 65)  # knots
 KNOTS = sum(GRIDS)
 END = 3.0  # of the grids

@@ -129,11 +129,9 @@ def balanced(z: np.ndarray) -> np.ndarray:
 
 
 def draw_margin(z: np.ndarray, most: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(count,) ids drawn among margin support vectors, the likelier the farther |z| is from 0 and from its bound.
-
-    If ADMM has not converged, what has only just left a bound is often not a margin support vector. Any rows if there
-    are no such rows.
-    """
+    """(count,) ids drawn among margin support vectors, the likelier the farther |z| is from 0 and from its bound. If
+    ADMM has not converged, what has only just left a bound is often not a margin support vector. Any rows if there are
+    no such rows."""
     share = np.abs(z) / np.maximum(most, 1e-300)
     weight = share * (1.0 - share)
     weight = weight if weight.any() else most  # and never rows without a bound: they are held out
@@ -142,10 +140,8 @@ def draw_margin(z: np.ndarray, most: np.ndarray, count: int, rng: np.random.Gene
 
 def intercept(error: np.ndarray, z: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], epsilon: float) -> float:
     """Mean of t - f - epsilon sign(z) over rows drawn by `draw_margin` (Cipolla and Gondzio 2021, (7)); error = t - Kz.
-
     Without margin support vectors, the middle of what the bounds (lower, upper) allow: b is at least that value where z
-    may rise, and at most that where it may fall.
-    """
+    may rise, and at most that where it may fall."""
     lower, upper = bounds
     rises, falls = z < upper, z > lower
     if np.any(rises & falls & (z != 0.0)):
@@ -156,10 +152,8 @@ def intercept(error: np.ndarray, z: np.ndarray, bounds: tuple[np.ndarray, np.nda
 
 
 def certificate(columns: ADMMColumns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> tuple[float, float]:
-    """Dual objective and duality gap of feasible z (n, c), summed over columns; f = Kz.
-
-    A row's loss in the primal problem is upper_i max(0, r - epsilon) - lower_i max(0, -r - epsilon), r = t - f - b.
-    """
+    """Dual objective and duality gap of feasible z (n, c), summed over columns; f = Kz. A row's loss in the primal
+    problem is upper_i max(0, r - epsilon) - lower_i max(0, -r - epsilon), r = t - f - b."""
     r, epsilon = columns.target - (f + bias), columns.epsilon
     quadratic = float(np.sum(z * f))
     linear = epsilon * float(np.abs(z).sum()) - float(np.sum(columns.target * z))
@@ -168,10 +162,8 @@ def certificate(columns: ADMMColumns, z: np.ndarray, f: np.ndarray, bias: np.nda
 
 
 def without_negligible(coef: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The coefficients without the smallest of each column, and a bound on the change in its decision values.
-
-    |K(x_i, x)| is at most sqrt(K_ii) sqrt(K(x, x)): the bound is for x of the largest norm among the rows.
-    """
+    """The coefficients without the smallest of each column, and a bound on the change in its decision values. |K(x_i,
+    x)| is at most sqrt(K_ii) sqrt(K(x, x)): the bound is for x of the largest norm among the rows."""
     coef, reach = coef.copy(), np.sqrt(diagonal * diagonal.max())
     dropped = np.zeros(coef.shape[1])
     for c in range(coef.shape[1]):
@@ -193,10 +185,8 @@ def _right_side(target, z, mu, beta, right):  # t + mu + beta z
 
 @nb.njit(nogil=True, cache=True)
 def _project(s, w, lam, terms, state):
-    """(6, c) squared norms of x - new z, x, new z, new z - z, new mu and t; new z and new mu: in one pass.
-
-    New z is the relaxed point less mu / beta, soft-thresholded by epsilon / beta, then clipped to the box.
-    """
+    """(6, c) squared norms of x - new z, x, new z, new z - z, new mu and t; new z and new mu: in one pass. New z is the
+    relaxed point less mu / beta, soft-thresholded by epsilon / beta, then clipped to the box."""
     target, lower, upper, epsilon = terms
     z, mu, beta = state
     new_z, new_mu, least = np.empty_like(z), np.empty_like(z), epsilon / beta

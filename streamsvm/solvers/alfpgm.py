@@ -186,10 +186,8 @@ def augmented_lagrangian(
 
 
 def spectral_norm(Q: np.ndarray, y: np.ndarray) -> float:
-    """The largest eigenvalue of Q by a few power steps, and a tenth more.
-
-    They start near the eigenvector of kernels with positive values, whose signs are y, and at a row of Q for others.
-    """
+    """The largest eigenvalue of Q by a few power steps, and a tenth more. They start near the eigenvector of kernels
+    with positive values, whose signs are y, and at a row of Q for others."""
     v = y + Q[np.argmax(np.diag(Q))]
     for _ in range(POWER_STEPS):
         v /= max(float(np.linalg.norm(v)), 1e-300)

@@ -164,18 +164,11 @@ def certificate(problem: DualQP, state: BlockState) -> tuple[float, float]:
 
 
 def solve(
-    problem: DualQP,
-    alpha: np.ndarray | None = None,
-    *,
-    tol: float,
-    bias: bool = False,
-    max_rounds: int = MOST_ROUNDS,
+    problem: DualQP, alpha: np.ndarray | None = None, *, tol: float, bias: bool = False, max_rounds: int = MOST_ROUNDS
 ) -> BlockState:
     """The dual solved to a largest KKT violation of at most tol, from alpha or from zero; or, where rounding or
-    max_rounds ends it before that, the last state, whose violation says how near it is.
-
-    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does.
-    """
+    max_rounds ends it before that, the last state, whose violation says how near it is. bias: with the constraint y'a =
+    0; tol then bounds m - M, as LIBSVM's does."""
     solver = BlockSolver(tol, bias=bias)
     return solver.solve(problem, solver.init(problem, alpha), max_rounds=max_rounds)
 
@@ -246,8 +239,7 @@ class BlockSolver:
     def rounded(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state after a block that cannot improve. If rows were left out, which may violate: with all rows active,
         and half the violation from which some may be left out again, so that this happens a few times only. Else with
-        products and coefficients in float64; and if they are already, at the end.
-        """
+        products and coefficients in float64; and if they are already, at the end."""
         whole = self.unshrunk(problem, state)
         if self.leaves_out(state):
             return replace(whole, shrinks_below=0.5 * min(state.shrinks_below, whole.violation))
@@ -546,13 +538,10 @@ def shrunk(
 
 
 def reactivated(
-    states: Sequence[BlockState],
-    apply: Callable[[np.ndarray, np.ndarray, np.ndarray], Iterable[np.ndarray]],
+    states: Sequence[BlockState], apply: Callable[[np.ndarray, np.ndarray, np.ndarray], Iterable[np.ndarray]]
 ) -> list[BlockState]:
     """The same states with all rows active again: gradients of shrunk rows catch up with what has moved since.
-
-    apply(ids, deltas (columns, len(ids)), rows): Q[rows, ids] @ delta of each column.
-    """
+    apply(ids, deltas (columns, len(ids)), rows): Q[rows, ids] @ delta of each column."""
     gradients = [state.gradient.copy() for state in states]
     for number, group in enumerate(states[0].shrunk):
         change = np.stack([state.alpha - state.shrunk[number].alpha for state in states])
@@ -569,10 +558,7 @@ def mixed_block(
     previous: np.ndarray, v: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
 ) -> np.ndarray:
     """A working set, rising: half of it the worst of the previous one's ids, by v (n,), and from each side a quarter of
-    its worst.
-
-    sides: violations (n,), changed in place, and which rows are of the side.
-    """
+    its worst. sides: violations (n,), changed in place, and which rows are of the side."""
     previous = largest(previous, v, rows // 2)
     quarter = (rows - len(previous)) // 2
     for side_v, _ in sides:

@@ -174,11 +174,7 @@ def register(name: str, row: SolverRow) -> None:
         raise ConfigError(f"there is a solver {name!r} already; expected another name")
     if unknown := set(row.reads) - set(OF_SOME):
         raise ConfigError(f"solver {name!r}: found {min(unknown)!r} in reads, expected some of {', '.join(OF_SOME)}")
-    for what, place in (
-        ("fit", row.fit),
-        ("options", row.options),
-        *(("estimator", e) for e in row.estimators),
-    ):
+    for what, place in (("fit", row.fit), ("options", row.options), *(("estimator", e) for e in row.estimators)):
         whole_class(place, f"solver {name!r}: {what}")
     SOLVERS[name] = row
     try:

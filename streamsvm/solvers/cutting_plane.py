@@ -124,11 +124,9 @@ class Bundle:
             self.still += 1
 
     def solve(self, most_idle: int, most_planes: int | None = None) -> None:
-        """Solves the small problem for multipliers and lower bound; drops planes that were idle for longer.
-
-        Of more than most_planes, those with the smallest multipliers become one, their mean, which is below R as they
-        are, and leaves the small problem its solution (Kiwiel 1983).
-        """
+        """Solves the small problem for multipliers and lower bound; drops planes that were idle for longer. Of more
+        than most_planes, those with the smallest multipliers become one, their mean, which is below R as they are, and
+        leaves the small problem its solution (Kiwiel 1983)."""
         if self.reward:
             self.alpha, rho = fixed_sum_qp(self.H, self.b, self.r, self.reward, self.alpha)
         else:
@@ -200,13 +198,7 @@ class BundleState:
         numbers = arrays["numbers"]
         k, counts = len(numbers), numbers[:, -1].astype(np.int64)
         d, n = len(arrays["w"]) // k, len(arrays["f"]) // k
-        sizes = {
-            "w": np.full(k, d),
-            "target": np.full(k, d),
-            "f": np.full(k, n),
-            "A": counts * d,
-            "H": counts**2,
-        }
+        sizes = {"w": np.full(k, d), "target": np.full(k, d), "f": np.full(k, n), "A": counts * d, "H": counts**2}
         parts = {name: np.split(arrays[name], np.cumsum(sizes.get(name, counts))[:-1]) for name in ARRAYS}
         columns = []
         for c, (*scalars, T) in enumerate(numbers.tolist()):
@@ -307,10 +299,8 @@ def simplex_qp(H: np.ndarray, b: np.ndarray) -> np.ndarray:
 def fixed_sum_qp(
     H: np.ndarray, b: np.ndarray, r: np.ndarray, total: float, start: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, r'a = total, and the multiplier of that sum.
-
-    The first plane alone can have the sum. start: multipliers of the last planes, and 0 of a new one.
-    """
+    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, r'a = total, and the multiplier of that sum. The first
+    plane alone can have the sum. start: multipliers of the last planes, and 0 of a new one."""
     T = len(b)
     value = 0.5 * start @ H @ start - b @ start if T > 1 else 0.5 * H[0, 0] * (total / r[0]) ** 2
     scale = max(float(value), 1e-12 * float(np.max(np.diag(H))), 1e-300)
@@ -318,15 +308,7 @@ def fixed_sum_qp(
     solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = QP_ACCURACY
     ones, none = np.ones((1, T)), np.full(1, -np.inf)
     solver.setup(
-        H / scale,
-        -b / scale,
-        r[None] / total,
-        np.ones(1),
-        ones,
-        none,
-        np.ones(1),
-        np.zeros(T),
-        np.full(T, np.inf),
+        H / scale, -b / scale, r[None] / total, np.ones(1), ones, none, np.ones(1), np.zeros(T), np.full(T, np.inf)
     )
     solver.solve()
     a = np.maximum(solver.result.x, 0.0)

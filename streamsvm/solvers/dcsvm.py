@@ -92,10 +92,8 @@ class Divisible(Protocol):
     def parts(
         self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
     ) -> Sequence[PartSolution]:
-        """Solutions of a partition and of some after it, from these coefficients of all rows (None: 0).
-
-        thresholds: with these biases, which all partitions share; None: each has its own, or none has one.
-        """
+        """Solutions of a partition and of some after it, from these coefficients of all rows (None: 0). thresholds:
+        with these biases, which all partitions share; None: each has its own, or none has one."""
 
     def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(count,) y'a of each subproblem, and how many of its variables are not 0."""

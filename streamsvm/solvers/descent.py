@@ -57,11 +57,9 @@ def signs_descent(Q, g, a, upper, y, limits, size):
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")
 def pairs_descent(K, begins, a, upper, ridge, tol, size):
-    """All pairs of classes that have rows, each as one block, in place; of hundreds, calls would take longer.
-
-    K (n, n): of rows in the order of their classes, which begin at begins (k + 1,). a (n, k - 1): compact, see
-    `tasks.pairs`. upper, ridge (n,): of each pair; the ridge is added to the diagonal.
-    """
+    """All pairs of classes that have rows, each as one block, in place; of hundreds, calls would take longer. K (n, n):
+    of rows in the order of their classes, which begin at begins (k + 1,). a (n, k - 1): compact, see `tasks.pairs`.
+    upper, ridge (n,): of each pair; the ridge is added to the diagonal."""
     limits = upper, ridge, tol
     for j in range(1, len(begins) - 1):
         for i in range(j):
@@ -207,10 +205,8 @@ def _row(chosen, i, y):
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def _descent(chosen, variables, tol, max_steps):
-    """Greedy coordinate descent on at most 4096 rows, in place.
-
-    The loops are split so that each vectorises; the arg max packs the index into the low bits of |violation|.
-    """
+    """Greedy coordinate descent on at most 4096 rows, in place. The loops are split so that each vectorises; the arg
+    max packs the index into the low bits of |violation|."""
     diag, g, a, upper = variables
     q = len(g)
     big, zero = np.float32(3e38), np.float32(0)
@@ -402,10 +398,8 @@ def _lift_half(v, S):
 
 @nb.njit(nogil=True, cache=True)
 def _select(v, g, y, S):
-    """Fills S with rows of largest v; with labels, one half of rows whose y a should rise, one where it should fall.
-
-    Of many equal ones the first might all be of one side, and then no pair could move.
-    """
+    """Fills S with rows of largest v; with labels, one half of rows whose y a should rise, one where it should fall. Of
+    many equal ones the first might all be of one side, and then no pair could move."""
     if y is None:
         _select_largest(v, S)
         return

@@ -20,9 +20,7 @@ LEAST = 0.01  # of one row's: float32 kernel values resolve no less
 
 class Duals(Protocol):
     """The oracle. shape (m, columns): of the coefficients of all subproblems, each of which has places among them.
-
-    count: of subproblems, also those that are left out as none of these rows are theirs.
-    """
+    count: of subproblems, also those that are left out as none of these rows are theirs."""
 
     shape: tuple[int, int]
 
@@ -188,9 +186,7 @@ def unprefixed(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
 def best_bias(problem: DualQP, state: blockws.BlockState) -> float:
     """b = -rho of one class with the least primal objective, -rho nu sum_i upper_i + sum_i upper_i max(0, rho - f_i):
     rho is the share nu of all f, so that as much is outside. Of other duals, whose y are not all 1, that of the state.
-
-    Many rows may be at the margin, where all lie far apart: LIBSVM's rho, their mean, has half of them outside.
-    """
+    Many rows may be at the margin, where all lie far apart: LIBSVM's rho, their mean, has half of them outside."""
     if problem.nu is None or np.any(problem.y < 0):
         return state.bias
     counted = np.flatnonzero(problem.upper > 0)

@@ -84,10 +84,8 @@ class LockstepState:
 
 @dataclass(frozen=True)
 class Lockstep:
-    """The block solver for many columns at once: each reaches `solver.tol`.
-
-    whole: active rows from which on all of them are the working set, round after round, and Q of them is kept.
-    """
+    """The block solver for many columns at once: each reaches `solver.tol`. whole: active rows from which on all of
+    them are the working set, round after round, and Q of them is kept."""
 
     solver: BlockSolver
     threads: int = 1
@@ -100,10 +98,8 @@ class Lockstep:
         return self._measured(problem, [zero] * len(problem.upper))
 
     def again(self, problem: ColumnsQP, solved: LockstepState) -> LockstepState:
-        """A start from a solution under lower bounds: of its multiples, each column's with the least objective.
-
-        The gradient Qa + p is known for all of them: no product is needed. Bounds grow by one factor for all rows.
-        """
+        """A start from a solution under lower bounds: of its multiples, each column's with the least objective. The
+        gradient Qa + p is known for all of them: no product is needed. Bounds grow by one factor for all rows."""
         columns = []
         for upper, column in zip(problem.upper, solved.columns, strict=True):
             a, Qa = column.alpha, column.gradient - problem.linear

@@ -29,11 +29,9 @@ def run(
     until: float | None = None,
     least: int = 1,
 ) -> State:
-    """Steps until `stop(state)`, from `state` or from the solver's own start.
-
-    until: time.time(); no step follows that would pass it if as long as the last one. least: steps that are made all
-    the same, as the start of a solver decides nothing.
-    """
+    """Steps until `stop(state)`, from `state` or from the solver's own start. until: time.time(); no step follows that
+    would pass it if as long as the last one. least: steps that are made all the same, as the start of a solver decides
+    nothing."""
     state = solver.init(problem) if state is None else state
     while not stop(state):
         began = time.time()

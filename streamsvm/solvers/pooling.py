@@ -40,10 +40,8 @@ class Pool(InArrays):
         self.watched = np.zeros(4)
 
     def decide(self, D: np.ndarray, shared: int) -> np.ndarray:
-        """(m, columns) logarithms of the pool's odds of each class against the rest, for two classes of the second.
-
-        D (experts, m, columns): theirs, of which the first `shared` are scores of a softmax.
-        """
+        """(m, columns) logarithms of the pool's odds of each class against the rest, for two classes of the second. D
+        (experts, m, columns): theirs, of which the first `shared` are scores of a softmax."""
         out = np.empty(D.shape[1:])
         decide(D, shared, self.v, out)
         return out

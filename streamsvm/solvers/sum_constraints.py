@@ -1,7 +1,5 @@
-"""Sums that the variables of duals keep: feasible starts, and the thresholds that are their multipliers.
-
-With a bias that is y'a; of one class all variables have one sum, and of nu-SVC and nu-SVR those of each sign of y.
-"""
+"""Sums that the variables of duals keep: feasible starts, and the thresholds that are their multipliers. With a bias
+that is y'a; of one class all variables have one sum, and of nu-SVC and nu-SVR those of each sign of y."""
 
 from __future__ import annotations
 

@@ -83,10 +83,8 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class ThresholdSolver(BlockSolver):
-    """Steps of the dual at a given bias, while `BlockState.given` is there; then those of pairs.
-
-    `bias` has to be true. While a bias is given, it is the state's, and the violation is that of the rows at it.
-    """
+    """Steps of the dual at a given bias, while `BlockState.given` is there; then those of pairs. `bias` has to be true.
+    While a bias is given, it is the state's, and the violation is that of the rows at it."""
 
     @property
     def _at_given(self) -> BlockSolver:

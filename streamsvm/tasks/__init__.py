@@ -37,9 +37,7 @@ UNREAD = (
 )  # without labels there are no errors to weigh
 _TASKS = {
     "classify": TaskRow(
-        "streamsvm.tasks.classify:Classify",
-        ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"),
-        searched=True,
+        "streamsvm.tasks.classify:Classify", ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"), searched=True
     ),
     "multilabel": TaskRow("streamsvm.tasks.multilabel:Multilabel", ("bsgd.loss", "cutting_plane.loss"), searched=True),
     "oneclass": TaskRow("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
@@ -86,10 +84,8 @@ def is_searched(name: str) -> bool:
 
 
 def register(task: Task, options: tuple[str, ...] = ()) -> None:
-    """Adds a custom task to those of the package. Raises ConfigError if its name is taken.
-
-    options: dotted names of options that it reads, unlike most others.
-    """
+    """Adds a custom task to those of the package. Raises ConfigError if its name is taken. options: dotted names of
+    options that it reads, unlike most others."""
     if task.name in _TASKS:
         raise ConfigError(f"there is a task {task.name!r} already; expected another name")
     _TASKS[task.name] = TaskRow(task, options)

@@ -103,10 +103,8 @@ class TaskOptions(Protocol):
 
 
 class Coder(Protocol):
-    """Computes the targets of a row from its label alone.
-
-    classes: those of the targets. counts: rows of each code, (k,) of classes, (1,) without.
-    """
+    """Computes the targets of a row from its label alone. classes: those of the targets. counts: rows of each code,
+    (k,) of classes, (1,) without."""
 
     @property
     def classes(self) -> np.ndarray: ...
@@ -296,10 +294,8 @@ class Task(ABC):
         return 1
 
     def subproblems(self, targets: Targets, *, single: bool = False) -> Iterator[Subproblem]:
-        """The duals that the task is made of; single: also those whose rows are all of one class.
-
-        A task that no solver of duals takes has none.
-        """
+        """The duals that the task is made of; single: also those whose rows are all of one class. A task that no solver
+        of duals takes has none."""
         raise NotImplementedError(f"task {self.name} is not made of duals")
 
     def present(self, targets: Targets) -> np.ndarray:

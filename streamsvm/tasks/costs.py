@@ -1,7 +1,5 @@
-"""Labels with the least expected cost (Elkan 2001, The foundations of cost-sensitive learning, equation 1).
-
-With several labels a row, each is a choice between the label and the rest.
-"""
+"""Labels with the least expected cost (Elkan 2001, The foundations of cost-sensitive learning, equation 1). With
+several labels a row, each is a choice between the label and the rest."""
 
 from __future__ import annotations
 
@@ -17,10 +15,8 @@ REST = "rest"  # stands for all other labels, if rows have several
 
 
 def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
-    """C (k, k), the cost of predicting label j if i is true: 0 on the diagonal, and 1 if no cost is given.
-
-    Raises ConfigError for a label that is none of the classes.
-    """
+    """C (k, k), the cost of predicting label j if i is true: 0 on the diagonal, and 1 if no cost is given. Raises
+    ConfigError for a label that is none of the classes."""
     texts = label_texts(classes).tolist()
     C = 1.0 - np.eye(len(texts))
     for true, row in costs.items():
@@ -37,19 +33,14 @@ def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
 
 
 def cheapest(p: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """(m,) argmin_j sum_i p_i C_ij of probabilities p (m, k); the first of equal ones.
-
-    Each row's result is the same to the last bit for any number of rows, unlike with matrix products.
-    """
+    """(m,) argmin_j sum_i p_i C_ij of probabilities p (m, k); the first of equal ones. Each row's result is the same to
+    the last bit for any number of rows, unlike with matrix products."""
     return np.argmin(sum(p[:, [i]] * row for i, row in enumerate(C)), axis=1)
 
 
 def label_costs(costs: Costs, classes: np.ndarray) -> np.ndarray:
     """(2, k) the cost of predicting each label if it is not true, and of not predicting it if it is; 1 if no cost is
-    given.
-
-    Raises ConfigError for costs of anything else.
-    """
+    given. Raises ConfigError for costs of anything else."""
     C, labels = np.ones((2, len(classes))), classes.tolist()
     if REST in labels:
         raise ConfigError(f"costs: found a label {REST!r}, which stands for all others here; give it another name")

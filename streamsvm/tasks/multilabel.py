@@ -10,15 +10,7 @@ import numpy as np
 from streamsvm.data.labels import Classes, label_sets, label_texts, set_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.metrics import (
-    MOST_SCORES,
-    ProbabilityScores,
-    ScoreCounts,
-    balanced_of_sets,
-    by_label,
-    of_sets,
-    ratio,
-)
+from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, balanced_of_sets, by_label, of_sets, ratio
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.storage.jsonable import JsonObject
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task, TaskOptions

@@ -90,11 +90,7 @@ class _OutlierScores:
             self._spread.add(start, values, by_label)
 
     def result(self) -> JsonObject:
-        scores: JsonObject = {
-            "accuracy": None,
-            "n": self._store.n,
-            "outliers": self._n_outliers / self._store.n,
-        }
+        scores: JsonObject = {"accuracy": None, "n": self._store.n, "outliers": self._n_outliers / self._store.n}
         if self._spread is not None:
             scores["decisions"] = _histogram(*self._spread.rows().T)
         if self._outlier is None:

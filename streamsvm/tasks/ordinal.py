@@ -57,10 +57,8 @@ class _RankScores(LabelScores):
 
 def rank_thresholds(f: np.ndarray, ranks: np.ndarray, k: int, weight: np.ndarray) -> np.ndarray:
     """(k - 1,) rising thresholds for which the ranks 0..k-1 predicted from scores f (n,) have the least absolute error.
-
     Threshold r splits ranks up to r from those above with the least weight on the wrong side; the sum of these is the
-    absolute error of the ranks. Of equally good splits the lowest is taken: so the thresholds rise with r.
-    """
+    absolute error of the ranks. Of equally good splits the lowest is taken: so the thresholds rise with r."""
     order = np.argsort(f, kind="stable")
     f, ranks, weight = f[order], ranks[order], weight[order]
     borders = np.append(np.append(-np.inf, (f[1:] + f[:-1]) / 2), np.inf)

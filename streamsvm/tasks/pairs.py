@@ -28,10 +28,8 @@ def classes_of_pairs(k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pairs(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -> Iterator[Subproblem]:
-    """The problems of two of k classes with rows, +1 the later one; single: also those with rows of one class only.
-
-    nu: of nu-SVC.
-    """
+    """The problems of two of k classes with rows, +1 the later one; single: also those with rows of one class only. nu:
+    of nu-SVC."""
     linear = -1.0 if nu is None else 0.0
     members = [np.flatnonzero(codes == c) for c in range(k)]
     for number, (i, j) in enumerate(combinations(range(k), 2)):
@@ -68,10 +66,8 @@ def pair_coefficients(
 
 def pair_decisions(decide: Decide, m: int, alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
     """(m, n_pairs) decision values of m rows by the support rows with compact alpha (s, k - 1), without the intercepts.
-
     decide(ids, coef): K(rows, support[ids]) @ coef, (m, columns). It is called class by class: a support row is in k -
-    1 pairs only, so for many classes nearly all `pair_coefficients` are 0.
-    """
+    1 pairs only, so for many classes nearly all `pair_coefficients` are 0."""
     decisions, number = np.zeros((m, n_pairs(k))), _numbers(k)
     for c in range(k):
         ids = np.flatnonzero(codes == c)
@@ -95,11 +91,7 @@ def against_rest(codes: np.ndarray, k: int, *, single: bool, nu: float | None = 
 
 
 def of_columns(
-    columns: Iterable[np.ndarray],
-    *,
-    single: bool,
-    nu: float | None = None,
-    factors: np.ndarray | None = None,
+    columns: Iterable[np.ndarray], *, single: bool, nu: float | None = None, factors: np.ndarray | None = None
 ) -> Iterator[Subproblem]:
     """Problems of all rows, each with one column of signs (n,); as `pairs`. factors: see `Targets`."""
     linear = -1.0 if nu is None else 0.0
@@ -119,10 +111,8 @@ def joined(decisions: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
 
 
 def vote(decisions: np.ndarray, k: int) -> np.ndarray:
-    """(m, k) scores from pair decisions (m, n_pairs): votes, ties broken by confidence in (-1/3, 1/3).
-
-    A decision of exactly 0 is nobody's vote. The same scores as scikit-learn's one-vs-rest view of one-vs-one.
-    """
+    """(m, k) scores from pair decisions (m, n_pairs): votes, ties broken by confidence in (-1/3, 1/3). A decision of
+    exactly 0 is nobody's vote. The same scores as scikit-learn's one-vs-rest view of one-vs-one."""
     votes, confidence = np.zeros((len(decisions), k)), np.zeros((len(decisions), k))
     start = 0
     for i in range(k):  # not pair by pair: a hundred classes have 4,950

@@ -94,10 +94,7 @@ class _NumberCoder(SizedInBytes):
 
 def _units(store: Store) -> LabelScale:
     """The scale in which the labels of a store have mean 0 and deviation 1, a row of weight w counted as w rows; the
-    same to the last bit for all block sizes.
-
-    Raises DataError if all are equal, or too large for this.
-    """
+    same to the last bit for all block sizes. Raises DataError if all are equal, or too large for this."""
 
     def total(function: Callable[[np.ndarray], np.ndarray]) -> float:
         blocks = (
@@ -124,9 +121,7 @@ def _units(store: Store) -> LabelScale:
 
 class _ErrorScores:
     """The errors of predictions for the labels of a store, and how often the labels are inside the model's intervals.
-
-    With curves: points, [label, prediction] of evenly spread rows, and the coverages of several levels.
-    """
+    With curves: points, [label, prediction] of evenly spread rows, and the coverages of several levels."""
 
     def __init__(self, judge: DecisionRule, store: Store, with_curves: bool) -> None:
         self._store, self._scores, self._errors = store, RegressionScores(), NumberErrors(store)

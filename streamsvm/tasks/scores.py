@@ -1,7 +1,5 @@
-"""Scores of predictions, gathered block by block: of labels by counts, of numbers from all of them.
-
-ROC and precision-recall curves of more than two classes are of each class against the rest.
-"""
+"""Scores of predictions, gathered block by block: of labels by counts, of numbers from all of them. ROC and
+precision-recall curves of more than two classes are of each class against the rest."""
 
 from __future__ import annotations
 
@@ -210,10 +208,8 @@ MOST_POINTS = 200  # of a curve
 
 
 class CurvesByClass:
-    """Gathers evenly spread rows of n, with the decision value of each class.
-
-    rows: of each class (k,), of which the most frequent are shown.
-    """
+    """Gathers evenly spread rows of n, with the decision value of each class. rows: of each class (k,), of which the
+    most frequent are shown."""
 
     def __init__(self, n: int, rows: np.ndarray) -> None:
         self._shown, self._spread, self.has_rows = most_frequent(rows), Spread(n, MOST_ROWS), False

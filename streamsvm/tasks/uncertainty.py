@@ -204,8 +204,7 @@ class SetErrors:
             "hamming_loss": shift(in_all - both, rows * len(hits)),
             "f1_micro": shift(both, in_all),
             "f1_macro": np.mean(
-                [shift(2 * label_hits, label_all) for label_hits, label_all in zip(hits, either, strict=True)],
-                axis=0,
+                [shift(2 * label_hits, label_all) for label_hits, label_all in zip(hits, either, strict=True)], axis=0
             ),
             "f1_samples": shift(f1, rows),
         }

@@ -23,10 +23,8 @@ def row_weights(
 
 
 def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: ClassWeight) -> np.ndarray:
-    """(k,) factors on C by class, from the rows of each class, or their weights. Without classes (1,).
-
-    Raises ConfigError for an unknown class.
-    """
+    """(k,) factors on C by class, from the rows of each class, or their weights. Without classes (1,). Raises
+    ConfigError for an unknown class."""
     factors = np.ones(len(counts))
     if class_weight == "balanced":
         factors = counts.sum() / (len(classes) * np.where(counts > 0, counts, 1))
@@ -44,11 +42,8 @@ def label_factors(
     counts: np.ndarray, sets: np.ndarray, classes: np.ndarray, class_weight: ClassWeight
 ) -> np.ndarray | None:
     """(2, k) factors, see `Targets.factors`, as a fit of each label alone would have them. counts (l,): rows of the
-    sets (l, k).
-
-    `balanced` balances the rows of each label with those without it; the weight of a label is that of its rows. Raises
-    ConfigError for an unknown label.
-    """
+    sets (l, k). `balanced` balances the rows of each label with those without it; the weight of a label is that of its
+    rows. Raises ConfigError for an unknown label."""
     if class_weight is None:
         return None
     has = counts @ sets

@@ -22,10 +22,8 @@ def values(loss: str, Y: np.ndarray, f: np.ndarray, epsilon: float) -> np.ndarra
 
 
 def right(loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray, *, in_sets: bool = False) -> np.ndarray:
-    """(m,) whether decisions f (m, columns) are right about Y; of numbers and of one class: without a loss.
-
-    in_sets: about all columns; else about the largest.
-    """
+    """(m,) whether decisions f (m, columns) are right about Y; of numbers and of one class: without a loss. in_sets:
+    about all columns; else about the largest."""
     if loss in VALUED:
         return losses.sum(axis=1) <= 0
     if Y.shape[1] > 1 and not in_sets:

@@ -24,10 +24,8 @@ GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
 
 def merge_weight(m: np.ndarray, kappa: np.ndarray, rounds: int = 40) -> np.ndarray:
     """h in [1/2, 1] for m in [1/2, 1]: the point z = h p + (1-h) q that keeps most of a_p phi(p) + a_q phi(q).
-
     Maximises m kappa^((1-h)^2) + (1-m) kappa^(h^2), m = a_p / (a_p + a_q), by golden section search; from 1/2 on there
-    is one maximum only.
-    """
+    is one maximum only."""
     golden, kappa = (np.sqrt(5) - 1) / 2, np.maximum(kappa, 1e-12)  # 0 would keep nothing but h = 1 itself
     low, high = np.full(np.broadcast(m, kappa).shape, 0.5), np.ones(np.broadcast(m, kappa).shape)
     for _ in range(rounds):
@@ -160,10 +158,8 @@ def _lost_with(distances, A, p, K, table, lost):  # fills lost (n,): by merges w
 
 @nb.njit(nogil=True, inline="always")
 def unite(s, m, first, mates, bearable, table, together):
-    """Merges supports into one point, in the slot of the first; the others stay in their slots.
-
-    mates: their ids, and `values_between` them. Returns the squared norm that is lost, and how many were merged.
-    """
+    """Merges supports into one point, in the slot of the first; the others stay in their slots. mates: their ids, and
+    `values_between` them. Returns the squared norm that is lost, and how many were merged."""
     X, D, A, U, W = s.X, s.values, s.A, s.U, m.W
     ids, S = mates
     size, k = len(ids), A.shape[1]
@@ -278,10 +274,8 @@ def _in_sequence(S, a, bearable, table):
 
 @nb.njit(nogil=True)
 def _together(S, a):
-    """Weights of the point that keeps most of sum_i a_i phi(s_i), by gradient ascent (algorithm 2).
-
-    The gradient of |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z).
-    """
+    """Weights of the point that keeps most of sum_i a_i phi(s_i), by gradient ascent (algorithm 2). The gradient of
+    |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z)."""
     size, k_z = len(a), np.ones(len(a))
     c = _shares(a, k_z)
     for _ in range(100):

@@ -11,10 +11,8 @@ from streamsvm.solvers.budget.values import add_scaled, add_to, dot, kernel_valu
 
 @nb.njit(nogil=True, forceinline=True)
 def project_on_others(s, m, first, p, is_rbf):
-    """Gives the others the coefficients that come closest to support p: K beta = k_p, by conjugate gradients.
-
-    A ridge of 1e-4 of the mean diagonal keeps beta small where supports nearly coincide, and rounding out of it.
-    """
+    """Gives the others the coefficients that come closest to support p: K beta = k_p, by conjugate gradients. A ridge
+    of 1e-4 of the mean diagonal keeps beta small where supports nearly coincide, and rounding out of it."""
     born, A, U, n = s.born, s.A, s.U, s.counts[SUPPORTS]
     K, row, k_p = np.empty((n, n)), np.empty(n, np.float32), np.zeros(n)
     for j in range(n):

@@ -149,12 +149,9 @@ def _insert(s, m, i, delta, place):  # row i of the block becomes a support
 
 @nb.njit(nogil=True, inline="always")
 def _maintain(s, m, place, o, tables, together, projects):
-    """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A.
-
-    All slots are in use before. The oldest of equals goes first, so that the result does not depend on the order of
-    slots. place: the first of the rows whose values and F are still needed, and the age of the last support before the
-    block.
-    """
+    """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A. All slots are in
+    use before. The oldest of equals goes first, so that the result does not depend on the order of slots. place: the
+    first of the rows whose values and F are still needed, and the age of the last support before the block."""
     (first, since), born, A, counts = place, s.born, s.A, s.counts
     n = counts[SUPPORTS]
     weakest: Any = np.int64(0)

@@ -1,7 +1,5 @@
-"""Values of rows with supports, kernel values from them, and the loops over vectors of the steps.
-
-Functions that only compiled code calls have no separate cache: they are cached with their callers.
-"""
+"""Values of rows with supports, kernel values from them, and the loops over vectors of the steps. Functions that only
+compiled code calls have no separate cache: they are cached with their callers."""
 
 from __future__ import annotations
 
