@@ -31,7 +31,7 @@ from tables import Bytes, Factor, Megabytes, Seconds, Share, Table
 from streamsvm import DCSVC
 from streamsvm.data.store import Store
 from streamsvm.models.files import load_model
-from streamsvm.parallel.clients import ENVIRONMENT
+from streamsvm.parallel.contact import ENVIRONMENT
 
 WORKERS = (1, 2, 4)
 MOST_OVERHEAD = 0.15

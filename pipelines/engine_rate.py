@@ -19,8 +19,8 @@ from bench import from_arguments
 from distributed import Client, LocalCluster
 from tables import Report, Table
 
-from streamsvm.parallel.clients import ENVIRONMENT
 from streamsvm.parallel.cluster import ClusterEngine, open_cluster
+from streamsvm.parallel.contact import ENVIRONMENT
 
 LEAST, LEAST_RATE = 0.9, 500
 

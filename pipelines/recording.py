@@ -32,7 +32,7 @@ from distributed.utils import key_split
 from measure import Run, run
 from simulation import Overheads, Record, Stage, Task
 
-from streamsvm.parallel.clients import ENVIRONMENT
+from streamsvm.parallel.contact import ENVIRONMENT
 
 SAMPLE_S = 0.02  # between looks of the leading process at itself
 IDLE_S = 2.0

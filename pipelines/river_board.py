@@ -46,7 +46,7 @@ from streams import ABRUPT, STREAMS, Event, Made, events
 from tables import Report
 from threadpoolctl import threadpool_limits
 
-from streamsvm.runs.lines import JsonLines, lines_of
+from streamsvm.runs.records import JsonLines, lines_of
 from streamsvm.storage.atomic import whole_file
 
 EVERY = STREAMS | ABRUPT

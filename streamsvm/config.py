@@ -34,9 +34,8 @@ from streamsvm.options.base import (
     choices,
 )
 from streamsvm.options.layers import Layer, merged, read_layer
-from streamsvm.options.metric import MetricConfig
 from streamsvm.options.probability import ProbabilityConfig
-from streamsvm.options.search import SearchConfig, searched
+from streamsvm.options.search import MetricConfig, SearchConfig, searched
 from streamsvm.options.solvers import ADMMHSSConfig, ALFPGMConfig, BSGDConfig, CuttingPlaneConfig, DCSVMConfig
 from streamsvm.solvers.catalogue import (
     DEFAULT_SOLVER,

@@ -24,12 +24,11 @@ from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Phase, Record, Round
-from streamsvm.fits.base import END_S
-from streamsvm.fits.growth import CostGrowth
-from streamsvm.fits.memory_plan import stay_in_memory
-from streamsvm.fits.task import with_task
+from streamsvm.fits.base import END_S, CostGrowth
+from streamsvm.fits.divided import stay_in_memory
+from streamsvm.fits.prepare import with_task
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.memory import MiB, free_bytes
+from streamsvm.parallel.machine import MiB, free_bytes
 from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for

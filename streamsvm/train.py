@@ -24,8 +24,7 @@ from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ig
 from streamsvm.fits.base import Fit, FitContext, FittedModel, Report
 from streamsvm.fits.drafts import opened_draft
 from streamsvm.fits.earlier import run_facts
-from streamsvm.fits.prepare import prepare
-from streamsvm.fits.task import with_task
+from streamsvm.fits.prepare import prepare, with_task
 from streamsvm.judging.held_out import interval_rows, require_holdout
 from streamsvm.judging.thresholds import FoldDecisions
 from streamsvm.models.files import load_model

@@ -12,8 +12,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.kernels import table
 from streamsvm.options.base import ReadRule
 from streamsvm.options.layers import Layer, Resolved
-from streamsvm.options.metric import MetricConfig
-from streamsvm.options.search import SearchConfig
+from streamsvm.options.search import MetricConfig, SearchConfig
 from streamsvm.solvers import catalogue
 from streamsvm.tasks import default_task, task_names, task_options, task_unread
 

@@ -16,17 +16,7 @@ from streamsvm import dry_run
 from streamsvm.choosing.choices import with_choices
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
-from streamsvm.dry_run import (
-    SEARCH_POWER,
-    Costs,
-    Machines,
-    Pilot,
-    SearchCost,
-    does_not_fit,
-    estimate,
-    grown,
-    measure,
-)
+from streamsvm.dry_run import SEARCH_POWER, Costs, Machines, Pilot, SearchCost, does_not_fit, estimate, grown, measure
 from streamsvm.search.options import completed
 from streamsvm.train import train_in_memory
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from streamsvm.events import Events, Phase, Progress, Round
 from streamsvm.progress.approach import Approach, Rounds
-from streamsvm.runs import lines as growing
-from streamsvm.runs.lines import JsonLines
+from streamsvm.runs import records as growing
+from streamsvm.runs.records import JsonLines
 
 
 def lines(path):

@@ -25,8 +25,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import ignore
 from streamsvm.fits.base import FitContext
-from streamsvm.fits.prepare import FIRST_ROWS, prepare
-from streamsvm.fits.task import with_task
+from streamsvm.fits.prepare import FIRST_ROWS, prepare, with_task
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.runs.phases import Phases

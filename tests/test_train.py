@@ -12,7 +12,7 @@ from streamsvm import DCSVC, Store
 from streamsvm.config import build_config
 from streamsvm.errors import DataError
 from streamsvm.events import Events
-from streamsvm.fits.task import with_task
+from streamsvm.fits.prepare import with_task
 from streamsvm.train import train_in_memory
 
 X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)

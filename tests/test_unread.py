@@ -8,13 +8,7 @@ from every_case import every_case
 from making import write
 
 from streamsvm.cli.app import app, exit_status
-from streamsvm.config import (
-    FitConfig,
-    build_config,
-    option_field,
-    option_names,
-    option_values,
-)
+from streamsvm.config import FitConfig, build_config, option_field, option_names, option_values
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.options.layers import parse_set, read_layer

@@ -34,9 +34,8 @@ from streamsvm.events import Events, Warned, ignore
 from streamsvm.fits.advice import advice
 from streamsvm.fits.base import FitContext, FittedModel
 from streamsvm.fits.prepare import TrainingData, first_rows, measured, require_range, scaled
-from streamsvm.judging.expected import ExpectedScore, gain_of_rows, of_candidates
+from streamsvm.judging.expected import ExpectedScore, SearchExpectation, gain_of_rows, of_candidates
 from streamsvm.judging.held_out import can_hold_out
-from streamsvm.judging.search_expectation import SearchExpectation
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
 from streamsvm.parallel.engine import Engine

@@ -19,7 +19,7 @@ from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.base import inner_products
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.memory import free_bytes, process_bytes
+from streamsvm.parallel.machine import free_bytes, process_bytes
 from streamsvm.problems.subproblems import DualData
 from streamsvm.tasks.weights import balancing
 

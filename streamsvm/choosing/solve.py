@@ -20,11 +20,11 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StreamSVMError
 from streamsvm.events import Warned
 from streamsvm.fits.base import Fit, FitContext, PathFit, Solution
+from streamsvm.fits.divided import STREAMED_SHARE
 from streamsvm.fits.drafts import DraftInMemory, ModelDraft
-from streamsvm.fits.memory_plan import STREAMED_SHARE
 from streamsvm.fits.prepare import TrainingData, prepare
 from streamsvm.judging.expected import of_model
-from streamsvm.parallel.memory import free_bytes
+from streamsvm.parallel.machine import free_bytes
 from streamsvm.solvers.catalogue import fit_class
 
 COMPARED_ROWS = 1000  # whose bounds show whether rows were prepared alike

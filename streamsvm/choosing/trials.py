@@ -18,7 +18,7 @@ from streamsvm.data.moments import moments_of, variance
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.fits.prepare import origin
-from streamsvm.judging.search_expectation import losses_of
+from streamsvm.judging.expected import weighted_losses
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of
 from streamsvm.parallel.engine import Engine
@@ -375,7 +375,7 @@ def losses(
     held_out: Rows,
     held_out_data: DualData,
 ) -> np.ndarray:
-    """(h,) losses of held-out rows by a fit's coefficients and biases, see `losses_of`."""
+    """(h,) losses of held-out rows by a fit's coefficients and biases, see `weighted_losses`."""
     alpha, bias = fit
     task, k = dual_data.task, len(dual_data.targets.classes)
     if task.in_pairs:
@@ -388,7 +388,7 @@ def losses(
         support = np.flatnonzero(sums.any(axis=1))
         decisions = kernel.apply(held_out, rows.take(support), sums[support])
     values = joined(decisions + bias, k, pairwise=task.in_pairs)
-    return losses_of(task.codes(values, np.empty(0)) if task.has_classes else values, held_out_data)
+    return weighted_losses(task.codes(values, np.empty(0)) if task.has_classes else values, held_out_data)
 
 
 def _decisions(

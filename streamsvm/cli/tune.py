@@ -12,13 +12,7 @@ import typer
 from streamsvm.cli.fit import given_layers, hint_to_resume
 from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WaitFlag, WorkersFlag, flag
 from streamsvm.cli.imports import importing
-from streamsvm.cli.inputs import (
-    LEARNT,
-    FilesToLearnIn,
-    reads,
-    require_other_than_store,
-    store_to_learn_from,
-)
+from streamsvm.cli.inputs import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
 from streamsvm.cli.options import (
     RUN,
     AsJson,
@@ -84,11 +78,10 @@ def tune(
         from streamsvm.report.drawing import write_plot
         from streamsvm.report.heat_map import heat_map as draw_heat_map
         from streamsvm.runs.checkpoints import has_state
-        from streamsvm.search.as_fit import tune_as_fit
         from streamsvm.search.options import search_of
-        from streamsvm.search.result import saved_result
-        from streamsvm.search.score_table import has_scores, require_free, require_suffix, write_records
+        from streamsvm.search.score_table import has_scores, require_free, require_suffix, saved_result, write_records
         from streamsvm.search.search import tune as search
+        from streamsvm.search.search import tune_as_fit
 
     for name, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
         if path is not None:

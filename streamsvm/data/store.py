@@ -18,15 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.columns import (
-    ColumnValues,
-    check_column,
-    labels_of,
-    open_column,
-    queries_of,
-    values_of,
-    weights_of,
-)
+from streamsvm.data.columns import ColumnValues, check_column, labels_of, open_column, queries_of, values_of, weights_of
 from streamsvm.data.labels import Classes, count_labels, uniform_pieces
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, names_in_attrs, names_of_others, shown_in_attrs

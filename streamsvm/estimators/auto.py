@@ -7,16 +7,7 @@ from typing import Any, Literal
 from streamsvm.config import FitConfig
 from streamsvm.estimators.base import set_parameters
 from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.types import (
-    Balanced,
-    Client,
-    Columns,
-    Costs,
-    Options,
-    Probability,
-    RandomState,
-    TargetEncode,
-)
+from streamsvm.estimators.types import Balanced, Client, Columns, Costs, Options, Probability, RandomState, TargetEncode
 from streamsvm.options.base import Fill
 from streamsvm.search.options import completed
 

@@ -9,8 +9,8 @@ from numpy.random import RandomState as NumpyRandomState
 
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Scale
-from streamsvm.options.metric import MetricKind
 from streamsvm.options.probability import Calibrator
+from streamsvm.options.search import MetricKind
 
 Search = Literal["search"]
 Searched = float | Search

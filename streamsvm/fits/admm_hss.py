@@ -21,8 +21,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Compressed, Events, Phase, Step, Warned
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Fit, FitContext, PathFit, Solution
-from streamsvm.fits.growth import CostGrowth, Measurements
+from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, PathFit, Solution
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.hss.budget import HSSOptions, least_bytes
 from streamsvm.hss.compress import Tolerances
@@ -34,7 +33,7 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.models import ExpansionModel
 from streamsvm.models.files import load_factorisation, save_model
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.memory import free_bytes, require_memory
+from streamsvm.parallel.machine import free_bytes, require_memory
 from streamsvm.problems.dual import DualQP, KernelDual, dual_of
 from streamsvm.progress.approach import Rounds
 from streamsvm.runs.checkpoints import without_tol

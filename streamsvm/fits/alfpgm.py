@@ -20,14 +20,13 @@ from streamsvm.data.samples import gather
 from streamsvm.errors import DataError
 from streamsvm.events import Phase
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Fit, FitContext, Solution, model_of_duals
+from streamsvm.fits.base import CostGrowth, Fit, FitContext, Solution, model_of_duals
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.growth import CostGrowth
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Precomputed
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.memory import MiB, fits_memory, require_memory
+from streamsvm.parallel.machine import MiB, fits_memory, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of

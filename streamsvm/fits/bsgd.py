@@ -24,9 +24,8 @@ from streamsvm.data.samples import gather
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
-from streamsvm.fits.base import Fit, FitContext, Solution
+from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.growth import CostGrowth, Measurements
 from streamsvm.fits.parts import PartitionColumns
 from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
@@ -36,7 +35,7 @@ from streamsvm.models import BudgetModel, LocalBudgetModel
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.parallel.memory import MiB, free_bytes, process_bytes, require_memory
+from streamsvm.parallel.machine import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.budget.losses import right, values

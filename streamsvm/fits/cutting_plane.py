@@ -17,14 +17,13 @@ from streamsvm.data.pass_cache import PASS_BYTES, CachedSamples, Columns
 from streamsvm.data.samples import Samples, gather
 from streamsvm.errors import DataError
 from streamsvm.events import Step
-from streamsvm.fits.base import Fit, FitContext, Solution
+from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.growth import CostGrowth, Measurements
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import Header, LinearModel
-from streamsvm.parallel.memory import free_bytes, process_bytes, require_memory
+from streamsvm.parallel.machine import free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.logistic_risk import LogisticRisk

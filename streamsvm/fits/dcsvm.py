@@ -18,18 +18,16 @@ from streamsvm.data.samples import gather
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, Warned
 from streamsvm.fits.advice import unreached
-from streamsvm.fits.base import Fit, FitContext, Solution, model_of_duals
-from streamsvm.fits.divided import DividedProblem, cuts_of, spans_of
+from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution, model_of_duals
+from streamsvm.fits.divided import COPIES, DividedProblem, MemoryPlan, cuts_of, plan_memory, spans_of, vector_bytes
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.early import EarlyPartitions, part_facts
-from streamsvm.fits.growth import CostGrowth, Measurements
-from streamsvm.fits.memory_plan import COPIES, MemoryPlan, plan_memory, vector_bytes
 from streamsvm.fits.parts import has_bias, in_plane
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.problems.subproblems import over_margins
 from streamsvm.progress.approach import Rounds
-from streamsvm.runs.part_log import PartFiles, PartLog
+from streamsvm.runs.checkpoints import PartFiles, PartLog
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
 from streamsvm.solvers.loop import is_late, run

@@ -20,7 +20,7 @@ from streamsvm.models.files import Model, ModelWriter, save_model
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.zarr import open_for_writing
-from streamsvm.runs.part_log import PartFiles
+from streamsvm.runs.checkpoints import PartFiles
 from streamsvm.runs.phases import Phases
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place

@@ -9,9 +9,9 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.fits.base import Report
-from streamsvm.fits.task import with_task
+from streamsvm.fits.prepare import with_task
 from streamsvm.models.files import is_model, read_attrs
-from streamsvm.parallel.memory import free_bytes
+from streamsvm.parallel.machine import free_bytes
 from streamsvm.runs.checkpoints import EXECUTION, by_path, digest
 from streamsvm.runs.directory import last_start, read_result
 from streamsvm.solvers.catalogue import renamed

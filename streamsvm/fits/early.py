@@ -19,7 +19,7 @@ from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.kmeans import Partition, partition_from_state
 from streamsvm.models import Header, LocalModel
 from streamsvm.parallel.engine import Engine, several
-from streamsvm.runs.part_log import PartFiles, PartLog
+from streamsvm.runs.checkpoints import PartFiles, PartLog
 from streamsvm.solvers.dcsvm import Division
 from streamsvm.storage.paths import Place
 

@@ -48,7 +48,7 @@ from streamsvm.models import LocalModel
 from streamsvm.parallel.engine import Deferred, SerialEngine
 from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.sizes import SizedInBytes, aligned
-from streamsvm.runs.part_log import PartLog
+from streamsvm.runs.checkpoints import PartLog
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """From a store and a configuration to the input of every solver: targets, weights, scaling, the kernel. Data only.
 
 All entry points call it: `train`, plans, folds, and the first batch of a `partial_fit`. It makes one pass over the rows
-if the scaling or gamma must be measured; else it reads only the first rows.
+if the scaling or gamma must be measured, and learns there what replaces missing values; else it reads only the first
+rows. Before, `with_task` checks whether labels, costs and probabilities suit the task.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.config import FitConfig
 from streamsvm.data.labels import Classes, id_like_labels
@@ -22,25 +24,24 @@ from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling, from_moments, from_quantiles, from_quartiles, require_zeros_kept
 from streamsvm.data.sketch import FIRST_ROWS, Sketch
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
 from streamsvm.fits.advice import advice, rounded_columns
-from streamsvm.fits.gaps import are_filled, filled
 from streamsvm.fits.target_encoding import encoded
 from streamsvm.fits.targets import TargetsInMemory, TargetSource, target_source_of
-from streamsvm.judging.expected import ExpectedScore
+from streamsvm.judging.expected import ExpectedScore, SearchExpectation
 from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_rows, interval_rows
-from streamsvm.judging.search_expectation import SearchExpectation
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of, needs_variance
 from streamsvm.models import Header
-from streamsvm.models.calibration import Calibration
+from streamsvm.models.calibration import Calibration, are_odds
+from streamsvm.options.probability import Costs
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.subproblems import DualData
 from streamsvm.runs.phases import Phases
-from streamsvm.tasks import task_for
+from streamsvm.tasks import default_task, task_for, task_of
 from streamsvm.tasks.base import Targets, Task
 
 BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows to compute them from
@@ -377,3 +378,106 @@ def require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
             what, remedy = "squared norms of rows", "the features (scale standard)"
         reached = f"{what} of the {kernel.name} kernel reach {largest:.0e}"
         raise ConfigError(f"{reached}, expected at most {kernel.most:.0e}: scale {remedy}")
+
+
+SAMPLE_ROWS = 1 << 17  # random ones, for medians and most frequent values
+REFUSE = "refuse"
+
+
+def are_filled(store: Store, config: FitConfig) -> bool:
+    """Whether missing values are filled: if requested, and if the store is known to have missing values."""
+    return store.has_gaps or config.mark_gaps if config.gaps is None else config.gaps != REFUSE
+
+
+def filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
+    """The moments of rows with missing values filled and marked as configured; unchanged if they are not."""
+    if not are_filled(store, config):
+        return moments
+    how = config.gaps or "mean"
+    fill = moments.mean
+    if how != "mean":
+        rng = np.random.default_rng([config.seed, 29])
+        ids = np.sort(rng.choice(store.n, min(store.n, SAMPLE_ROWS), replace=False))
+        fill = _of_sample(store.take(ids), how, fill)
+    if config.gaps is None and moments.gaps is not None:
+        events.advise(_description(moments.gaps / moments.n, store))
+    filled_moments = moments.filled(fill)
+    return filled_moments if moments.gaps is None or not config.mark_gaps else filled_moments.marked(moments.gaps)
+
+
+def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
+    """(d,) the median, or the most frequent value, of each column; its mean if the sample has no value."""
+    X = rows.X if isinstance(rows.X, np.ndarray) else sparse.csc_array(rows.X)
+    fill, columns = mean.copy(), np.arange(rows.d)
+    if not isinstance(X, np.ndarray):
+        mostly_zero = 2 * np.diff(X.indptr) < len(rows)
+        fill[mostly_zero], columns = 0.0, np.flatnonzero(~mostly_zero)
+    for column in columns.tolist():
+        values = X[:, column] if isinstance(X, np.ndarray) else X[:, [column]].toarray().ravel()
+        values = values[~np.isnan(values)].astype(np.float64)
+        if len(values):
+            fill[column] = np.median(values) if how == "median" else _most_frequent(values)
+    return fill
+
+
+def _most_frequent(values: np.ndarray) -> float:
+    """The lowest of the most frequent values."""
+    different, counts = np.unique(values, return_counts=True)
+    return float(different[np.argmax(counts)])
+
+
+def _description(shares: np.ndarray, store: Store) -> str:
+    worst, names = int(np.argmax(shares)), store.shown_names
+    name = f"column {worst}" if names is None else repr(names[worst])
+    count = np.count_nonzero(shares)
+    columns = f"{count} columns have" if count > 1 else "a column has"
+    return (
+        f"{store.url or 'X'}: {columns} missing values, {'most ' if count > 1 else ''}{name} in {shares[worst]:.1%} of "
+        f"the rows; the mean of the column replaces them: {store.gaps_option()} chooses median, most_frequent or refuse"
+    )
+
+
+MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
+
+
+def with_task(config: FitConfig, store: Store) -> FitConfig:
+    """The configuration with its task set: if it names none, the solver and query ids determine it."""
+    task = config.task or default_task(config.solver, has_queries=store.has_qid)
+    if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
+        _require_labels(store, task_of(task))
+    if config.probability.is_requested or config.probability.costs is not None:
+        from streamsvm.judging.probabilities import require_supported
+
+        known = config.probability.threshold is None or config.positive or not store.has_y
+        require_supported(config.probability, task, 2 if known else len(store.classes.values))
+    if (costs := config.probability.costs) is not None:
+        _require_costs(costs, config, task_of(task), store)
+    return config.model_copy(update={"task": task})
+
+
+def _require_costs(costs: Costs, config: FitConfig, task: Task, store: Store) -> None:
+    """Raises ConfigError if costs have no probabilities to weigh, or name unknown labels."""
+    if config.probability.method is None and not are_odds(getattr(config.solver_options, "loss", None)):
+        raise ConfigError("costs weigh probabilities, and the fit makes none: give --probability sigmoid, too")
+    if store.has_y:
+        known = np.array([0, 1]) if config.positive else task.classes_of(store.classes.values)
+        task.costs(costs, known)
+
+
+def _require_labels(store: Store, task: Task) -> None:
+    """Raises DataError if labels are many numbers that are not whole, as those of a regression, or texts that look like
+    ids."""
+    different = store.classes.values
+    k, where = len(different), store.url or "y"
+    if task.in_sets:
+        return
+    if different.dtype.kind == "f" and k > MOST_FRACTIONS and np.any(different != np.round(different)):
+        raise DataError(
+            f"{where} holds {k:,} different numbers, as {different[0]:.6g}; expected labels of "
+            "classes: give --task regress to predict numbers, or --task classify where they are labels"
+        )
+    if different.dtype.kind == "U" and (found := id_like_labels(store.classes)):
+        raise DataError(
+            f"{where} holds {found}; expected labels of classes, each of several rows: name their column "
+            f"{'with --label, ' * (store.url is not None)}or give --task classify where they are labels"
+        )

@@ -9,7 +9,7 @@ import numpy as np
 from streamsvm.errors import MemoryLimitError
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.tree import ClusterTree
-from streamsvm.parallel.memory import MiB, process_bytes
+from streamsvm.parallel.machine import MiB, process_bytes
 from streamsvm.storage.human import human_bytes
 
 

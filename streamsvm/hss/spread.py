@@ -41,7 +41,7 @@ from streamsvm.hss.matrix import (
 from streamsvm.hss.tree import ClusterTree, strips_of
 from streamsvm.hss.ulv import ULVFactor, factorise_nodes
 from streamsvm.parallel.engine import Engine, SerialEngine
-from streamsvm.parallel.memory import MiB
+from streamsvm.parallel.machine import MiB
 from streamsvm.parallel.sizes import SizedInBytes
 
 WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and

@@ -26,8 +26,15 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.judging.expected import is_surely_better
-from streamsvm.judging.label_thresholds import choose_thresholds
-from streamsvm.judging.thresholds import DecidedRows, FoldDecisions, require_two, unmet, with_costs, with_threshold
+from streamsvm.judging.thresholds import (
+    DecidedRows,
+    FoldDecisions,
+    choose_thresholds,
+    require_two,
+    unmet,
+    with_costs,
+    with_threshold,
+)
 from streamsvm.kernels.kmeans import by_their_part
 from streamsvm.models import Model
 from streamsvm.models.calibration import (

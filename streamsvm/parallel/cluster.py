@@ -6,16 +6,17 @@ lost, dask computes lost results again, and `RemoteValue` sends lost values agai
 one is waited for (see `Contact`), `RemoteValue` makes all of them again.
 
 Results arrive in order, many small ones at a time (`ResultQueue`). Values that workers have no room to keep are read by
-the tasks that use them (`TaskWithReads`).
+the tasks that use them (`TaskWithReads`). The scheduler records which workers ran them, and when (`TaskTimes`).
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path
@@ -23,20 +24,26 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from dask.sizeof import sizeof
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 from streamsvm.errors import ClusterError, ConfigError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
-from streamsvm.parallel.clients import (
+from streamsvm.parallel.contact import (
+    REACH_S,
+    Contact,
+    address_of,
+    brief,
     connected,
+    disconnect,
     end_report,
     first_client,
+    lacking,
     local_cluster,
     started_report,
     wait_for_client,
     warnings_alone,
 )
-from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, lacking
 from streamsvm.parallel.engine import (
     Deferred,
     Engine,
@@ -49,9 +56,8 @@ from streamsvm.parallel.engine import (
     several,
 )
 from streamsvm.parallel.heaps import in_worker
-from streamsvm.parallel.task_times import TaskTimes
-from streamsvm.private.distributed import in_one_span
-from streamsvm.progress import EVERY_S, Meter
+from streamsvm.private.distributed import forget_groups, in_one_span, run_on_scheduler
+from streamsvm.progress import EVERY_S, LEAST_S, Meter
 from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place, URLPath
 
@@ -525,3 +531,84 @@ class ResultQueue:
             return self._contact.results([task.future for task in ready])
         except Exception:
             return []
+
+
+MOST = 100_000  # tasks that the scheduler remembers until the next call of `taken`
+Ran = tuple[str, int, float, float]  # the worker's name, its thread, start and end by the scheduler's clock
+
+
+class TaskRecorder(SchedulerPlugin):
+    """Records tasks whose keys have a mark, until the client that started it leaves."""
+
+    def __init__(self, mark: str, client: str) -> None:
+        self.name = f"streamsvm-{mark}"
+        self._mark, self._client, self._ran = mark, client, deque[Any](maxlen=MOST)
+
+    def transition(self, key: object, start: str, finish: str, *args: object, **more: Any) -> None:
+        if start != "processing" or finish != "memory" or not isinstance(key, str) or self._mark not in key:
+            return
+        for span in more.get("startstops") or ():
+            if span["action"] == "compute" and span["stop"] - span["start"] >= LEAST_S:
+                self._ran.append((more["worker"], more.get("thread") or 0, span["start"], span["stop"]))
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        if client == self._client:
+            scheduler.remove_plugin(name=self.name)
+
+    def taken(self, scheduler: Scheduler) -> list[Ran]:
+        """The tasks recorded since the last call."""
+        ran, self._ran = self._ran, deque(maxlen=MOST)
+        names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
+        return [(names.get(worker, worker), *rest) for worker, *rest in ran]
+
+
+def _start(mark: str, client: str, dask_scheduler: Scheduler) -> None:
+    forget_groups(dask_scheduler)  # of earlier fits
+    recorder = TaskRecorder(mark, client)
+    dask_scheduler.add_plugin(recorder, name=recorder.name)
+
+
+def _take(mark: str, dask_scheduler: Scheduler) -> tuple[float, list[Ran]]:
+    """(the scheduler's clock, the tasks since the last call)."""
+    recorder = dask_scheduler.plugins.get(f"streamsvm-{mark}")
+    return time.time(), recorder.taken(dask_scheduler) if isinstance(recorder, TaskRecorder) else []
+
+
+class TaskTimes:
+    """The times of an engine's tasks. mark: what the keys of its tasks contain."""
+
+    def __init__(self, contact: Contact) -> None:
+        self.mark = uuid4().hex
+        self._contact = contact
+        self._recording_client: Client | None = None
+
+    @contextmanager
+    def of(self, meter: Meter) -> Iterator[None]:
+        """Records the tasks that run inside, and ends the records of their map."""
+        with closing(meter):
+            if meter.is_heard:
+                self._start()
+            yield
+
+    def _start(self) -> None:
+        client = self._contact.client
+        if self._recording_client is not client:  # the first one, or that of another scheduler
+            self._ask(client, _start, self.mark, client.id)
+            self._recording_client = client
+
+    def report(self, meter: Meter) -> None:
+        """Gives the meter the tasks that have run; a scheduler that does not answer costs these times alone."""
+        if not meter.is_heard:
+            return
+        asked_at = meter.now
+        answer = self._ask(self._contact.client, _take, self.mark)
+        if answer is not None:
+            clock, ran = answer
+            began = clock - (asked_at + meter.now) / 2
+            meter.ran((worker, thread, start - began, end - began) for worker, thread, start, end in ran)
+
+    @staticmethod
+    def _ask(client: Client, question: Callable[..., Any], *args: object) -> Any:
+        with suppress(OSError):  # also a time out
+            return run_on_scheduler(client, REACH_S, question, *args)
+        return None

@@ -1,4 +1,4 @@
-"""This machine and this process, the same on every system: cores and memory."""
+"""This machine and this process, the same on every system: cores, memory in bytes, and checks against a limit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from streamsvm.errors import MemoryLimitError
+from streamsvm.storage.human import human_bytes
 
 _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss
 
@@ -40,3 +43,30 @@ def peak_rss_bytes(pid: int | None = None) -> int:
     except ImportError:
         return int(memory.rss)
     return int(memory.rss) if pid else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT
+
+
+MiB = 1 << 20
+
+
+def free_bytes() -> int:
+    """The memory that a fit without a limit may use: 80 % of what is free now."""
+    return int(0.8 * psutil.virtual_memory().available)
+
+
+def process_bytes() -> int:
+    """The memory of this process, and of kernels and libraries that it will still load."""
+    return rss_bytes() + 64 * MiB
+
+
+def fits_memory(limit_bytes: int | None, needed_bytes: int) -> bool:
+    """Whether so many bytes fit next to the memory of the process."""
+    return process_bytes() + needed_bytes <= (limit_bytes or free_bytes())
+
+
+def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
+    """Raises MemoryLimitError if so many bytes do not fit next to the memory of the process."""
+    if not fits_memory(limit_bytes, needed_bytes):
+        limit, total = limit_bytes or free_bytes(), process_bytes() + needed_bytes
+        raise MemoryLimitError(
+            f"a memory limit of {human_bytes(limit)} is too small for {what}: give at least {-(-total // MiB)} MiB"
+        )

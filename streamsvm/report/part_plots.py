@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamsvm.events import PartsSolved
-from streamsvm.report.drawing import (
-    INK,
-    from_zero,
-    new,
-    number_text,
-    plot,
-)
+from streamsvm.report.drawing import INK, from_zero, new, number_text, plot
 from streamsvm.report.plots import colour
 from streamsvm.report.read import Run, columns, matrix
 from streamsvm.report.values import Row, table

@@ -16,8 +16,7 @@ from streamsvm.errors import NotFoundError
 from streamsvm.events import Done, Event, Failed, Record, Started
 from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.directory import EVALUATION, EVENTS, RESULT, TUNE, require_run
-from streamsvm.runs.lines import lines_of
-from streamsvm.runs.records import number, parse
+from streamsvm.runs.records import lines_of, number, parse
 from streamsvm.solvers.catalogue import renamed, renamed_option
 from streamsvm.storage.paths import Place
 

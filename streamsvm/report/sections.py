@@ -11,44 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.events import (
-    Compressed,
-    Failed,
-    LevelSolved,
-    Memory,
-    Planned,
-    Started,
-    SupportCompared,
-    Warned,
-)
+from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, Started, SupportCompared, Warned
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.kernels.table import has_gamma
 from streamsvm.report import chosen, metric, part_plots, plots, stream_plots
-from streamsvm.report.drawing import (
-    DASHES,
-    INK,
-    MUTED,
-    SERIES,
-    SPREAD,
-    WIDTH,
-    finish,
-    new,
-    number_text,
-    plot,
-    short,
-)
+from streamsvm.report.drawing import DASHES, INK, MUTED, SERIES, SPREAD, WIDTH, finish, new, number_text, plot, short
 from streamsvm.report.heat_map import axes_of, heat_map
-from streamsvm.report.parts import (
-    Code,
-    Facts,
-    Lines,
-    Part,
-    Section,
-    Table,
-    filled_columns,
-    plot_each,
-    plot_one,
-)
+from streamsvm.report.parts import Code, Facts, Lines, Part, Section, Table, filled_columns, plot_each, plot_one
 from streamsvm.report.plots import colour
 from streamsvm.report.read import NOT_OPTIONS, SCORE, Run, options_of
 from streamsvm.report.score_sections import MOST_CLASSES, calibration, predictions, score, threshold

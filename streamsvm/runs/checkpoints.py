@@ -1,7 +1,7 @@
 """Checkpoints of an unfinished run in its folder: numbered files, each written completely or not at all. Two are kept.
 
 A checkpoint is an uncompressed .npz of named arrays and numbers. Reading it needs no pickle, and no more memory than
-the file has bytes.
+the file has bytes. Solved partitions of a model have such a file each (`PartFiles`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
@@ -25,6 +26,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events, Warned, ignore
+from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.jsonable import JsonObject
@@ -312,3 +314,52 @@ def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
             for left in path.glob(f"{SCRATCH}*"):
                 remove_tree(left)
         yield path
+
+
+@dataclass(frozen=True)
+class PartFiles(SizedInBytes):
+    """Partitions by number, from 0 on, in a folder that all workers can read."""
+
+    folder: Place
+
+    def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Raises StorageError."""
+        with storage_errors(str(self.folder)):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(self._path(number)) as file:
+                write_arrays(file, arrays)
+
+    def read(self, number: int) -> dict[str, np.ndarray] | None:
+        """The arrays of a partition, or None if it has no file. Raises CorruptDataError."""
+        path = self._path(number)
+        return read_state(path) if path.exists() else None
+
+    def array(self, number: int, name: str) -> np.ndarray:
+        """One array of a partition. Raises CorruptDataError."""
+        return read_array(self._path(number), name)
+
+    def _path(self, number: int) -> Place:
+        return self.folder / f"{number:07d}.npz"
+
+
+class PartLog:
+    """Saves the solved partitions that this process receives. files: None if nothing is saved."""
+
+    def __init__(self, files: PartFiles | None, events: Events) -> None:
+        self.files, self._events = files, events
+
+    def add(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Saves a partition. A full disk does not end a run: a warning says what would be solved again."""
+        if self.files is None:
+            return
+        try:
+            self.files.write(number, arrays)
+        except StorageError as error:
+            shown = f"partition {number} could not be saved ({error})"
+            self._events(Warned(f"{shown}: --resume would solve all partitions of this level again"))
+            remove_tree(self.files.folder)  # frees the disk for others
+            self.files = None
+
+    def warn(self, error: CorruptDataError) -> None:
+        """Warns of a damaged partition."""
+        self._events(Warned(f"{error}; this partition and all later ones are solved again"))

@@ -27,9 +27,8 @@ from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progr
 from streamsvm.ingest.servers import without_password
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import is_at_work, run_folder
-from streamsvm.runs.lines import GrowingFile, lines_of, opened_lines
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.runs.records import flat, is_log, parse
+from streamsvm.runs.records import GrowingFile, flat, is_log, lines_of, opened_lines, parse
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.jsonable import JsonObject, jsonable
 from streamsvm.storage.paths import Place, nearest

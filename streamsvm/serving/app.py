@@ -16,14 +16,7 @@ from urllib.parse import parse_qsl
 
 from streamsvm.parallel.machine import rss_bytes
 from streamsvm.predict import PredictionOptions
-from streamsvm.serving.requests import (
-    RequestError,
-    as_json,
-    first_event,
-    outputs_of,
-    request_name,
-    require_parameters,
-)
+from streamsvm.serving.requests import RequestError, as_json, first_event, outputs_of, request_name, require_parameters
 
 BODY_S = 30.0  # that a sender may take for a body
 JSON = "application/json"

@@ -18,15 +18,7 @@ import zarr
 from streamsvm.errors import StorageError, StreamSVMError
 from streamsvm.storage.locks import sync_folder
 from streamsvm.storage.owners import is_abandoned, owner_in, token
-from streamsvm.storage.paths import (
-    Place,
-    URLPath,
-    brief,
-    filesystem,
-    is_remote_failure,
-    local_path,
-    remove_tree,
-)
+from streamsvm.storage.paths import Place, URLPath, brief, filesystem, is_remote_failure, local_path, remove_tree
 
 _AT_FDCWD, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
 PARTIAL = "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store

@@ -30,7 +30,7 @@ from streamsvm.kernels.base import kernel_class, kernel_from
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.subproblems import DualData
-from streamsvm.search.folds_together import can_share
+from streamsvm.search.folds import can_share
 from streamsvm.tasks import task_of
 from streamsvm.train import train, train_in_memory
 

@@ -30,8 +30,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import MemoryLimitError, StorageError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.fits.dcsvm import DCSVMFit
-from streamsvm.fits.prepare import prepare
-from streamsvm.fits.task import with_task
+from streamsvm.fits.prepare import prepare, with_task
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.search.options import completed

@@ -74,7 +74,7 @@ def test_one_thread_labels_and_rows_in_files_change_nothing(name, whole, store, 
     X, y = labelled()
     one, _ = train_in_memory(Store.from_arrays(X, y), config(name, threads=1, C=7.0))
     np.testing.assert_array_equal(one.decision_function(Rows(X)), expected)
-    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     there, _ = train_in_memory(store, config(name))
     np.testing.assert_array_equal(there.decision_function(Rows(X)), expected)
 

@@ -16,7 +16,7 @@ from streamsvm.cli.app import app, exit_status
 from streamsvm.config import build_config
 from streamsvm.data.folds import make_folds
 from streamsvm.data.rows import Rows
-from streamsvm.search.folds_together import can_share
+from streamsvm.search.folds import can_share
 from streamsvm.search.options import TuneConfig, points
 from streamsvm.search.search import tune
 from streamsvm.train import plan, train_in_memory

@@ -7,15 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.svm import SVC
 
-from streamsvm import (
-    ALFPGMSVC,
-    DCSVC,
-    DCSVR,
-    AutoSVC,
-    BudgetedSVC,
-    CuttingPlaneSVC,
-    DCOneClassSVM,
-)
+from streamsvm import ALFPGMSVC, DCSVC, DCSVR, AutoSVC, BudgetedSVC, CuttingPlaneSVC, DCOneClassSVM
 
 X = np.random.default_rng(0).normal([1, 2, 3], [1, 2, 5], (90, 3))
 TWO, THREE = (X[:, 0] + X[:, 1] / 4 > 1.5).astype(int), np.digitize(X[:, 0], [0.5, 1.5])

@@ -91,7 +91,7 @@ def test_rows_in_files_without_labels_give_the_same_model(early, monkeypatch, tm
     X = cloud(900)
     config = build_config(("t", ONE_CLASS | {"dcsvm": {"levels": 1, "part_rows": 300, "early": early}}))
     here, report = train_in_memory(Store.from_arrays(X, ["a", "b", "c"] * 300), config)
-    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     there, again = train_in_memory(write(tmp_path / "s.zarr", Rows(X), step=100, chunk_rows=100), config)
     np.testing.assert_array_equal(here.decision_function(X), there.decision_function(X))
     assert report["objective"] == again["objective"]

@@ -84,7 +84,7 @@ def test_rows_in_files_give_the_same_model_and_it_is_kept(early, monkeypatch, tm
     options = {"C": 3.0, "task": "regress", "kernel": {"gamma": 0.5}, "threads": 2}
     config = build_config(("t", options | {"dcsvm": {"levels": 1, "part_rows": 200, "early": early}}))
     here, report = train_in_memory(Store.from_arrays(X, t), config)
-    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     there, again = train_in_memory(write(tmp_path / "s.zarr", Rows(X), t, step=100, chunk_rows=100), config)
     np.testing.assert_array_equal(here.predict(X), there.predict(X))
     assert report["objective"] == pytest.approx(again["objective"], rel=1e-12)  # a sum by BLAS

@@ -16,17 +16,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from streamsvm import (
-    ALFPGMSVC,
-    DCSVC,
-    DCSVR,
-    HSSSVC,
-    BudgetedSVC,
-    CuttingPlaneSVC,
-    DCOneClassSVM,
-    Store,
-    load_model,
-)
+from streamsvm import ALFPGMSVC, DCSVC, DCSVR, HSSSVC, BudgetedSVC, CuttingPlaneSVC, DCOneClassSVM, Store, load_model
 from streamsvm.cli.app import app, exit_status
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions

@@ -18,16 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimators_nan_inf
 
 import streamsvm
-from streamsvm import (
-    ALFPGMSVC,
-    DCSVC,
-    DCSVR,
-    AutoSVC,
-    BudgetedSVC,
-    CuttingPlaneSVC,
-    DCOneClassSVM,
-    load_model,
-)
+from streamsvm import ALFPGMSVC, DCSVC, DCSVR, AutoSVC, BudgetedSVC, CuttingPlaneSVC, DCOneClassSVM, load_model
 from streamsvm.cli.app import app, exit_status
 
 WITH_GAPS = [

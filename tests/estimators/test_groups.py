@@ -8,16 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from streamsvm import (
-    ALFPGMSVC,
-    DCSVC,
-    DCSVR,
-    AutoSVC,
-    BudgetedSVC,
-    BudgetedSVR,
-    CuttingPlaneSVC,
-    Store,
-)
+from streamsvm import ALFPGMSVC, DCSVC, DCSVR, AutoSVC, BudgetedSVC, BudgetedSVR, CuttingPlaneSVC, Store
 from streamsvm.data import folds
 
 KEPT_OUT = [  # whose fits hold rows out, each in another way

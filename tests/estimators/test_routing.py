@@ -13,16 +13,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from streamsvm import (
-    ALFPGMSVC,
-    DCSVC,
-    DCSVR,
-    AutoSVC,
-    BudgetedSVC,
-    CuttingPlaneRanker,
-    CuttingPlaneSVC,
-    DCOneClassSVM,
-)
+from streamsvm import ALFPGMSVC, DCSVC, DCSVR, AutoSVC, BudgetedSVC, CuttingPlaneRanker, CuttingPlaneSVC, DCOneClassSVM
 
 CLASSIFIERS = [DCSVC(), ALFPGMSVC(), BudgetedSVC(random_state=0), CuttingPlaneSVC()]
 

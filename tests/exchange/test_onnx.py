@@ -8,15 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from exchange.made import (
-    GRAPHS,
-    SUMS,
-    local_budget_model,
-    local_model,
-    model_of,
-    pooled_model,
-    raw_rows,
-)
+from exchange.made import GRAPHS, SUMS, local_budget_model, local_model, model_of, pooled_model, raw_rows
 from pairwise import pairwise
 
 from streamsvm.data.metric import Metric

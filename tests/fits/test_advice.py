@@ -12,16 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from streamsvm import (
-    ALFPGMSVC,
-    ALFPGMSVR,
-    DCSVC,
-    DCSVR,
-    HSSSVC,
-    BudgetedSVC,
-    CuttingPlaneSVC,
-    DCOneClassSVM,
-)
+from streamsvm import ALFPGMSVC, ALFPGMSVR, DCSVC, DCSVR, HSSSVC, BudgetedSVC, CuttingPlaneSVC, DCOneClassSVM
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Record, Warned

@@ -12,7 +12,7 @@ from streamsvm import Store
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Record, Warned
-from streamsvm.fits.task import with_task
+from streamsvm.fits.prepare import with_task
 from streamsvm.train import Run, fit_models
 
 LINEAR = {"kernel": {"name": "linear"}}

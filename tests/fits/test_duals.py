@@ -70,7 +70,7 @@ def test_folds_are_not_solved_as_those_of_other_duals(name):
 @pytest.mark.slow  # fits over files
 def test_rows_in_files_give_the_same_model(name, monkeypatch, tmp_path):
     X, y = data(name)
-    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     store = write(tmp_path / "s.zarr", Rows(X), y, step=100, chunk_rows=100)
     model, report = train_in_memory(store, options(name))
     expected, told = in_memory(name)  # margins are float64 sums, of rows in another order

@@ -20,7 +20,7 @@ from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.fits import memory_plan
+from streamsvm.fits import divided
 from streamsvm.fits.graph import _task
 from streamsvm.models import LocalModel
 from streamsvm.report.graph import PhaseTasks, lines_of
@@ -76,7 +76,7 @@ def assert_same(found: LocalModel, expected: LocalModel) -> None:
 )
 def test_the_model_is_that_of_fit(k, layout, more, streams, tmp_path, monkeypatch):
     if streams:
-        monkeypatch.setattr(memory_plan, "STREAMED_SHARE", 1e12)
+        monkeypatch.setattr(divided, "STREAMED_SHARE", 1e12)
     store, config = made(tmp_path, k, layout), values(**more)
     expected, report = train_in_memory(store, build_config(("test", config)))
     assert report["graph"]["rounds"] >= 2

@@ -16,8 +16,8 @@ from streamsvm.data.metric import Metric
 from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import MemoryLimitError
-from streamsvm.fits.memory_plan import LEAST_ROWS, plan_memory
-from streamsvm.parallel.memory import MiB
+from streamsvm.fits.divided import LEAST_ROWS, plan_memory
+from streamsvm.parallel.machine import MiB
 
 GiB = 1 << 30
 

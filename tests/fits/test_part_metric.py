@@ -15,9 +15,8 @@ from streamsvm import DCSVC
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.fits import part_metric
-from streamsvm.fits.part_metric import PartitionMetric, is_surely_better, refitted
-from streamsvm.fits.parts import PartitionSolver
+from streamsvm.fits import parts as partitions
+from streamsvm.fits.parts import PartitionMetric, PartitionSolver, is_surely_better, refitted
 from streamsvm.kernels.distance import RBF
 from streamsvm.models.files import load_model
 from streamsvm.problems.subproblems import DualData
@@ -91,12 +90,12 @@ def learned(X: np.ndarray, asked: DualData, refits: int = 1) -> tuple[np.ndarray
     return PartitionMetric(solver.kernel, refits, 1, solver._trial)(Rows(X), asked, np.zeros(asked.shape))
 
 
-@pytest.mark.parametrize("n", [part_metric.LEAST_ROWS - 1, part_metric.LEAST_ROWS])
+@pytest.mark.parametrize("n", [partitions.LEAST_ROWS - 1, partitions.LEAST_ROWS])
 def test_small_parts_and_those_of_one_class_have_nothing_to_learn(n):
     X, y = regions(n)
     X, y = X[:, 1:].copy(), (np.sin(3 * X[:, 1]) > 0).astype(int)
     weights, _ = learned(X, dual_data_of(y))
-    assert np.any(weights != 1) == (n >= part_metric.LEAST_ROWS)
+    assert np.any(weights != 1) == (n >= partitions.LEAST_ROWS)
     y[0] = 1 - y[0]
     one = dual_data_of(y).take(np.flatnonzero(y == 1))
     weights, alpha = learned(X[y == 1], one)
@@ -119,7 +118,7 @@ def test_weights_stay_above_0_and_keep_what_gamma_means():
     found = refitted(before, G, spread)
     assert spread @ found**2 == pytest.approx(spread.sum())
     assert found.argmax() == 2
-    assert found.min() == found[1] == pytest.approx(part_metric.NEGLIGIBLE * found.max())
+    assert found.min() == found[1] == pytest.approx(partitions.NEGLIGIBLE * found.max())
     roots = before * np.sqrt(np.mean(G**2, axis=0))
     np.testing.assert_allclose(found[[0, 2, 3]] / found[2], roots[[0, 2, 3]] / roots[2])
 

@@ -59,7 +59,7 @@ def streamed(monkeypatch):
     """Makes a fit hold no rows, and read them in many blocks and files."""
 
     def now() -> None:
-        monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+        monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
         monkeypatch.setattr(Store, "blocks", lambda self: [(a, min(self.n, a + 128)) for a in range(0, self.n, 128)])
         monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
 
@@ -174,7 +174,7 @@ def full_disk(monkeypatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("streamsvm.runs.part_log.write_arrays", full)
+    monkeypatch.setattr("streamsvm.runs.checkpoints.write_arrays", full)
 
 
 def test_a_full_disk_ends_no_run_in_memory(tmp_path, monkeypatch):

@@ -7,19 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 import reference
-from hss.compressed import (
-    ANY_RANK,
-    ENGINE,
-    LEAF,
-    cancer,
-    compressed,
-    dense,
-    in_order,
-    rbf,
-    relative,
-    roll,
-    tolerances,
-)
+from hss.compressed import ANY_RANK, ENGINE, LEAF, cancer, compressed, dense, in_order, rbf, relative, roll, tolerances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise

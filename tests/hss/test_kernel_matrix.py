@@ -18,7 +18,7 @@ from streamsvm.hss.kernel_matrix import KernelMatrix, ShiftedKernel, approximate
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.memory import MiB
+from streamsvm.parallel.machine import MiB
 
 LANDMARKS = 64
 SMOOTH, NARROW = rbf(2.0), rbf(0.05)

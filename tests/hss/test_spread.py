@@ -16,7 +16,7 @@ from streamsvm.hss.spread import SpreadKernel
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.memory import MiB
+from streamsvm.parallel.machine import MiB
 
 BETA = 0.5
 

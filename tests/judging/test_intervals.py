@@ -19,7 +19,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, HeldOut, ignore
-from streamsvm.fits import memory_plan
+from streamsvm.fits import divided
 from streamsvm.fits.prepare import prepare
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
@@ -108,7 +108,7 @@ def test_rows_of_the_world_are_covered(seed):
 
 
 def test_the_graph_of_a_fit_tells_the_same_intervals(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory_plan, "STREAMED_SHARE", 1e12)
+    monkeypatch.setattr(divided, "STREAMED_SHARE", 1e12)
     store = write(tmp_path / "s", Rows(numbers()[0]), numbers()[1], step=100, chunk_rows=70)
     own = options("dcsvm early")
     expected, _ = train_in_memory(store, own, ignore)

@@ -13,7 +13,7 @@ from making import write
 from streamsvm.choosing import choices
 from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Record, Warned
-from streamsvm.fits import memory_plan, prepare
+from streamsvm.fits import divided, prepare
 from streamsvm.models.files import load_model
 from streamsvm.search.options import completed
 from streamsvm.train import train
@@ -74,7 +74,7 @@ def test_rows_that_are_prepared_wrongly_are_prepared_and_trained_again(name, tmp
     """The gamma that was chosen is not the one that is trained, until the options are prepared without a search."""
     options = CASES[name]
     if "files" in name:
-        monkeypatch.setattr(memory_plan, "STREAMED_SHARE", 1 << 40)
+        monkeypatch.setattr(divided, "STREAMED_SHARE", 1 << 40)
     right, _, nothing = fitted(tmp_path / "right", **options)
     assert nothing == []
     broken("measured", monkeypatch, choices)

@@ -16,17 +16,7 @@ from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from online.rivers import checks_of, failures
-from river import (
-    compose,
-    datasets,
-    drift,
-    evaluate,
-    feature_extraction,
-    metrics,
-    multiclass,
-    preprocessing,
-    stream,
-)
+from river import compose, datasets, drift, evaluate, feature_extraction, metrics, multiclass, preprocessing, stream
 from sklearn.datasets import load_digits
 
 from streamsvm import BudgetedSVC, load_model

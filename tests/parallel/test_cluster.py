@@ -212,7 +212,7 @@ class TestEngine:
             engine.require_folder(tmp_path)
 
     def test_no_scheduler(self, monkeypatch):
-        monkeypatch.setattr("streamsvm.parallel.clients.CONNECT_S", 1)
+        monkeypatch.setattr("streamsvm.parallel.contact.CONNECT_S", 1)
         for address in ("tcp://127.0.0.1:9", "nonsense://x"):
             with pytest.raises(ClusterError, match=f"--scheduler {address}: no scheduler answers there"):
                 open_cluster(address, None, None)

@@ -104,7 +104,7 @@ def test_what_is_wrong_with_a_certificate_is_one_line(cluster, security, scheme,
 
 
 def test_what_listens_and_says_nothing_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("streamsvm.parallel.clients.CONNECT_S", 0.5)
+    monkeypatch.setattr("streamsvm.parallel.contact.CONNECT_S", 0.5)
     began = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
@@ -146,7 +146,7 @@ class TestPerformanceReport:
             open_cluster(address, None, None, performance_report=tmp_path / "none" / "page.html")
 
     def test_the_scheduler_has_to_have_bokeh(self, address, tmp_path, monkeypatch):
-        monkeypatch.setattr("streamsvm.parallel.clients.version", _absent)
+        monkeypatch.setattr("streamsvm.parallel.contact.version", _absent)
         with pytest.raises(ConfigError, match="pip install bokeh there"):
             open_cluster(address, None, None, performance_report=tmp_path / "page.html")
 

@@ -12,14 +12,7 @@ import pytest
 from every_case import every_case
 
 from streamsvm.events import Events, Progress
-from streamsvm.parallel.engine import (
-    Engine,
-    GroupedReduction,
-    SerialEngine,
-    merged_by_level,
-    merged_in_tree,
-    several,
-)
+from streamsvm.parallel.engine import Engine, GroupedReduction, SerialEngine, merged_by_level, merged_in_tree, several
 
 
 def test_results_come_in_the_order_of_the_items():

@@ -18,7 +18,7 @@ from streamsvm.cli.app import app, exit_status
 from streamsvm.errors import ClusterError
 from streamsvm.events import Events, Joined, Warned
 from streamsvm.models.files import load_model
-from streamsvm.parallel import clients
+from streamsvm.parallel import contact
 from streamsvm.parallel.cluster import open_cluster
 
 pytestmark = pytest.mark.timeout(300)
@@ -64,7 +64,7 @@ def test_what_was_shared_held_and_begun_is_made_anew(tmp_path):
 
 
 def test_where_none_comes_one_line_says_so_and_nobody_waits_again(monkeypatch):
-    monkeypatch.setattr(clients, "LEAST_S", 0.1)
+    monkeypatch.setattr(contact, "LEAST_S", 0.1)
     told = []
     events = Events(lambda record: told.append(getattr(record.event, "message", "")))
     with cluster_at(free_port()) as cluster:
@@ -75,7 +75,7 @@ def test_where_none_comes_one_line_says_so_and_nobody_waits_again(monkeypatch):
     with pytest.raises(ClusterError, match=f"^the scheduler at {address} is gone$"):
         engine.facts()
     engine.close()
-    monkeypatch.setattr(clients, "CONNECT_S", 0.1)
+    monkeypatch.setattr(contact, "CONNECT_S", 0.1)
     with pytest.raises(ClusterError, match=r"no scheduler answers there \(.*\), and none came within 0.1 s$"):
         open_cluster(address, None, None, events, None, 0.1)
     assert [line.endswith("waiting up to 0.1 s for one") for line in told if line] == [True, True]

@@ -52,7 +52,7 @@ def store(there):
 @pytest.fixture
 def streamed(monkeypatch):
     """A fit holds no rows, and reads them in many blocks and files."""
-    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     monkeypatch.setattr(Store, "blocks", lambda self: [(a, min(self.n, a + 300)) for a in range(0, self.n, 300)])
     monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
 

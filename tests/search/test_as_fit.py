@@ -11,9 +11,8 @@ import pytest
 from streamsvm import Store, load_model
 from streamsvm.config import validated
 from streamsvm.errors import ConfigError
-from streamsvm.search.as_fit import tune_as_fit
 from streamsvm.search.options import TuneConfig, completed, points
-from streamsvm.search.search import tune
+from streamsvm.search.search import tune, tune_as_fit
 
 FEW = ("few", {"search": {"trials": 4}, "threads": 2})
 

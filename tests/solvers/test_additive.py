@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsvm.solvers.additive import (
-    DAMPING,
-    END,
-    GRIDS,
-    LARGEST,
-    TRACKS,
-    AdditiveLearner,
-)
+from streamsvm.solvers.additive import DAMPING, END, GRIDS, LARGEST, TRACKS, AdditiveLearner
 
 
 def features(z: np.ndarray, *, curved: bool) -> np.ndarray:

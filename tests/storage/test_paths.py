@@ -15,7 +15,7 @@ from cases import config, labelled
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, ModelError, StorageError
 from streamsvm.models.files import ModelWriter, is_model, load_model, save_model
-from streamsvm.runs.lines import PIECE, GrowingFile, lines_of, opened_lines, remove_lines
+from streamsvm.runs.records import PIECE, GrowingFile, lines_of, opened_lines, remove_lines
 from streamsvm.storage import leases, paths
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.leases import InUse, require_lease

@@ -15,16 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from stepwise import killed_and_resumed
 
-from streamsvm import (
-    ALFPGMSVC,
-    DCSVC,
-    HSSSVC,
-    BudgetedSVC,
-    CuttingPlaneSVC,
-    Store,
-    graph_of,
-    load_model,
-)
+from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC, Store, graph_of, load_model
 from streamsvm.data.labels import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, ModelError
@@ -194,7 +185,7 @@ def test_rows_that_are_not_held_give_the_same(name, tmp_path, monkeypatch):
     X, Y = rows()
     store = write(tmp_path / "s", Rows(X), texts(Y), step=50, chunk_rows=50)
     held, _ = train_in_memory(store, config(**CASES[name]))
-    monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+    monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     train(store, config(**CASES[name]), model_path=tmp_path / "m")
     model = load_model(tmp_path / "m")
     np.testing.assert_allclose(model.decision_function(X), held.decision_function(X), atol=1e-3)

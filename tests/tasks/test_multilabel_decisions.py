@@ -25,9 +25,8 @@ from streamsvm.exchange.onnx import onnx_model
 from streamsvm.explain.decisions import gradients
 from streamsvm.explain.importances import importances
 from streamsvm.explain.rows import explain_rows
-from streamsvm.judging.label_thresholds import choose_thresholds
 from streamsvm.judging.probabilities import held_out
-from streamsvm.judging.thresholds import choose_threshold
+from streamsvm.judging.thresholds import choose_threshold, choose_thresholds
 from streamsvm.models.calibration import calibrate
 from streamsvm.models.files import save_model
 from streamsvm.options.probability import ThresholdObjective

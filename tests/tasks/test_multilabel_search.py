@@ -100,7 +100,7 @@ def test_fit_and_tune_say_what_they_choose(tmp_path, capfd, monkeypatch):
 
 def test_partitions_learn_metrics(monkeypatch):
     """Of columns of which three tell of labels."""
-    monkeypatch.setattr("streamsvm.fits.part_metric.LEAST_ROWS", 100)
+    monkeypatch.setattr("streamsvm.fits.parts.LEAST_ROWS", 100)
     X = np.random.default_rng(0).normal(size=(3000, 15)).astype(np.float32)
     Y = np.column_stack([X[:, 0] > 0, X[:, 1] * X[:, 2] > 0, X[:, 0] + X[:, 1] > 0.5])
     found = {}

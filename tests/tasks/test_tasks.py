@@ -145,7 +145,7 @@ def test_divide_and_conquer_solves_whatever_a_task_is_made_of(monkeypatch, strea
         register(task)
     X, y = three(400)
     if streamed:  # no rows are held, and products come part by part
-        monkeypatch.setattr("streamsvm.fits.memory_plan.stay_in_memory", lambda *_: False)
+        monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     common = {"kernel": {"gamma": 0.5}, "C": 5.0, "tol": 1e-4}
     levels = {"levels": 1, "part_rows": 150}
 
