@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from every_case import SKIPPED
 from hypothesis import settings
 
 # how long an example takes is the machine's business
@@ -40,9 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    ids = {report.nodeid for report in terminalreporter.stats.get("skipped", [])}
+    for report in terminalreporter.stats.get("passed", []):
+        for name, told in report.user_properties:
+            if name == SKIPPED:
+                terminalreporter.line(f"SKIPPED in part: {report.nodeid}: {told}")
+                ids.add(report.nodeid)
     if config.option.skipped_to:
-        ids = sorted({report.nodeid for report in terminalreporter.stats.get("skipped", [])})
-        config.option.skipped_to.write_text("".join(f"{one}\n" for one in ids), encoding="utf-8")
+        config.option.skipped_to.write_text("".join(f"{one}\n" for one in sorted(ids)), encoding="utf-8")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,6 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spread(n: int, most: int) -> list[int]:
     """At most so many of the numbers below n, the first and the last among them."""
     return list(range(n)) if n <= most else [round(k * (n - 1) / (most - 1)) for k in range(most)]
+
+
+@pytest.hookimpl(tryfirst=True)  # before the fixtures of the test
+def pytest_runtest_setup() -> None:
+    """A random_state of None draws from NumPy's generator: the same numbers in every run, whatever ran before."""
+    np.random.seed(0)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import combinations, product
 
 import pytest
-from every_case import every_case
+from every_case import SKIPPED, every_case
 from pairwise import pairwise
 
 
@@ -46,3 +47,19 @@ def test_every_case_is_tried_in_its_folder_and_those_that_fail_are_named(tmp_pat
 def test_tables_are_crossed(a, b, request):
     assert request.node.name == "test_tables_are_crossed"
     assert 4 <= a + b <= 6
+
+
+@pytest.mark.parametrize(("skipping", "is_skipped"), [((1,), False), ((1, 2), True)])
+def test_a_table_is_skipped_where_all_of_its_cases_are(skipping, is_skipped):
+    tried, recorded = [], []
+
+    @every_case("a", [1, 2])
+    def test(a):
+        tried.append(a)
+        if a in skipping:
+            pytest.skip("no such library")
+
+    with pytest.raises(pytest.skip.Exception, match="^no such library$") if is_skipped else nullcontext():
+        test(record_property=lambda *named: recorded.append(named))
+    assert tried == [1, 2]
+    assert recorded == ([] if is_skipped else [(SKIPPED, "1 of 2 cases: no such library")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -21,6 +20,7 @@ signal.signal(signal.SIGINT, lambda *_: None)  # whenever it comes, what follows
 with output.progress():
     print("busy", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 40_000_000)  # compiled code, that hears of no signal
+    print("done", flush=True)
 """
 
 
@@ -34,13 +34,11 @@ def busy():
 
 
 def test_the_first_is_answered_at_once_and_the_second_ends(busy):
-    began = time.monotonic()
     busy.send_signal(signal.SIGINT)
     assert busy.stderr.readline() == f"{FIRST}\n"
-    assert time.monotonic() - began < 2
-    assert busy.poll() is None
     busy.send_signal(signal.SIGINT)
-    assert busy.wait(10) == 130
+    assert busy.wait(60) == 130
+    assert busy.stdout.read() == ""  # it was never done
 
 
 def test_what_listened_before_listens_again():

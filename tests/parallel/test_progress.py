@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from itertools import pairwise
 
 import numba as nb
 import numpy as np
@@ -79,21 +78,23 @@ def test_nothing_is_told_of_a_map_that_was_left():
     assert len(records) == before < 9
 
 
-def test_no_silence_in_a_fit_whose_tasks_sleep(monkeypatch):
-    """16 parts of 0.2 s on two threads: one window, which took 1.6 s without a word."""
-    solve, seen = PartitionSolver.__call__, []
+def test_no_silence_in_a_fit(monkeypatch):
+    """16 parts on two threads are one window, which went by without a word."""
+    solve, seen, before = PartitionSolver.__call__, [], []
 
-    def slow(*args):
-        time.sleep(0.2)
+    def told_of():
+        return [event for _, event in seen if isinstance(event, Progress) and event.phase == "level 2"]
+
+    def solving(*args):
+        before.append(len(told_of()))
         return solve(*args)
 
     options = {"threads": 2, "dcsvm": {"early": True, "levels": 2, "part_rows": 100}}
-    train_in_memory(rows(), build_config(("test", options)))  # compiles
-    monkeypatch.setattr(PartitionSolver, "__call__", slow)
+    monkeypatch.setattr(PartitionSolver, "__call__", solving)
     train_in_memory(rows(), build_config(("test", options)), Events(seen.append))
-    times = [t for t, event in seen if isinstance(event, Progress) and event.phase == "level 2"]
-    assert len(times) > 16
-    assert max(b - a for a, b in pairwise(times)) < 1.0
+    assert len(told_of()) > 16
+    assert len(before) >= 16
+    assert max(number - told for number, told in enumerate(before[:16])) <= 2
 
 
 def compiled_now():
@@ -122,13 +123,14 @@ def test_compiling_is_told_and_timed():
 
 
 def test_compiling_inside_a_phase_is_a_phase_of_its_own():
-    phase = Phases()
-    began = time.perf_counter()
+    phase, began = Phases(), time.perf_counter()
     with phase("outer"), phase("inner"):
+        inside = time.perf_counter()
         compiled_now()
-    report = phase.report()["seconds_by_phase"]
-    assert report["compile"] > 0.9 * sum(report.values())
-    assert sum(report.values()) == pytest.approx(time.perf_counter() - began, abs=0.05)
+        inside_s = time.perf_counter() - inside
+    report, outside_s = phase.report()["seconds_by_phase"], time.perf_counter() - began
+    assert report["compile"] > 0.5 * sum(report.values())
+    assert inside_s - 1e-3 <= sum(report.values()) <= outside_s + 1e-3  # which are rounded
 
 
 def test_phases_add_up_to_the_seconds_of_the_command(tmp_path):

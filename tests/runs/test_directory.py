@@ -34,9 +34,11 @@ def test_progress_is_thinned_and_a_phase_that_was_told_ends(tmp_path):
 def test_memory_is_sampled_by_the_clock_where_nothing_else_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(directory, "EVERY_S", 0.1)
     with recorded(tmp_path, Events(), False):
-        time.sleep(1)
+        until = time.monotonic() + 60
+        while (tmp_path / "events.jsonl").read_text().count('"memory"') < 4 and time.monotonic() < until:
+            time.sleep(0.02)
     samples = [r for r in lines(tmp_path) if r["event"] == "memory"]
-    assert 5 <= len(samples) <= 11
+    assert len(samples) >= 4
     assert all(b["t"] - a["t"] >= 0.09 for a, b in pairwise(samples[:-1]))
     assert all(10 << 20 < r["rss_bytes"] < 64 << 30 for r in samples)
     assert not [thread for thread in threading.enumerate() if thread.name == "memory"]

@@ -284,7 +284,7 @@ def test_explain_names_the_label(tmp_path, capfd, monkeypatch):
 ESTIMATORS = {
     "exact": DCSVC(C=2.0, gamma=0.2, random_state=0),
     "budgeted": BudgetedSVC(C=2.0, gamma=0.2, budget=100, random_state=0),
-    "planes": CuttingPlaneSVC(C=2.0),
+    "planes": CuttingPlaneSVC(C=2.0, random_state=0),
 }
 
 
