@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ TOGETHER = {  # files that compile the same, for half a minute
     ),
 }
 
+LONG = ("pipelines/", "parallel/", "runs/test_in_a_bucket.py", "test_documents.py", "contracts/test_toy_solver.py")
+
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
@@ -37,8 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--skipped-to",
         type=Path,
-        help="write the ids of skipped tests to this file, one a line, for `pytest @FILE` in another environment",
+        help="write the ids of skipped tests to this file, one a line",
     )
+    parser.addoption("--skipped-from", type=Path, help="tests of such a file count as slow: `-m slow` runs them, too")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -57,8 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow ones are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of a test with more than MOST cases, so many, evenly spread, are run by default; the others are slow."""
+    skipped = config.option.skipped_from
+    again = set(skipped.read_text(encoding="utf-8").splitlines()) if skipped else set()
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if not item.get_closest_marker("slow"):
@@ -66,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for cases in tests.values():
         kept = set(spread(len(cases), MOST))
         for number, item in enumerate(cases):
-            if number not in kept:
+            if number not in kept or again.intersection((item.nodeid, item.nodeid.partition("::")[0])):
                 item.add_marker("slow")
 
 
@@ -83,10 +88,23 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Scopes of our own for `--dist loadgroup`; the marks that it goes by are lost by xdist 3.8 under pytest 9.2."""
+    """Scopes of our own for `--dist loadgroup`; the marks that it goes by are lost by xdist 3.8 under pytest 9.2.
+
+    First come those that compile for others, next those that take long for their number of tests, so that no worker
+    has one left when the others have ended.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
+    class LongFirst(OrderedDict[str, dict[str, bool]]):
+        def popitem(self, last: bool = True) -> tuple[str, dict[str, bool]]:
+            scope = max(self, key=lambda own: (own in TOGETHER, any(name in own for name in LONG), len(self[own])))
+            return scope, self.pop(scope)
+
     class ByFile(LoadScopeScheduling):
+        def __init__(self, config: pytest.Config, log: Any) -> None:
+            super().__init__(config, log)
+            self.workqueue = LongFirst()
+
         def _split_scope(self, nodeid: str) -> str:
             return scope_of(nodeid)
 
@@ -101,7 +119,7 @@ def scope_of(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     if file.endswith("test_recipes.py"):
         own = test.partition("[")[0]
-        return "foreign_stores.py" if own.endswith(("as_they_are", "as_it_is")) else own
+        return "pipelines/" + ("foreign_stores.py" if own.endswith(("as_they_are", "as_it_is")) else own)
     return next((name for name, files in TOGETHER.items() if any(own in file for own in files)), file)
 
 
