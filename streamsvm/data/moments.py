@@ -111,11 +111,7 @@ def _weighted_sparse(X: sparse.csr_array, w: np.ndarray) -> Moments:
     """Weighted statistics of CSR rows. Entries that are not stored are 0; a stored NaN is a gap."""
     d, by_entry = X.shape[1], np.repeat(w, np.diff(X.indptr))
     is_present = ~np.isnan(X.data)
-    data, columns, entry_weights = (
-        X.data[is_present].astype(np.float64),
-        X.indices[is_present],
-        by_entry[is_present],
-    )
+    data, columns, entry_weights = (X.data[is_present].astype(np.float64), X.indices[is_present], by_entry[is_present])
     gaps = None
     if not is_present.all():
         gaps = np.bincount(X.indices[~is_present], by_entry[~is_present], minlength=d)

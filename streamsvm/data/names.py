@@ -55,10 +55,7 @@ def names_of_others(group: zarr.Group, x: str, d: int) -> Names | None:
     folder, dimension = x.rpartition("/")[0], _dimension(group[x])
     var = "/".join(["raw", "var"] if folder == "raw" else ["var"])
     index = group[var].attrs.get("_index") if folder in ("", "layers", "raw") and var in group else None
-    candidates = [
-        f"{var}/{index}" if isinstance(index, str) else None,
-        "/".join(filter(None, [folder, dimension])),
-    ]
+    candidates = [f"{var}/{index}" if isinstance(index, str) else None, "/".join(filter(None, [folder, dimension]))]
     name_lists = (_read(group, path, d) for path in candidates if path)
     return next((names for names in name_lists if names), None)
 

@@ -35,11 +35,7 @@ class CachedSamples:
     """
 
     def __init__(
-        self,
-        samples: Samples,
-        cache_bytes: int,
-        folder: Callable[[], Path],
-        columns: RowColumns | None = None,
+        self, samples: Samples, cache_bytes: int, folder: Callable[[], Path], columns: RowColumns | None = None
     ) -> None:
         self.n, self.d = samples.n, samples.d
         self.source, self.columns = samples, columns

@@ -255,9 +255,7 @@ def from_quantiles(rows: Rows, stats: Moments) -> Scaling:
     """The quantile scaling, by some rows and the extremes of all rows."""
     unscaled = from_moments("none", stats)
     return replace(
-        unscaled,
-        kind="quantile",
-        quantiles=Quantiles.of_rows(unscaled.completed(rows).dense(), stats.low, stats.high),
+        unscaled, kind="quantile", quantiles=Quantiles.of_rows(unscaled.completed(rows).dense(), stats.low, stats.high)
     )
 
 

@@ -51,10 +51,7 @@ TABLE_ENCODER = "streamsvm.tables.frames:encoded"  # makes rows of data frames; 
 WHOLE = "2-"  # begins fingerprints that know all of the data
 LARGEST = 1e150  # of rows that are scaled: their squares fit float64
 READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
-MANY_BLOCKS, LARGE_BYTES = (
-    256,
-    32 << 20,
-)  # beyond so many blocks, blocks grow to this size, because each is a task
+MANY_BLOCKS, LARGE_BYTES = (256, 32 << 20)  # beyond so many blocks, blocks grow to this size, because each is a task
 
 
 class Store(FactsRepr, SizedInBytes):
@@ -167,10 +164,7 @@ class Store(FactsRepr, SizedInBytes):
     def facts(self) -> dict[str, str]:
         """Place, shape and columns, as a notebook shows them."""
         layout = "CSR" if self.is_sparse else "dense"
-        facts = {
-            "place": self.url or "in memory",
-            "rows x features": f"{self.n} x {self.d} {self.dtype} {layout}",
-        }
+        facts = {"place": self.url or "in memory", "rows x features": f"{self.n} x {self.d} {self.dtype} {layout}"}
         return facts | ({"columns": ", ".join(self._columns)} if self._columns else {})
 
     def __len__(self) -> int:
@@ -223,10 +217,7 @@ class Store(FactsRepr, SizedInBytes):
 
     def columns_at(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """`columns` of the rows with these ids."""
-        readers: dict[str, Callable[[np.ndarray], Any]] = {
-            "y": self.labels_at,
-            "sample_weight": self.weights_at,
-        }
+        readers: dict[str, Callable[[np.ndarray], Any]] = {"y": self.labels_at, "sample_weight": self.weights_at}
         return {k: readers[k](ids) if k in readers else getattr(self, k)[ids] for k in self._columns}
 
     def origin(self, row: int) -> tuple[Store, int]:
@@ -415,12 +406,7 @@ class Store(FactsRepr, SizedInBytes):
     def in_columns(self, view: StoreView, attrs: dict[str, Any]) -> Store:
         """This store with the rows of a view of it, in the columns that these attributes describe."""
         names = names_in_attrs(attrs, view.d)
-        facts: dict[str, Any] = {
-            "url": self.url,
-            "names": self._names,
-            "attrs": attrs,
-            "feature_names": names,
-        }
+        facts: dict[str, Any] = {"url": self.url, "names": self._names, "attrs": attrs, "feature_names": names}
         return Store(view, self._columns, **facts)
 
     def gaps_option(self, value: str = "") -> str:

@@ -222,18 +222,7 @@ def _line(name: str, words: Iterable[str]) -> str:
 Imported = KernelModel | ExpansionModel | LinearModel
 CLASSIFIERS = ("c_svc", "nu_svc")
 OTHERS = {"epsilon_svr": "regress", "nu_svr": "regress", "one_class": "oneclass"}  # tasks of one column
-KEYS = (
-    "svm_type",
-    "kernel_type",
-    "degree",
-    "gamma",
-    "coef0",
-    "nr_class",
-    "total_sv",
-    "rho",
-    "label",
-    "nr_sv",
-)
+KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "nr_sv")
 LEFT_OUT = ("probA", "probB", "prob_density_marks")
 DENSE_FROM = 0.25  # share of nonzeros
 MOST_DEGREE = 100

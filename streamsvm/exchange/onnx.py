@@ -50,12 +50,7 @@ from streamsvm.tasks.pairs import classes_of_pairs, n_pairs
 
 OPSET, IR_VERSION = 18, 8
 MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what names and nodes take
-TYPES = {
-    "U": TensorProto.STRING,
-    "i": TensorProto.INT64,
-    "f": TensorProto.DOUBLE,
-    "b": TensorProto.BOOL,
-}
+TYPES = {"U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.DOUBLE, "b": TensorProto.BOOL}
 
 
 def write_onnx(model: Model, out: Path) -> dict[str, Any]:
@@ -256,9 +251,7 @@ def _votes(graph: Graph, decisions: str, k: int) -> str:
     against = graph.cast(graph.op("Less", decisions, zero), np.float64)
     in_favour = graph.cast(graph.op("Greater", decisions, zero), np.float64)
     votes = graph.op(
-        "Add",
-        graph.op("MatMul", against, graph.constant(first)),
-        graph.op("MatMul", in_favour, graph.constant(second)),
+        "Add", graph.op("MatMul", against, graph.constant(first)), graph.op("MatMul", in_favour, graph.constant(second))
     )
     confidence = graph.op("MatMul", decisions, graph.constant(second - first))
     bound = graph.op("Mul", three, graph.op("Add", graph.op("Abs", confidence), one))
@@ -320,10 +313,7 @@ def _body(outer: Graph, x: str, parts: str, distinct: str, constants: list[str],
     step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
     part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, graph.constant([0])))
     members = graph.op("Gather", graph.op("NonZero", graph.op("Equal", parts, part)), graph.constant(0))
-    ends = (
-        graph.op("Gather", bounds, part),
-        graph.op("Gather", bounds, graph.op("Add", part, graph.constant([1]))),
-    )
+    ends = (graph.op("Gather", bounds, part), graph.op("Gather", bounds, graph.op("Add", part, graph.constant([1]))))
     rows, alphas = (graph.op("Slice", name, *ends, graph.constant([0])) for name in (support, coef))
     x = graph.op("Gather", x, members)
     for weight in weights:
@@ -560,11 +550,7 @@ def _coupled(graph: Graph, p: str, k: int) -> str:
 
 def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
     """As the map of a learner of streams, the winner by decisions not below another class."""
-    slopes, offsets, size = (
-        calibration.points[:, :-2],
-        calibration.points[:, -2],
-        calibration.points[0, -1],
-    )
+    slopes, offsets, size = (calibration.points[:, :-2], calibration.points[:, -2], calibration.points[0, -1])
     one, axis = graph.constant(np.float64(1)), graph.constant([1])
     u = graph.op("Div", f, graph.constant(size))
     if len(slopes) == 1:
@@ -656,9 +642,7 @@ class Graph:
         """|x - row|^2, (N, s)."""
         inner, axis = self.inner_products(x, rows), self.constant([1])
         norms = self.op(
-            "Add",
-            self.op("ReduceSumSquare", x, axis, keepdims=1),
-            self.op("ReduceSumSquare", rows, axis, keepdims=0),
+            "Add", self.op("ReduceSumSquare", x, axis, keepdims=1), self.op("ReduceSumSquare", rows, axis, keepdims=0)
         )
         distances = self.op("Sub", norms, self.op("Mul", inner, self.constant(np.float64(2))))
         return self.op("Max", distances, self.constant(np.float64(0)))

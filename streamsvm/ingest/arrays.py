@@ -66,12 +66,7 @@ class ArrayReader(Reader):
             yield from self._rows(path, _Member(path, file), *read_npy_header(path, file), labels)
 
     def _rows(
-        self,
-        path: str,
-        stream: ByteSource,
-        shape: tuple[int, ...],
-        dtype: np.dtype,
-        labels: np.ndarray | None,
+        self, path: str, stream: ByteSource, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None
     ) -> Iterator[Block]:
         n, d = self._check(path, shape, dtype, labels)
         row_bytes = d * dtype.itemsize

@@ -61,12 +61,7 @@ class Csv(Table):
     kinds of the columns `hints.whole`, from all rows."""
 
     def __init__(
-        self,
-        path: str,
-        options: IngestOptions,
-        delimiter: str,
-        open_stream: OpenStream,
-        hints: ColumnHints = NO_HINTS,
+        self, path: str, options: IngestOptions, delimiter: str, open_stream: OpenStream, hints: ColumnHints = NO_HINTS
     ) -> None:
         """delimiter: the usual one of files with this name."""
         self._path, self._options, self._open, self._hints = path, options, open_stream, hints
@@ -209,11 +204,7 @@ class Csv(Table):
             )
 
     def _converted(
-        self,
-        batch: pa.RecordBatch,
-        edited: dict[str, NumberMarks],
-        of_times: dict[str, pa.DataType],
-        line: int,
+        self, batch: pa.RecordBatch, edited: dict[str, NumberMarks], of_times: dict[str, pa.DataType], line: int
     ) -> pa.RecordBatch:
         """The batch with missing texts as gaps, and with the numbers and times of these columns. line: of its first
         row."""
@@ -254,12 +245,7 @@ class Csv(Table):
 
 
 def columns_of(
-    types: Mapping[str, pa.DataType],
-    texts: Texts,
-    *,
-    whole: Set[str],
-    given: NumberMarks | None,
-    commas: bool,
+    types: Mapping[str, pa.DataType], texts: Texts, *, whole: Set[str], given: NumberMarks | None, commas: bool
 ) -> tuple[dict[str, Column], bool]:
     """The columns by name, and whether numbers of the file have decimal commas.
 

@@ -25,12 +25,7 @@ PROBED_ROWS = 100
 PROBED_CELLS = 1000  # of a row
 _QUOTED_OR_SPACES = re.compile(rb'"[^"]*"|[ \t]+')
 SEPARATOR = re.compile(r"sep=(.)\r?(\n|$)", re.IGNORECASE)  # Excel reads and writes it
-_WIDE = {
-    b"\xff\xfe\0\0": "UTF-32",
-    b"\0\0\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
+_WIDE = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _WIDE_LINE = re.compile(rb"([!-~]\0){2}|(\0[!-~]){2}")  # two letters, without a mark before them
 _NUMBER = re.compile(r"\s*[-+]?(\d+|\d{1,3}([., ']\d{3})+)?([.,]\d*)?([eE][-+]?\d+)?\s*")
 

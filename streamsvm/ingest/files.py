@@ -37,17 +37,7 @@ from streamsvm.tables.schema import KindChanged, UnknownText
 from streamsvm.texts.documented import described
 
 # options
-TABLE_OPTIONS = (
-    "qid",
-    "group",
-    "ignore",
-    "split_by",
-    "text",
-    "category",
-    "hash",
-    "target_encode",
-    "min_frequency",
-)
+TABLE_OPTIONS = ("qid", "group", "ignore", "split_by", "text", "category", "hash", "target_encode", "min_frequency")
 SHUFFLE = 0x5F1E  # a separate random stream, independent of labels that a user drew with the plain seed
 
 
@@ -292,11 +282,7 @@ def _writers(
 
 
 def _fill(
-    reader: Reader,
-    blocks: Iterator[Block],
-    split: Split | None,
-    writers: list[StoreWriter],
-    layout: Layout,
+    reader: Reader, blocks: Iterator[Block], split: Split | None, writers: list[StoreWriter], layout: Layout
 ) -> None:
     for block in blocks:
         blocks_by_store = [block] if split is None else split.parts(block)

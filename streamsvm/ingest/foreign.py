@@ -14,10 +14,7 @@ HDF5 = (
     "HDF5",
     "write .h5ad by anndata.read_h5ad(...).write_zarr(...) and give that as --store, other files as npy or parquet",
 )
-JSON = (
-    "JSON",
-    f"{_PANDAS.format('read_json')}; `streamsvm stream` learns from JSON lines",
-)
+JSON = ("JSON", f"{_PANDAS.format('read_json')}; `streamsvm stream` learns from JSON lines")
 ARFF = "ARFF", "write it as CSV or parquet, for example by pandas.DataFrame(scipy.io.arff.loadarff(...)[0])"
 PICKLE = "a pickle, which is never loaded because it runs code", "write it as npy, CSV or parquet"
 XML = "XML or HTML", "write its table as CSV"
@@ -27,23 +24,11 @@ SAS, MATLAB = ("a SAS file", _PANDAS.format("read_sas")), ("a MATLAB file", "wri
 FEATHER = "Feather of version 1", "write it again as Feather of version 2 or parquet"
 R_DATA = "data of R", "write it as CSV or parquet, for example by arrow::write_parquet"
 TAR, ZSTANDARD, SEVEN = ("a tar archive", _UNPACK), ("Zstandard", "unpack it by `zstd -d`"), ("7z", _UNPACK)
-PDF, RTF = (
-    ("a PDF document", "write its table as CSV"),
-    ("an RTF document", "save its table as plain text, CSV"),
-)
-NETCDF = (
-    "NetCDF",
-    "write it as zarr, for example by xarray.open_dataset(...).to_zarr(...), and give that as --store",
-)
-FITS = (
-    "FITS",
-    "write its table as parquet, for example by astropy.table.Table.read(...).to_pandas().to_parquet(...)",
-)
+PDF, RTF = (("a PDF document", "write its table as CSV"), ("an RTF document", "save its table as plain text, CSV"))
+NETCDF = ("NetCDF", "write it as zarr, for example by xarray.open_dataset(...).to_zarr(...), and give that as --store")
+FITS = ("FITS", "write its table as parquet, for example by astropy.table.Table.read(...).to_pandas().to_parquet(...)")
 IMAGE = "an image", "write the pixels of all images as one array, npy or zarr, with a row for each"
-RAR, PACKED = (
-    ("a rar archive", _UNPACK),
-    ("a packed file of another kind than gzip, bzip2 and xz", "unpack it"),
-)
+RAR, PACKED = (("a rar archive", _UNPACK), ("a packed file of another kind than gzip, bzip2 and xz", "unpack it"))
 
 _BINARY = (  # first bytes of formats that no text file begins with
     (re.compile(rb"\x89HDF\r\n\x1a\n"), HDF5),

@@ -127,16 +127,13 @@ class IngestOptions(Options):
         Field(description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"),
     ] = ()
     skip_rows: Annotated[
-        Whole,
-        Field(ge=0, description="Lines of CSV files before the names, or before the rows without names"),
+        Whole, Field(ge=0, description="Lines of CSV files before the names, or before the rows without names")
     ] = 0
     comment: Annotated[
-        str | None,
-        Field(min_length=1, description="Lines of CSV files that begin with this text are left out"),
+        str | None, Field(min_length=1, description="Lines of CSV files that begin with this text are left out")
     ] = None
     multilabel: Annotated[
-        bool,
-        Field(description="Rows have any number of labels: a label such as `1,3,7`, or empty for none"),
+        bool, Field(description="Rows have any number of labels: a label such as `1,3,7`, or empty for none")
     ] = False
     header: Annotated[bool, Field(description="Whether a CSV or TSV table begins with column names")] = True
     labels: Annotated[
@@ -177,8 +174,7 @@ class IngestOptions(Options):
         ),
     ] = {}
     min_frequency: Annotated[
-        Count,
-        Field(description="Texts in fewer rows share one column, (rare), with texts never seen before"),
+        Count, Field(description="Texts in fewer rows share one column, (rare), with texts never seen before")
     ] = None
     dense: Annotated[bool | None, Field(description="Dense or CSR rows (default: by density)")] = None
     dtype: Annotated[

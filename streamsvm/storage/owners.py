@@ -52,10 +52,7 @@ def owner_in(name: str, before: str) -> JsonObject | None:
     if match is None:
         return None
     host = socket.gethostname()
-    return {
-        "process": int(match["process"]),
-        "host": host if match["host"] == _named(host) else match["host"],
-    }
+    return {"process": int(match["process"]), "host": host if match["host"] == _named(host) else match["host"]}
 
 
 def _named(host: str) -> str:

@@ -26,14 +26,7 @@ MISSING = tuple(ConvertOptions().null_values)  # texts in place of numbers, time
 
 
 def raw_rows(
-    batch: pa.RecordBatch,
-    schema: Schema,
-    dtype: np.dtype,
-    where: str,
-    line: int,
-    *,
-    gaps: bool,
-    widens: bool = False,
+    batch: pa.RecordBatch, schema: Schema, dtype: np.dtype, where: str, line: int, *, gaps: bool, widens: bool = False
 ) -> np.ndarray:
     """(m, features) numbers, times in days, and category numbers. A schema that is not frozen adds new categories.
     line: of the first row. widens: raises NeedsFloat64 if float32 loses what a column says. Raises DataError;

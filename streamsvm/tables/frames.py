@@ -234,10 +234,7 @@ class PartitionSummary(NamedTuple):
 
 
 def partitions(
-    frame: Frame,
-    like: Layout | None,
-    target: Mapping[str, float | str] | None = None,
-    category: Collection[str] = (),
+    frame: Frame, like: Layout | None, target: Mapping[str, float | str] | None = None, category: Collection[str] = ()
 ) -> tuple[PartitionSource, dict[str, object]]:
     """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
     frame = frame.optimize()  # which may join partitions

@@ -21,11 +21,7 @@ MAX_TEXTS = 1_000_000  # to count, in about 200 MiB
 MAX_TARGET = 100_000  # of a target-encoded column
 HASH = 1024  # columns to suggest for more texts
 RARE = "(rare)"
-FEW, MANY, WIDE = (
-    5,
-    20,
-    1000,
-)  # distinct texts at which a column is checked for numbers, for names, always reported
+FEW, MANY, WIDE = (5, 20, 1000)  # distinct texts at which a column is checked for numbers, for names, always reported
 MOSTLY, PROBED = 0.8, 1000
 DENSE_FROM = 0.05  # share of nonzero entries; rows with fewer are sparse
 EXACT, WHOLE = 2.0**24, 2.0**53  # float32 and float64 hold whole numbers up to these
@@ -51,18 +47,9 @@ QUANTITIES = {  # texts that are probably numbers, and how to have them as numbe
     ),
     "percentages": (re.compile(rf"(?=.*\d)[-+]?{_DIGITS}\s?%"), AS_NUMBERS),
     "hexadecimal numbers": (HEXADECIMAL, "write them as decimal numbers"),
-    "numbers of other programs": (
-        re.compile(r"[-+]?(\d+(_\d+)+|[\d.]*\d[\d.]*[dD][-+]?\d+|0[bB][01]+)"),
-        AS_NUMBERS,
-    ),
-    "times of day": (
-        re.compile(r"\d?\d:\d\d(:\d\d([.,]\d+)?)?( ?[aApP][mM])?"),
-        "write them as numbers of hours",
-    ),
-    "amounts": (
-        re.compile(rf"(?=.*\d)([-+]?{_MONEY}\s?[-+]?{_DIGITS}|[-+]?{_DIGITS}\s?{_UNIT})"),
-        AS_NUMBERS,
-    ),
+    "numbers of other programs": (re.compile(r"[-+]?(\d+(_\d+)+|[\d.]*\d[\d.]*[dD][-+]?\d+|0[bB][01]+)"), AS_NUMBERS),
+    "times of day": (re.compile(r"\d?\d:\d\d(:\d\d([.,]\d+)?)?( ?[aApP][mM])?"), "write them as numbers of hours"),
+    "amounts": (re.compile(rf"(?=.*\d)([-+]?{_MONEY}\s?[-+]?{_DIGITS}|[-+]?{_DIGITS}\s?{_UNIT})"), AS_NUMBERS),
 }
 
 
@@ -173,11 +160,7 @@ class Feature:
 
     def fewer(self, *, rare: bool = True, means: bool = True) -> str:
         """The options that give fewer columns."""
-        least, name, hash_option = (
-            10 * self.min_rows,
-            as_names(self.name),
-            as_names(self.name, end=f"={HASH}"),
-        )
+        least, name, hash_option = (10 * self.min_rows, as_names(self.name), as_names(self.name, end=f"={HASH}"))
         options = [f"--hash {hash_option} makes {HASH} columns of them"]
         if self.is_csv and self._has_numbers:
             marker = "VALUES" if self.marker is None else as_names(self.marker[:40])
