@@ -16,7 +16,7 @@ from streamsvm.kernels.table import KERNELS, kernel_names
 from streamsvm.options.base import Options
 from streamsvm.search.options import TuneConfig
 from streamsvm.solvers.catalogue import SOLVERS, section_of
-from streamsvm.storage.human import human_bytes
+from streamsvm.storage.text import human_bytes
 from streamsvm.tasks import task_names, task_of
 
 WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}

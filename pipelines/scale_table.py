@@ -27,13 +27,13 @@ from bench import Bench, from_arguments
 from measure import Run
 from tables import Bytes, Factor, Report, Seconds, Table
 
-from streamsvm.data.growing import create_array
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import write_statistics
 from streamsvm.data.writer import StoreWriter
-from streamsvm.storage.place import STORE_MARK
+from streamsvm.storage.chunks import create_array
+from streamsvm.storage.paths import STORE_MARK
 
 ROWS, QUICK_ROWS = (1_000_000, 10_000_000), (20_000, 40_000)
 COLUMNS, BLOCK_ROWS, CHUNK_ROWS = 8, 1 << 16, 1 << 13

@@ -49,7 +49,7 @@ from streamsvm.solvers.catalogue import (
     solver_row,
 )
 from streamsvm.storage.paths import Place
-from streamsvm.storage.toml import document
+from streamsvm.storage.text import toml_document
 from streamsvm.tasks import default_task, task_names, task_of
 from streamsvm.texts.documented import described
 
@@ -242,7 +242,7 @@ def load_config(path: str | Place, *overrides: Layer) -> FitConfig:
 def repeating(config: FitConfig) -> str:
     """A TOML file of options that differ from their defaults, to repeat a fit without a search."""
     values = config.model_dump(mode="json", exclude_defaults=True, exclude={"search"})
-    return document(values | {"search": {"options": []}})
+    return toml_document(values | {"search": {"options": []}})
 
 
 PARAMETERS = {"kernel.name": "kernel", "probability.method": "probability"}  # names in estimators

@@ -14,7 +14,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.events import Events, heard, ignore
-from streamsvm.storage.place import require_place
+from streamsvm.storage.paths import require_place
 
 SIDE = 8  # pixels
 BLOCK_ROWS = 8192

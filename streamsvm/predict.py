@@ -15,10 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from streamsvm.data.columns import ColumnWriter
-from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import label_texts
-from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names
+from streamsvm.data.layout import Layout, Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
@@ -26,6 +24,7 @@ from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.intervals import Intervals
 from streamsvm.parallel.compiling import compile_notices
 from streamsvm.storage.atomic import Target, whole_file
+from streamsvm.storage.chunks import GrowingArray
 from streamsvm.storage.paths import Place
 from streamsvm.tables.target_encoding import with_values_of_model
 from streamsvm.tasks import task_of

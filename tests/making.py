@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from streamsvm.data.cache import CachedSamples
 from streamsvm.data.columns import ColumnValues
-from streamsvm.data.pass_cache import CachedSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import SamplesInMemory
 from streamsvm.data.store import Store

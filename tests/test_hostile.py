@@ -29,7 +29,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import StreamSVMError
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
-from streamsvm.tables.verify import check
+from streamsvm.tables.checks import check
 from streamsvm.train import train
 
 SECONDS = 20.0

@@ -18,7 +18,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.options.search import FAILED
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.in_turn import prefixed, unprefixed
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 
 SavedFields = dict[str, Any]  # of a checkpoint: arrays and numbers by name
 StepRecord = tuple[Any, ...]  # values of RECORD_FIELDS

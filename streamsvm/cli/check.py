@@ -50,7 +50,7 @@ def check(
         _check_model(model, as_json)
         return
     with importing():
-        from streamsvm.tables.verify import check as check_store
+        from streamsvm.tables.checks import check as check_store
 
     with (
         progress() as events,

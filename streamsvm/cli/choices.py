@@ -14,7 +14,7 @@ from streamsvm.options.probability import MICRO
 from streamsvm.options.search import FAILED
 from streamsvm.runs.phases import searched_s
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
-from streamsvm.storage.human import heading, human, percent, score_text
+from streamsvm.storage.text import heading, human, percent, score_text
 
 Report = dict[str, Any]
 SHARES = 3  # columns to name

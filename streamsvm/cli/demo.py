@@ -12,7 +12,7 @@ import typer
 from streamsvm.cli.options import AsJson, option
 from streamsvm.cli.output import emit, progress
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.storage.human import human_bytes
+from streamsvm.storage.text import human_bytes
 
 
 def demo(

@@ -10,8 +10,7 @@ from streamsvm.cli.inputs import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.options import THREADS, AsJson, Cluster, ModelIn, XName, YName, on_cluster, option, place_option
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.storage.human import heading
-from streamsvm.storage.quoted import names_in
+from streamsvm.storage.text import heading, names_in
 
 CURVES = (
     "roc",

@@ -13,7 +13,7 @@ from streamsvm.cli.options import AsJson, ModelIn, XName, option
 from streamsvm.cli.output import emit, print_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
-from streamsvm.storage.human import heading, human
+from streamsvm.storage.text import heading, human
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store

@@ -59,9 +59,8 @@ from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.options.layers import Layer, parse_set, read_layer
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.options import completed
-from streamsvm.storage.human import number_or_text
-from streamsvm.storage.paths import Place
-from streamsvm.storage.place import is_same
+from streamsvm.storage.paths import Place, is_same
+from streamsvm.storage.text import number_or_text
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store

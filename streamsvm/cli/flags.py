@@ -12,8 +12,7 @@ from streamsvm.cli.options import CLUSTER, RUN, option
 from streamsvm.config import Options, field_values, option_field, option_names, option_values
 from streamsvm.errors import ConfigError
 from streamsvm.options.layers import Layer
-from streamsvm.storage.human import human_bytes, number_or_text
-from streamsvm.storage.quoted import cut, name_of, split
+from streamsvm.storage.text import cut_quoted, human_bytes, name_of, number_or_text, split_quoted
 
 OBJECTIVES = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
 COSTS = "TRUE>PREDICTED=COST[,...]"
@@ -87,7 +86,7 @@ def class_weights(text: str) -> Any:
     """`balanced`, or a table parsed from text such as 1=2.0,2=1. Raises ConfigError for a label that is named twice."""
     if "=" not in text:
         return text
-    pairs = [cut(pair, "=") for pair in split(text)]
+    pairs = [cut_quoted(pair, "=") for pair in split_quoted(text)]
     weights = {name_of(label): number_or_text(weight) for label, weight in pairs}
     if len(weights) < len(pairs):
         raise ConfigError(f"--class-weight: found {text!r}, expected each label once")

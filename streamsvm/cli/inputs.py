@@ -16,16 +16,14 @@ from streamsvm.config import validated
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.ingest.options import DIALECT, IngestOptions
-from streamsvm.ingest.servers import is_server, without_password
-from streamsvm.storage.human import number_or_text
-from streamsvm.storage.paths import Place
-from streamsvm.storage.place import is_same
-from streamsvm.storage.quoted import names_in
+from streamsvm.ingest.streams import is_server, without_password
+from streamsvm.storage.paths import Place, is_same
+from streamsvm.storage.text import names_in, number_or_text
 
 if TYPE_CHECKING:
     from streamsvm.data.layout import Layout
     from streamsvm.data.store import Store
-    from streamsvm.ingest.columns import OtherColumns
+    from streamsvm.ingest.tables import OtherColumns
 
 SAME = ("header", *DIALECT)  # shared by the files that a model was trained on and those that it predicts
 ROWS = ("format", "query", *DIALECT, "header")  # options of a file with rows like a model's
@@ -210,7 +208,7 @@ def _are_files(rows: str) -> bool:
         from streamsvm.ingest.inputs import STDIN
         from streamsvm.ingest.paths import has_files, is_pattern
         from streamsvm.ingest.streams import is_data_name
-        from streamsvm.storage.place import kind_at
+        from streamsvm.storage.paths import kind_at
 
     if rows == STDIN or is_server(rows) or is_data_name(rows) or is_pattern(rows):
         return True
@@ -278,7 +276,7 @@ def kept_columns(files: tuple[list[str], IngestOptions] | None, keep: str | None
     if keep is None or files is None:
         yield None
         return
-    from streamsvm.ingest.columns import OtherColumns
+    from streamsvm.ingest.tables import OtherColumns
 
     paths, options = files
     with closing(OtherColumns(paths, names_in(keep), options)) as columns:

@@ -15,8 +15,8 @@ import typer
 from streamsvm.cli.imports import importing
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
-from streamsvm.storage.human import parse_time
 from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.text import parse_time
 
 if TYPE_CHECKING:
     from streamsvm.config import FitConfig
@@ -197,7 +197,7 @@ def require_model_place(
     of: store and configurations of a resumed run, whose own model may exist already.
     """
     from streamsvm.models.files import is_model
-    from streamsvm.storage.place import require_place
+    from streamsvm.storage.paths import require_place
 
     if of is not None and not force and is_model(model):
         from streamsvm.fits.earlier import is_made_by

@@ -21,8 +21,7 @@ import typer
 from streamsvm.cli.app import INTERRUPTED
 from streamsvm.events import Event, Events, Joined, Record, Warned
 from streamsvm.progress.lines import MinuteLines
-from streamsvm.storage.human import heading, human
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.text import heading, human, jsonable
 
 MOST_CLASSES_IN_A_TABLE = 30
 FIRST = "interrupted: stopping; press Ctrl-C again to stop at once"  # the answer to the first Ctrl-C

@@ -54,7 +54,7 @@ def predict(
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import PredictionOptions, write_predictions
-        from streamsvm.storage.place import kind_at
+        from streamsvm.storage.paths import kind_at
 
     require_other(out, files)
     if out is not None and not force and (existing := kind_at(out)) is not None:

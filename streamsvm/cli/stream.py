@@ -30,9 +30,8 @@ from streamsvm.config import validated
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.ingest.options import DIALECT, IngestOptions
 from streamsvm.options.layers import parse_set
-from streamsvm.storage.human import number_or_text
-from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place, local_path, nearest
+from streamsvm.storage.text import jsonable, number_or_text
 
 if TYPE_CHECKING:
     from streamsvm.online.brokers import Messages
@@ -176,7 +175,7 @@ def stream(
     line_options = lines_options(read, format_)
     make = partial(new_learner, task or "classify", options_given, raw=scale == "none")
 
-    from streamsvm.storage.place import kind_at
+    from streamsvm.storage.paths import kind_at
 
     if force or kind_at(model) is None:
         make()  # so that bad options are reported before anything is written

@@ -29,8 +29,8 @@ from streamsvm.events import (
 )
 from streamsvm.kernels.table import has_gamma
 from streamsvm.report.values import table
-from streamsvm.storage.human import heading, human, human_bytes
 from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.text import heading, human, human_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

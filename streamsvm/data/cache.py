@@ -1,11 +1,17 @@
-"""A cache of the latest result."""
+"""What is kept of rows: the latest result of a function of an array, and samples that are read in many passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import Block, Samples, read_blocks, windows
+from streamsvm.data.scratch import put_array, put_rows
+from streamsvm.storage.atomic import storage_errors
 
 Answer = TypeVar("Answer")
 
@@ -28,3 +34,74 @@ class SingleEntryCache(Generic[Answer]):
             self._answer = make(array)
             self._array = array.copy()
         return self._answer
+
+
+PASS_BYTES = 16 << 20  # of rows that one task reads: small enough for the allocator to reuse the buffers
+
+Columns = tuple[np.ndarray, ...]  # for a block's rows, (m,) each
+
+
+class RowColumns(Protocol):
+    """Columns that go with the rows, such as labels, and that passes do not change."""
+
+    @property
+    def row_bytes(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> Columns: ...
+
+
+class CachedSamples:
+    """Blocks of samples for many passes, with their columns. The first pass reads the sources.
+
+    The first blocks stay in memory, up to cache_bytes. The others become plain files in `folder()`, which are read at
+    the speed of the disk. Raises what `samples.read` raises, and StorageError if the disk is full.
+    """
+
+    def __init__(
+        self, samples: Samples, cache_bytes: int, folder: Callable[[], Path], columns: RowColumns | None = None
+    ) -> None:
+        self.n, self.d = samples.n, samples.d
+        self.source, self.columns = samples, columns
+        self.nbytes = samples.nbytes + (samples.n * columns.row_bytes if columns else 0)
+        self._cached_rows = int(cache_bytes / self.nbytes * samples.n)
+        self._folder = folder() if self._cached_rows < samples.n else None
+        self.groups = {(group[0][0], group[-1][1]): group for group in windows(samples, PASS_BYTES)}
+        self._cached: dict[Block, tuple[Rows, Columns]] = {}
+        self._files: dict[Block, _BlockFile] = {}
+
+    def blocks(self) -> list[Block]:
+        return list(self.groups)
+
+    def read(self, start: int, stop: int) -> tuple[Rows, Columns]:
+        """The rows of one of `blocks()`, and their columns."""
+        block = start, stop
+        if block in self._cached:
+            return self._cached[block]
+        if block in self._files:
+            return self._files[block].read()
+        rows_and_columns = read_group(self.source, self.columns, self.groups[block])
+        if self._folder is None or stop <= self._cached_rows:
+            self._cached[block] = rows_and_columns
+        else:
+            self._files[block] = _BlockFile(*rows_and_columns, self._folder / f"{start:012d}")
+        return rows_and_columns
+
+
+def read_group(source: Samples, columns: RowColumns | None, group: list[Block]) -> tuple[Rows, Columns]:
+    """The rows of neighbouring blocks, and their columns."""
+    rows = read_blocks(source, group)
+    return rows, columns.read(group[0][0], group[-1][1]) if columns else ()
+
+
+class _BlockFile:
+    """A block of rows and their columns, in a separate file."""
+
+    def __init__(self, rows: Rows, columns: Columns, path: Path) -> None:
+        self._path = path
+        with storage_errors(str(path)), path.open("wb") as file:
+            self._rows = put_rows(file, rows)
+            self._columns = [put_array(file, values) for values in columns]
+
+    def read(self) -> tuple[Rows, Columns]:
+        with self._path.open("rb") as file:
+            return self._rows.read(file), tuple(place.read(file) for place in self._columns)

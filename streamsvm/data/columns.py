@@ -15,13 +15,12 @@ from typing import Any, TypeGuard
 import numpy as np
 import zarr
 
-from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import FALSE, TRUE, with_one_spelling
 from streamsvm.data.rows import take_in_parts
 from streamsvm.errors import DataError
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.zarr import member_of
-from streamsvm.storage.checked_array import CheckedArray
+from streamsvm.storage.chunks import CheckedArray, GrowingArray
 
 PIECE_ROWS = 1 << 16  # labels read at once
 LARGEST = 1e30  # weight, so that sums of them stay below the largest float32

@@ -8,11 +8,10 @@ import numpy as np
 import zarr
 
 from streamsvm.data.columns import labels_of, values_of
-from streamsvm.data.growing import GrowingArray, create_array
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import Moments
 from streamsvm.errors import CorruptDataError
-from streamsvm.storage.checked_array import CheckedArray, whole_metadata
+from streamsvm.storage.chunks import CheckedArray, GrowingArray, create_array, whole_metadata
 
 FOLDER = "statistics"
 COLUMNS, LABELS = ("min", "max", "mean", "std"), ("labels", "counts")

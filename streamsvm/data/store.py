@@ -20,8 +20,7 @@ from scipy import sparse
 
 from streamsvm.data.columns import ColumnValues, check_column, labels_of, open_column, queries_of, values_of, weights_of
 from streamsvm.data.labels import Classes, count_labels, uniform_pieces
-from streamsvm.data.layout import GAPS, Layout
-from streamsvm.data.names import Names, names_in_attrs, names_of_others, shown_in_attrs
+from streamsvm.data.layout import GAPS, Layout, Names, names_in_attrs, names_of_others, shown_in_attrs
 from streamsvm.data.rows import Matrix, Rows, concat, take_in_parts
 from streamsvm.data.sources import (
     CSRSource,
@@ -41,9 +40,8 @@ from streamsvm.parallel.imports import imported
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.storage.atomic import PARTIAL
-from streamsvm.storage.checked_array import whole_metadata
-from streamsvm.storage.paths import local_path
-from streamsvm.storage.place import STORE_MARK
+from streamsvm.storage.chunks import whole_metadata
+from streamsvm.storage.paths import STORE_MARK, local_path
 from streamsvm.texts.documented import FactsRepr, fill
 from streamsvm.texts.parameters import STORE_METHODS
 

@@ -10,14 +10,13 @@ import numpy as np
 import zarr
 from numpy.typing import DTypeLike
 
-from streamsvm.data.growing import create_array
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block
 from streamsvm.errors import CorruptDataError
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.private.zarr import open_for_writing
 from streamsvm.storage.atomic import storage_errors
-from streamsvm.storage.checked_array import CheckedArray, whole_metadata
+from streamsvm.storage.chunks import CheckedArray, create_array, whole_metadata
 from streamsvm.storage.paths import Place, URLPath, again, remove_tree
 
 

@@ -9,16 +9,16 @@ import zarr
 from numpy.typing import DTypeLike
 
 from streamsvm.data.columns import ColumnWriter
-from streamsvm.data.growing import GrowingArray
 from streamsvm.data.labels import count_labels
 from streamsvm.data.layout import Attrs
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
-from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
+from streamsvm.data.sources import default_chunk_rows
 from streamsvm.data.statistics import write_statistics
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.storage.atomic import Target
-from streamsvm.storage.place import STORE_MARK, kind_at
+from streamsvm.storage.chunks import CHUNK_BYTES, GrowingArray
+from streamsvm.storage.paths import STORE_MARK, kind_at
 
 
 class StoreWriter:

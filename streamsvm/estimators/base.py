@@ -43,7 +43,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.progress.shown import shown
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of
-from streamsvm.tables.streams import read_once
+from streamsvm.tables.frames import read_once
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import BATCH_METHODS
 from streamsvm.train import train_in_memory

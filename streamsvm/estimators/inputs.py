@@ -12,15 +12,14 @@ from sklearn.utils.validation import check_X_y, column_or_1d, validate_data
 
 from streamsvm.config import validated
 from streamsvm.data.labels import CUT, is_cut
-from streamsvm.data.layout import GAPS, Layout
-from streamsvm.data.names import Names, is_frame, names_of
+from streamsvm.data.layout import GAPS, Layout, Names, is_frame, names_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.estimators.types import Columns, Data, TargetEncode
 from streamsvm.private.sklearn import check_sample_weight
-from streamsvm.tables.streams import read_once
+from streamsvm.tables.frames import read_once
 from streamsvm.tables.target_encoding import encoded_features
 
 

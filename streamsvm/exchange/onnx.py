@@ -28,12 +28,11 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from scipy.linalg import block_diag
 
 from streamsvm._version import __version__
-from streamsvm.data.quantiles import Quantiles
 from streamsvm.data.rows import concat
 from streamsvm.data.running import LARGEST
-from streamsvm.data.scaling import Scaling
+from streamsvm.data.scaling import Quantiles, Scaling
 from streamsvm.errors import ModelError
-from streamsvm.exchange.expansion import expansion, require_two_classes
+from streamsvm.exchange import expansion, require_two_classes
 from streamsvm.kernels.base import Kernel, joined
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.models.base import Model

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from streamsvm.config import build_config
 from streamsvm.data.folds import draw_ids
-from streamsvm.data.names import first_difference
+from streamsvm.data.layout import first_difference
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import gather
 from streamsvm.data.store import Store, have_same_columns
@@ -17,7 +17,7 @@ from streamsvm.errors import DataError
 from streamsvm.events import ignore
 from streamsvm.metrics import scored
 from streamsvm.parallel.engine import Engine
-from streamsvm.tables.suspects import MOST_NAMED, column_values, namer
+from streamsvm.tables.checks import MOST_NAMED, column_values, namer
 from streamsvm.train import train_in_memory
 
 LEAST_ROWS, MOST_ROWS, MOST_BYTES = 50, 10_000, 64 << 20  # of each store

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.data.layout import Names
 from streamsvm.data.moments import merge, moments_of
-from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.explain.decisions import code_of, gradients, require_features

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.data.names import listed
+from streamsvm.data.layout import listed
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, heard
@@ -19,8 +19,8 @@ from streamsvm.tables.target_encoding import encoded_features
 from streamsvm.tasks import task_of
 
 if TYPE_CHECKING:
-    from streamsvm.ingest.columns import ReadColumn
     from streamsvm.ingest.options import IngestOptions
+    from streamsvm.ingest.tables import ReadColumn
 
 MOST_VALUES, MOST_NUMBERS = 100, 12  # of text, and of numbers that are not cut at quartiles
 MISSING, OTHER = (
@@ -108,7 +108,7 @@ def cut(
     events: Events,
 ) -> Grouping:
     """The rows by the value of a column, of the store or else of the files. Raises ConfigError, DataError."""
-    from streamsvm.ingest.columns import values_of  # Arrow
+    from streamsvm.ingest.tables import values_of  # Arrow
 
     feature = _of_store(store, column, engine, events)
     if feature is not None:
@@ -127,7 +127,7 @@ def cut(
 
 def _of_store(store: Store, column: str, engine: Engine, events: Events) -> ReadColumn | None:
     """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
-    from streamsvm.ingest.columns import ReadColumn
+    from streamsvm.ingest.tables import ReadColumn
 
     encoded = next((item for item in encoded_features(store.table).items() if item[1].name == column), None)
     if encoded is not None:
@@ -150,7 +150,7 @@ def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Read
 
 def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: Events) -> ReadColumn:
     """A target-encoded feature of a store, whose first code is of missing text."""
-    from streamsvm.ingest.columns import ReadColumn
+    from streamsvm.ingest.tables import ReadColumn
 
     shared = engine.share(store), np.array([at]), False
     codes = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])

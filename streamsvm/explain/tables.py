@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.names import Names
+from streamsvm.data.layout import Names
 from streamsvm.data.store import Store
 from streamsvm.explain.importances import column_names, importances
 from streamsvm.explain.rows import RowExplanation, deviations, explain_rows
@@ -19,7 +19,7 @@ from streamsvm.explain.sample import sampled
 from streamsvm.explain.support import SupportVector
 from streamsvm.models.base import Model
 from streamsvm.storage.atomic import whole_file
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.text import jsonable
 
 
 def importances_table(model: Model, store: Store | None, label: str | None = None) -> dict[str, Any]:

@@ -52,8 +52,8 @@ from streamsvm.solvers.admm import (
 from streamsvm.solvers.catalogue import made_for
 from streamsvm.solvers.loop import run
 from streamsvm.storage.atomic import storage_errors
-from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import signs
 

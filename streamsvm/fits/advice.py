@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from streamsvm.data.layout import Names
 from streamsvm.data.moments import moments_of
-from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.base import Kernel, Stationary

@@ -41,8 +41,8 @@ from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.budget.losses import right, values
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
-from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import remove_tree
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LabelScale, Targets, Task
 from streamsvm.tasks.weights import class_factors
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.pass_cache import PASS_BYTES, CachedSamples, Columns
+from streamsvm.data.cache import PASS_BYTES, CachedSamples, Columns
 from streamsvm.data.samples import Samples, gather
 from streamsvm.errors import DataError
 from streamsvm.events import Step
@@ -34,7 +34,7 @@ from streamsvm.problems.support_risk import RHO, SupportRisk
 from streamsvm.progress.approach import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 
 LANDMARKS = 3  # random stream of the landmarks
 TYPICAL_PASSES = 60

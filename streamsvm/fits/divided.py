@@ -55,8 +55,8 @@ from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
 from streamsvm.solvers.in_turn import InTurnState
 from streamsvm.solvers.threshold import Thresholds
-from streamsvm.storage.human import human_bytes
 from streamsvm.storage.paths import Place, remove_tree
+from streamsvm.storage.text import human_bytes
 from streamsvm.tasks.base import Subproblem
 
 BOUND_ROWS = 1000  # sampled to estimate how much of the kernel is between partitions

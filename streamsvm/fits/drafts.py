@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 import zarr
 
-from streamsvm.data.growing import create_array, default_rows
 from streamsvm.data.samples import Block
 from streamsvm.models import LocalModel
 from streamsvm.models.files import Model, ModelWriter, save_model
@@ -23,6 +22,7 @@ from streamsvm.private.zarr import open_for_writing
 from streamsvm.runs.checkpoints import PartFiles
 from streamsvm.runs.phases import Phases
 from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.chunks import create_array, default_rows
 from streamsvm.storage.paths import Place
 
 INDPTR = "support_indptr"

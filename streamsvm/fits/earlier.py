@@ -15,8 +15,7 @@ from streamsvm.parallel.machine import free_bytes
 from streamsvm.runs.checkpoints import EXECUTION, by_path, digest
 from streamsvm.runs.directory import last_start, read_result
 from streamsvm.solvers.catalogue import renamed
-from streamsvm.storage.paths import Place, place_of
-from streamsvm.storage.place import is_same
+from streamsvm.storage.paths import Place, is_same, place_of
 
 
 def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:

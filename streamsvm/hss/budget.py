@@ -10,7 +10,7 @@ from streamsvm.errors import MemoryLimitError
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.parallel.machine import MiB, process_bytes
-from streamsvm.storage.human import human_bytes
+from streamsvm.storage.text import human_bytes
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,8 @@ from streamsvm.ingest.dialect import (
     survivors,
     without_comments,
 )
-from streamsvm.ingest.foreign import binary_of
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.ingest.streams import Stream
+from streamsvm.ingest.streams import Stream, binary_of
 from streamsvm.ingest.table import NO_HINTS, Batches, ColumnHints, Table, require_different, unlike
 from streamsvm.tables.arrow import MISSING, kind_of, of_texts, times
 from streamsvm.tables.schema import KINDS

@@ -19,11 +19,10 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.data.names import listed
+from streamsvm.data.layout import listed
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.ingest.servers import with_password
-from streamsvm.ingest.streams import open_raw
+from streamsvm.ingest.streams import open_raw, with_password
 from streamsvm.ingest.table import (
     ARROW_ERRORS,
     ArrowTable,

@@ -26,13 +26,11 @@ from streamsvm.events import Events, Warned, ignore
 from streamsvm.ingest.block import Block, OpenStream, Reader
 from streamsvm.ingest.options import DIALECT, IngestOptions
 from streamsvm.ingest.paths import DataFile, files_of
-from streamsvm.ingest.split import Split, split_of
-from streamsvm.ingest.spool import Shuffler, Spool
+from streamsvm.ingest.split import Shuffler, Split, Spool, split_of
 from streamsvm.ingest.streams import CSV, DATABASES, TABLES, Stream, detect_format, source_bytes
 from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.atomic import storage_errors
-from streamsvm.storage.paths import local_path
-from streamsvm.storage.place import is_same, require_place
+from streamsvm.storage.paths import is_same, local_path, require_place
 from streamsvm.tables.schema import KindChanged, UnknownText
 from streamsvm.texts.documented import described
 

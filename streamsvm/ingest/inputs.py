@@ -23,12 +23,10 @@ from streamsvm.events import Events, Warned, ignore
 from streamsvm.ingest.files import as_layout, format_of, ingest, stream_of
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.paths import files_of, is_pattern, paths_of, root_of
-from streamsvm.ingest.servers import is_server
-from streamsvm.ingest.streams import TABLES, detect_format, is_data_name, source_bytes
+from streamsvm.ingest.streams import TABLES, detect_format, is_data_name, is_server, source_bytes
 from streamsvm.ingest.tables import TableReader
 from streamsvm.parallel.prefetch import on_thread
-from streamsvm.storage.paths import Place, local_path, place_of
-from streamsvm.storage.place import kind_at
+from streamsvm.storage.paths import Place, kind_at, local_path, place_of
 
 STDIN = "-"
 MADE_OF = "made_of"  # attribute of a store: its files, and how they were read

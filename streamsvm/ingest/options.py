@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streamsvm.config import Count, Options, Real, Size, Whole
-from streamsvm.storage.quoted import cut, name_of, names_in, split
+from streamsvm.storage.text import cut_quoted, name_of, names_in, split_quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ def _widths(value: object) -> object:
     """A table parsed from text such as a=16,b=32."""
     if not isinstance(value, str):
         return value
-    pairs = [cut(pair, "=") for pair in split(value)]
+    pairs = [cut_quoted(pair, "=") for pair in split_quoted(value)]
     if not all(name and width.isdecimal() for name, width in pairs):
         raise ValueError("expected COL=WIDTH[,COL=WIDTH...]")
     return _once([(name_of(name), int(width)) for name, width in pairs])
@@ -61,7 +61,7 @@ def _widths(value: object) -> object:
 def smooths(value: object) -> object:
     """A table parsed from text such as a,b=20, or from names."""
     if isinstance(value, str):
-        pairs = [split(pair, "=") for pair in split(value)]
+        pairs = [split_quoted(pair, "=") for pair in split_quoted(value)]
         value = _once([(name_of(name), _number("=".join(smooth)) if smooth else "auto") for name, *smooth in pairs])
     elif isinstance(value, list | tuple):
         value = _once([(name, "auto") for name in value])
@@ -207,7 +207,7 @@ class IngestOptions(Options):
         if (self.split is None) != (self.test_store is None):
             raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
         if self.split_by is not None and self.split is None:
-            raise ValueError("split_by goes with split, the fraction of the rows that come first")
+            raise ValueError("split_by goes with split_quoted, the fraction of the rows that come first")
         if self.split_by is not None and self.group is not None:
             raise ValueError("found group, too, whose rows may be on both sides of a value; leave one out")
         return self

@@ -13,11 +13,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from streamsvm.errors import ConfigError, NotFoundError
-from streamsvm.ingest.servers import is_server, without_password
-from streamsvm.ingest.streams import is_data_name
+from streamsvm.ingest.streams import is_data_name, is_server, without_password
 from streamsvm.ingest.table import Batches, Table
-from streamsvm.storage.paths import Place, URLPath, local_path, place_of
-from streamsvm.storage.place import kind_at
+from streamsvm.storage.paths import Place, URLPath, kind_at, local_path, place_of
 from streamsvm.tables.arrow import of_texts
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value in a folder name with which Hive and Spark write a gap

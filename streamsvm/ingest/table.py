@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamsvm.errors import DataError
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.storage.quoted import as_names
+from streamsvm.storage.text import as_names
 from streamsvm.tables.arrow import kind_of
 from streamsvm.tables.schema import KindChanged
 

@@ -12,9 +12,9 @@ from typing import Any
 from streamsvm.errors import CorruptDataError, ModelError
 from streamsvm.models.files import block_length, load_model, read_attrs, stored_arrays
 from streamsvm.storage.arrays import Attrs
-from streamsvm.storage.checked_array import whole_metadata
+from streamsvm.storage.atomic import arrays_at
+from streamsvm.storage.chunks import whole_metadata
 from streamsvm.storage.paths import Place, URLPath, place_of
-from streamsvm.storage.versions import arrays_at
 from streamsvm.texts.documented import described
 
 CODECS = frozenset({"bytes", "crc32c", "zstd"})  # what models are packed by: no codec that makes objects

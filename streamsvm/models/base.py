@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names
+from streamsvm.data.layout import Layout, Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names
+from streamsvm.data.layout import Layout, Names
 from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.budget_options import BudgetOptions

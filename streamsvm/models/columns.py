@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names, first_difference, listed, shown_in_attrs
+from streamsvm.data.layout import Layout, Names, first_difference, listed, shown_in_attrs
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 

@@ -14,8 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names
+from streamsvm.data.layout import Layout, Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import LARGEST, RunningScaling
 from streamsvm.errors import ModelError

@@ -17,16 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 import zarr
 
-from streamsvm.data.growing import GrowingArray
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError, StreamSVMError
 from streamsvm.private.zarr import opened_as_is
 from streamsvm.storage.arrays import Arrays, Attrs, State
-from streamsvm.storage.atomic import Target
-from streamsvm.storage.checked_array import CheckedArray, whole_metadata
-from streamsvm.storage.jsonable import jsonable
-from streamsvm.storage.paths import Place, URLPath, nearest, place_of
-from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
-from streamsvm.storage.versions import AT, Version, arrays_at
+from streamsvm.storage.atomic import AT, Target, Version, arrays_at
+from streamsvm.storage.chunks import CheckedArray, GrowingArray, whole_metadata
+from streamsvm.storage.paths import MODEL_FORMAT, STORE_MARK, Place, URLPath, nearest, place_of
+from streamsvm.storage.text import jsonable
 from streamsvm.texts.documented import described
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from streamsvm.errors import DataError
 from streamsvm.online.kinds import MISSING, Event, require_unicode
-from streamsvm.storage.human import number_or_text
+from streamsvm.storage.text import number_or_text
 
 if TYPE_CHECKING:
     from streamsvm.ingest.options import IngestOptions

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.names import listed
+from streamsvm.data.layout import listed
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
@@ -33,8 +33,7 @@ from streamsvm.online.lines import Field, Parse
 from streamsvm.online.scores import JUDGES, Answer, StreamScores
 from streamsvm.online.tables import TableEvents, category_code
 from streamsvm.online.waiting import RecentRequests, WaitingEvents
-from streamsvm.storage.paths import Place
-from streamsvm.storage.place import kind_at
+from streamsvm.storage.paths import Place, kind_at
 from streamsvm.tables.target_encoding import encoded_features as target_encoded
 from streamsvm.tasks import task_of
 

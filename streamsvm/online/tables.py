@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.layout import Attrs
-from streamsvm.data.names import names_in_attrs
+from streamsvm.data.layout import Attrs, names_in_attrs
 from streamsvm.errors import DataError
 from streamsvm.models.base import Model
 from streamsvm.online.kinds import MISSING, Event

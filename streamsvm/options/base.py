@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import CoreSchema, core_schema
 
 from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row
-from streamsvm.storage.human import parse_time
-from streamsvm.storage.quoted import names_in
+from streamsvm.storage.text import names_in, parse_time
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.storage.paths import Place, place_of
-from streamsvm.storage.toml import string
+from streamsvm.storage.text import toml_string
 
 Values = Mapping[str, Any]  # nested values of options
 Layer = tuple[str, Values]
@@ -58,7 +58,7 @@ GONE = (("bsgd", "rounds"),)  # options of models of earlier versions
 def parse_set(text: str) -> Layer:
     """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
     name, equals, value = text.partition("=")
-    for toml in (text, f"{name} = {string(value.strip())}") if equals else ():
+    for toml in (text, f"{name} = {toml_string(value.strip())}") if equals else ():
         with suppress(tomllib.TOMLDecodeError):
             return f"--set {text}", tomllib.loads(toml)
     raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")

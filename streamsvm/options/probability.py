@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, model_validator
 
 from streamsvm.options.base import Options, Whole
-from streamsvm.storage.quoted import cut, name_of, split
+from streamsvm.storage.text import cut_quoted, name_of, split_quoted
 
 Calibrator = Literal["sigmoid", "isotonic"]
 
@@ -124,9 +124,9 @@ def _checked_costs(value: object) -> Costs | None:
 
 
 def _of_text(text: str) -> Iterator[tuple[str, str, float]]:
-    for item in split(text):
-        pair, cost = cut(item, "=")
-        true, *predicted = split(pair, ">")
+    for item in split_quoted(text):
+        pair, cost = cut_quoted(item, "=")
+        true, *predicted = split_quoted(pair, ">")
         yield name_of(true), name_of(">".join(predicted)), _number(cost)
 
 

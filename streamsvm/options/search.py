@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from streamsvm.options.base import Count, Options, ReadRule, Real, Whole
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
-from streamsvm.storage.human import parse_time
+from streamsvm.storage.text import parse_time
 
 Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"]
 # why fits of a search are dropped:

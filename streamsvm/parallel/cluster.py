@@ -58,8 +58,8 @@ from streamsvm.parallel.engine import (
 from streamsvm.parallel.heaps import in_worker
 from streamsvm.private.distributed import forget_groups, in_one_span, run_on_scheduler
 from streamsvm.progress import EVERY_S, LEAST_S, Meter
-from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place, URLPath
+from streamsvm.storage.text import JsonObject
 
 T = TypeVar("T")
 LOST = (CancelledError, KilledWorker, OSError)  # errors of a client when a worker is gone

@@ -29,7 +29,7 @@ from streamsvm.parallel.machine import cores
 from streamsvm.parallel.sizes import aligned
 from streamsvm.private.distributed import BoundedClient, gather, in_one_span, run, scatter, silent, wait
 from streamsvm.storage.atomic import whole_file
-from streamsvm.storage.human import human_seconds
+from streamsvm.storage.text import human_seconds
 
 T = TypeVar("T")
 WAIT_S = 10.0  # for a result, before a look at the cluster

@@ -21,8 +21,8 @@ from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.progress import Meter
-from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
+from streamsvm.storage.text import JsonObject
 
 T = TypeVar("T")
 P = TypeVar("P")

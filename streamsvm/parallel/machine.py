@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from streamsvm.errors import MemoryLimitError
-from streamsvm.storage.human import human_bytes
+from streamsvm.storage.text import human_bytes
 
 _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss
 

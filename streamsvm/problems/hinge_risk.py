@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from streamsvm.data.pass_cache import Columns
+from streamsvm.data.cache import Columns
 from streamsvm.data.rows import Rows
 from streamsvm.problems.passes import View, scores
 from streamsvm.problems.row_risk import NOTHING, LossTerms, RowRisk, row_slices

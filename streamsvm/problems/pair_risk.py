@@ -10,8 +10,7 @@ import numpy as np
 from numba import njit
 from scipy.optimize import brentq
 
-from streamsvm.data.cache import SingleEntryCache
-from streamsvm.data.pass_cache import Columns
+from streamsvm.data.cache import Columns, SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.strips import strips
 from streamsvm.problems.passes import Passes, scores, slopes

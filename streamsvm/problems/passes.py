@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.pass_cache import CachedSamples, read_group
+from streamsvm.data.cache import CachedSamples, read_group
 from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Progress, Record, TasksRun, ignore
 from streamsvm.parallel.engine import Engine

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from streamsvm.data.pass_cache import Columns
+from streamsvm.data.cache import Columns
 from streamsvm.data.rows import Rows
 from streamsvm.problems.passes import Passes, View, scores
 from streamsvm.problems.products import add_transposed_times, no_slopes

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from streamsvm.data.pass_cache import Columns
+from streamsvm.data.cache import Columns
 from streamsvm.data.rows import Rows
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.passes import Passes

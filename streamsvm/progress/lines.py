@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from streamsvm.events import STEPS, Event, Joined, Progress, Record
-from streamsvm.storage.human import heading
+from streamsvm.storage.text import heading
 
 Say = Callable[[str], None]
 

@@ -14,7 +14,7 @@ from streamsvm.report.read import Run
 from streamsvm.report.score_sections import score_tables
 from streamsvm.report.sections import flat
 from streamsvm.report.values import Row, table
-from streamsvm.storage.human import human, score_text
+from streamsvm.storage.text import human, score_text
 from streamsvm.tables.schema import Feature, Schema
 
 MOST_COLUMNS, MOST_TEXTS = 200, 20  # that are listed

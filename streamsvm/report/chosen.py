@@ -19,7 +19,7 @@ from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.phases import searched_s
 from streamsvm.runs.records import number
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
-from streamsvm.storage.human import heading, human, score_text
+from streamsvm.storage.text import heading, human, score_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,8 +21,7 @@ from streamsvm.report.parts import Part, Plot, Section, Table
 from streamsvm.report.read import Run
 from streamsvm.report.sections import SECTIONS
 from streamsvm.report.values import label
-from streamsvm.storage.human import human
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.text import human, jsonable
 
 TILE_LETTERS = 12  # that a tile of one column holds
 

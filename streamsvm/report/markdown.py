@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 from streamsvm.report.parts import Code, Facts, Lines, Part, Plot, Section, Table
 from streamsvm.report.values import label
-from streamsvm.storage.human import human
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.text import human, jsonable
 
 
 def markdown_page(

@@ -11,7 +11,7 @@ from streamsvm.report.parts import Facts, Part, Table, filled_columns, plot_each
 from streamsvm.report.read import Run, matrix
 from streamsvm.report.values import Row, label, table, table_rows
 from streamsvm.runs.records import number
-from streamsvm.storage.human import human
+from streamsvm.storage.text import human
 from streamsvm.tasks.uncertainty import drawn_units
 
 MEASURES = ("precision", "recall", "f1")  # of a class

@@ -26,7 +26,7 @@ from streamsvm.report.values import Row, table
 from streamsvm.report.values import label as label_of
 from streamsvm.runs.records import number
 from streamsvm.solvers.catalogue import renamed, section_of, solver_names
-from streamsvm.storage.human import human, human_bytes
+from streamsvm.storage.text import human, human_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamsvm.storage.human import heading
+from streamsvm.storage.text import heading
 
 Row = dict[str, Any]
 LABELS = {

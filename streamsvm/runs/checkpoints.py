@@ -29,11 +29,9 @@ from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.storage.atomic import storage_errors, whole_file
-from streamsvm.storage.jsonable import JsonObject
-from streamsvm.storage.leases import require_lease
-from streamsvm.storage.locks import InUse, is_locked, locked
-from streamsvm.storage.paths import Place, URLPath, remove_tree
-from streamsvm.storage.place import kind_at
+from streamsvm.storage.locks import InUse, is_locked, locked, require_lease
+from streamsvm.storage.paths import Place, URLPath, kind_at, remove_tree
+from streamsvm.storage.text import JsonObject
 
 KEPT = 2
 LOCK = "lock"  # a file of the run directory

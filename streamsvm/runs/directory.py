@@ -24,14 +24,14 @@ import psutil
 from streamsvm._version import __version__
 from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
-from streamsvm.ingest.servers import without_password
+from streamsvm.ingest.streams import without_password
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import is_at_work, run_folder
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.runs.records import GrowingFile, flat, is_log, lines_of, opened_lines, parse
 from streamsvm.storage.atomic import whole_file
-from streamsvm.storage.jsonable import JsonObject, jsonable
 from streamsvm.storage.paths import Place, nearest
+from streamsvm.storage.text import JsonObject, jsonable
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
 SEARCHED = "searched.json"  # the result of a finished search

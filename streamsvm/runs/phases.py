@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from streamsvm.parallel.machine import peak_rss_bytes
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 
 SEARCH = ("search", "regions")  # phases in which options are chosen
 

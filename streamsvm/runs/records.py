@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Protocol, get_args, get_type_hints
 
 from streamsvm import events
 from streamsvm.events import Event, Phase, Record
-from streamsvm.storage.jsonable import JsonObject, jsonable
 from streamsvm.storage.paths import Place, URLPath, remove_tree
+from streamsvm.storage.text import JsonObject, jsonable
 
 Read = Callable[[Any], Any]  # returns a value of a line, or None if it has another type
 FACTS, SCOPE = "facts", "scope"

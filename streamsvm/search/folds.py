@@ -32,7 +32,7 @@ from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
 from streamsvm.solvers.loop import is_late
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import joined

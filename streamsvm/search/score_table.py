@@ -18,7 +18,6 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.folds import FOLDS_BY
-from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.events import Events, Warned
@@ -31,8 +30,9 @@ from streamsvm.runs.records import Lines, lines_of, opened_lines, remove_lines
 from streamsvm.search.folds import Outcome
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.storage.atomic import Target, whole_file
-from streamsvm.storage.jsonable import JsonObject, jsonable
+from streamsvm.storage.chunks import GrowingArray
 from streamsvm.storage.paths import Place
+from streamsvm.storage.text import JsonObject, jsonable
 
 SCORES = "scores.jsonl"
 RESULTS = "streamsvm_tune"  # group attribute of a table as zarr

@@ -31,8 +31,8 @@ from streamsvm.search.folds import Failure, FoldFit, Outcome, all_along_C, can_s
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.search.score_table import ScoreTable, identity_of, save_result
 from streamsvm.solvers.loop import is_late
-from streamsvm.storage.jsonable import JsonObject
 from streamsvm.storage.paths import Place
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks import is_searched, task_for
 from streamsvm.texts.documented import described
 from streamsvm.train import Run, end_of, planned_fit, train

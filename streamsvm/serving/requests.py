@@ -15,7 +15,7 @@ from streamsvm.errors import ModelError
 from streamsvm.models.intervals import Intervals
 from streamsvm.online.kinds import Event
 from streamsvm.predict import ENDS, PredictionOptions
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.text import jsonable
 
 PLACES = 6  # of probabilities
 NAME = re.compile("[!-~]{1,200}")  # of a request

@@ -1,7 +1,7 @@
 """Data frames of pandas, polars, Arrow and Dask as rows. Text, times and gaps are encoded as `ingest` encodes files.
 
-Of a Dask dataframe a first pass, which keeps no partition, finds the kinds of the columns. Each partition is encoded
-when it is read.
+Tables that can be read only once (lazy frames, readers and relations) become tables in memory. Of a Dask dataframe a
+first pass, which keeps no partition, finds the kinds of the columns. Each partition is encoded when it is read.
 """
 
 from __future__ import annotations
@@ -14,15 +14,48 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.layout import GAPS, Layout
-from streamsvm.data.names import is_frame, listed
+from streamsvm.data.layout import GAPS, Layout, is_frame, listed
 from streamsvm.data.precision import NeedsFloat64
 from streamsvm.data.rows import Matrix, Rows, concat
 from streamsvm.data.sources import ArraySource, PartitionSource, Source, computed, is_dask_frame
 from streamsvm.errors import DataError
 from streamsvm.events import Warned, heard
 from streamsvm.tables.schema import DENSE_FROM, KINDS, Feature, Schema, is_number, require_texts
-from streamsvm.tables.streams import read_once
+
+FRAMES = ("pandas", "polars", "pyarrow", "narwhals")  # their frames in memory stay unchanged
+
+
+def read_once(X: Any) -> Any:
+    """X, or the table of an X that can be read only once: a lazy frame of polars or narwhals, a reader, scanner or
+    dataset of Arrow, a relation of DuckDB, or another Arrow stream. Raises DataError."""
+    kind = type(X)
+    is_arrow = kind.__module__.startswith("pyarrow")
+    is_stream = hasattr(X, "__arrow_c_stream__") and kind.__module__.partition(".")[0] not in FRAMES
+    try:
+        if hasattr(X, "collect") and hasattr(X, "collect_schema"):
+            return X.collect()
+        if is_arrow and hasattr(X, "to_table"):
+            return X.to_table()
+        if is_stream or (is_arrow and hasattr(X, "read_all")):
+            return _of_stream(X)
+    except DataError:
+        raise
+    except Exception as error:  # query engines raise any error, of several lines
+        raise DataError(f"X: a {kind.__name__} that cannot be read: {' '.join(str(error).split())[:200]}") from error
+    return X
+
+
+def _of_stream(X: Any) -> Any:
+    import pyarrow as pa
+
+    table = pa.RecordBatchReader.from_stream(X).read_all()
+    if not len(table):
+        raise DataError(
+            f"X: a {type(X).__name__} without rows; it can be read only once: after a fit or a prediction, give a new "
+            "one, or a table"
+        )
+    return table
+
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,14 +1,25 @@
-"""The contents of a store as one JSON object."""
+"""What a store holds, as JSON: its shape and labels, duplicate rows, and rows that are in two stores.
+
+Test rows should not be among training rows.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.data.labels import Classes
-from streamsvm.data.store import Store
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import memory_blocks
+from streamsvm.data.store import Store, have_same_columns
+from streamsvm.errors import DataError
+from streamsvm.events import Events, ignore
 from streamsvm.storage.paths import local_path
 
 MAX_CLASSES = 1000  # with more distinct labels, they are targets of a regression
@@ -75,3 +86,80 @@ def _stored_bytes(store: Store) -> int | None:
 
     fs, remote = fsspec.core.url_to_fs(store.url)
     return int(fs.du(remote))
+
+
+DIGEST = np.dtype("S16")  # two of 1e9 different rows collide with probability 1e-21
+
+
+def duplicates(store: Store, against: Store | None = None, events: Events = ignore) -> dict[str, Any]:
+    """Counts the rows of the store that equal earlier ones, and the rows of another store that are in it.
+
+    Rows are equal if all numbers are, for any type, sparse or dense. Missing values are equal. `same_label` counts
+    those that also have equal labels, if there are labels. Memory: 16 bytes for each row of the first store, twice as
+    many with labels. Raises DataError if columns differ.
+    """
+    if against is not None:
+        _require_alike(store, against)
+    labelled = store.has_y and (against is None or against.has_y)
+    digests = np.empty((1 + labelled, store.n), DIGEST)
+    for start, block_digests in _digests(store, labelled, events):
+        digests[:, start : start + block_digests.shape[1]] = block_digests
+    digests.sort(axis=1)
+    repeats = [int(np.count_nonzero(row[1:] == row[:-1])) for row in digests]
+    result: dict[str, object] = {"duplicates": _by_name(repeats)}
+    if against is not None:
+        counts = np.zeros(len(digests), np.int64)
+        for _, block_digests in _digests(against, labelled, events):
+            counts += [_count_in(*pair) for pair in zip(block_digests, digests, strict=True)]
+        result["against"] = {"store": against.url, "rows": against.n, "duplicates": _by_name(counts)}
+    return result
+
+
+def _require_alike(store: Store, other: Store) -> None:
+    if not have_same_columns(store, other):
+        raise DataError(
+            f"{other.url or 'the data'} has other columns than {store.url or 'the data'}, so no rows are equal; "
+            "ingest it with --like"
+        )
+
+
+def _by_name(counts: Iterable[int]) -> dict[str, int]:
+    return dict(zip(("rows", "same_label"), map(int, counts), strict=False))
+
+
+def _count_in(digests: np.ndarray, sorted_digests: np.ndarray) -> int:
+    places = np.minimum(np.searchsorted(sorted_digests, digests), len(sorted_digests) - 1)
+    return int(np.count_nonzero(sorted_digests[places] == digests))
+
+
+def _digests(store: Store, labelled: bool, events: Events) -> Iterator[tuple[int, np.ndarray]]:
+    """The first row of a block of m rows, and (1, m) digests of them. labelled: (2, m), the second with labels."""
+    for start, stop in store.blocks():
+        rows = _of_rows(store.read(start, stop))
+        columns = [rows, _with_labels(rows, store.labels(start, stop))] if labelled else [rows]
+        yield start, np.stack([np.frombuffer(b"".join(column), DIGEST) for column in columns])
+        events.progress("duplicates", stop, store.n)
+
+
+def _of_rows(rows: Rows) -> list[bytes]:
+    blocks = [(0, len(rows))] if rows.is_sparse else memory_blocks(len(rows), rows.d)
+    return [digest for block in blocks for digest in _of_entries(rows.take(slice(*block)))]
+
+
+def _of_entries(rows: Rows) -> list[bytes]:
+    """Digests of the nonzero numbers and their columns."""
+    X = sparse.csr_array(rows.X, dtype=np.float64, copy=True)
+    X.eliminate_zeros()
+    data, indices = np.where(np.isnan(X.data), np.nan, X.data), X.indices.astype(np.int64)
+    parts = (slice(*ends) for ends in pairwise(X.indptr.tolist()))
+    return [_digest(indices[part].tobytes() + data[part].tobytes()) for part in parts]
+
+
+def _with_labels(digests: list[bytes], labels: np.ndarray) -> list[bytes]:
+    is_text = labels.dtype.kind == "U"
+    texts = labels.tolist() if is_text else map(float, labels.tolist())  # 1 and 1.0 are the same label
+    return [_digest(digest + str(text).encode()) for digest, text in zip(digests, texts, strict=True)]
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST.itemsize).digest()

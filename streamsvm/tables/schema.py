@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.layout import Attrs
-from streamsvm.data.names import listed
+from streamsvm.data.layout import Attrs, listed
 from streamsvm.data.precision import NeedsFloat64, first_rounded_in
 from streamsvm.data.rows import Matrix
 from streamsvm.errors import DataError
-from streamsvm.storage.quoted import as_names
+from streamsvm.storage.text import as_names
 
 MAX_CATEGORIES, MAX_COLUMNS = 10_000, 100_000  # of a text column, and of all columns
 MAX_TEXTS = 1_000_000  # to count, in about 200 MiB

@@ -12,7 +12,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, balanced_of_sets, by_label, of_sets, ratio
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task, TaskOptions
 from streamsvm.tasks.costs import Costs, cheaper, label_costs
 from streamsvm.tasks.pairs import of_columns

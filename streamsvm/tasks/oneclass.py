@@ -10,7 +10,7 @@ from streamsvm.data.labels import Classes
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import ScoreCounts, Spread
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LabelCoder, Subproblem, Targets, Task, TaskOptions
 from streamsvm.tasks.scores import DecisionRule
 

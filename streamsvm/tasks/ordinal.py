@@ -9,7 +9,7 @@ import numpy as np
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import mean_absolute_error
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import Targets, Task, TaskOptions
 from streamsvm.tasks.classify import coded
 from streamsvm.tasks.scores import DecisionRule, LabelScores

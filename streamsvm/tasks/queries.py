@@ -6,7 +6,7 @@ import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.metrics import quotient, ratio
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.uncertainty import ResamplingUnits, shift
 
 

@@ -15,7 +15,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import CoverageScores, RegressionScores, Spread
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LabelScale, Subproblem, Targets, Task, TaskOptions
 from streamsvm.tasks.scores import DecisionRule
 from streamsvm.tasks.uncertainty import NumberErrors

@@ -21,7 +21,7 @@ from streamsvm.metrics import (
     per_class,
     scored,
 )
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.queries import ranked
 from streamsvm.tasks.uncertainty import LabelErrors, MeanErrors, merged
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.metrics import ScoreCounts, quotient
-from streamsvm.storage.jsonable import JsonObject
+from streamsvm.storage.text import JsonObject
 
 LEVEL = 0.95
 MOST_SUMS = 4096  # units of a regression; each sums over as many rows as there are

@@ -12,8 +12,7 @@ from every_case import every_case
 from terminal import read_all
 
 from streamsvm.cli.output import emit, emit_table
-from streamsvm.storage.human import human, human_bytes
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.text import human, human_bytes, jsonable
 
 
 @every_case(

@@ -12,7 +12,7 @@ import pytest
 import reference
 from making import Beside
 
-from streamsvm.data.pass_cache import CachedSamples
+from streamsvm.data.cache import CachedSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.distance import RBF

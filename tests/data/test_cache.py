@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from streamsvm.data.cache import SingleEntryCache
-from streamsvm.data.pass_cache import CachedSamples
+from streamsvm.data.cache import CachedSamples, SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.distance import RBF

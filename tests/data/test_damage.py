@@ -17,8 +17,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.parallel.engine import Engine
+from streamsvm.tables.checks import check as check_store
 from streamsvm.tables.info import describe
-from streamsvm.tables.verify import check as check_store
 
 N = 40
 Y = np.arange(N) % 2
@@ -333,7 +333,7 @@ def test_check_and_describe(tmp_path):
 
 
 def test_check_warns_of_chunks_too_large(monkeypatch):
-    monkeypatch.setattr("streamsvm.tables.verify.MOST_CHUNK_BYTES", 1 << 20)
+    monkeypatch.setattr("streamsvm.tables.checks.MOST_CHUNK_BYTES", 1 << 20)
     assert "rechunk" in check(Store.from_arrays(np.ones((1 << 16, 4)), np.arange(1 << 16) % 2))["warnings"][0]
 
 

@@ -9,10 +9,10 @@ import pytest
 import zarr
 from every_case import every_case
 
-from streamsvm.data.growing import GrowingArray
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
+from streamsvm.storage.chunks import GrowingArray
 
 X = np.random.default_rng(0).normal(size=(100, 3))
 

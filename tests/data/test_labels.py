@@ -24,7 +24,7 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.parallel.engine import Engine
-from streamsvm.tables.verify import check
+from streamsvm.tables.checks import check
 from streamsvm.train import planned_fit
 
 N = 100_000

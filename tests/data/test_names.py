@@ -13,7 +13,7 @@ from every_case import every_case
 from making import samples, write
 from pairwise import pairwise
 
-from streamsvm.data.names import listed
+from streamsvm.data.layout import listed
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError, ModelError
 from streamsvm.ingest.files import ingest

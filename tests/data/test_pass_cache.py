@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from making import Beside, samples, write
 
-from streamsvm.data import pass_cache
-from streamsvm.data.pass_cache import CachedSamples
+from streamsvm.data import cache
+from streamsvm.data.cache import CachedSamples
 from streamsvm.data.rows import concat
 from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling
@@ -16,7 +16,7 @@ from streamsvm.data.scaling import Scaling
 @pytest.fixture(params=["dense", "csr"])
 def source(request, tmp_path, monkeypatch):
     """Samples in many small blocks, and how often each was read."""
-    monkeypatch.setattr(pass_cache, "PASS_BYTES", 600)
+    monkeypatch.setattr(cache, "PASS_BYTES", 600)
     rows = samples(200, 6, is_sparse=request.param == "csr")
     there = SamplesInStore(write(tmp_path / "s", rows, chunk_rows=16), Scaling.none(6))
     monkeypatch.setattr(there, "blocks", lambda: there.store.blocks(16))

@@ -17,11 +17,10 @@ from streamsvm.errors import CorruptDataError, NotFoundError, StorageError
 from streamsvm.events import ignore
 from streamsvm.models.files import load_model, save_model
 from streamsvm.parallel.engine import Engine
-from streamsvm.storage import checked_array, leases
+from streamsvm.storage import chunks, locks
 from streamsvm.storage.locks import InUse, is_locked, locked
-from streamsvm.storage.paths import place_of
-from streamsvm.storage.place import kind_at, require_place
-from streamsvm.tables.verify import check
+from streamsvm.storage.paths import kind_at, place_of, require_place
+from streamsvm.tables.checks import check
 from streamsvm.train import train, train_in_memory
 
 boto3, *_ = (pytest.importorskip(name, reason="needs a local S3 server: streamsvm[dev]") for name in NEEDED)
@@ -93,21 +92,21 @@ class TestUnreachable:
     def test_a_server_that_comes_back_is_waited_for(self, url, monkeypatch):
         store, tries = Store.open(url), []
 
-        def read(self, start, stop, whole=checked_array.CheckedArray._read):
+        def read(self, start, stop, whole=chunks.CheckedArray._read):
             tries.append(start)
             if len(tries) < 3:
                 raise ConnectionResetError("reset by peer")
             return whole(self, start, stop)
 
-        monkeypatch.setattr(checked_array, "PAUSES_S", (0.0, 0.0, 0.0))
-        monkeypatch.setattr(checked_array.CheckedArray, "_read", read)
+        monkeypatch.setattr(chunks, "PAUSES_S", (0.0, 0.0, 0.0))
+        monkeypatch.setattr(chunks.CheckedArray, "_read", read)
         np.testing.assert_array_equal(store.y, rows()[1])
         assert len(tries) == 3
 
     def test_a_server_that_is_gone_is_said(self, url, monkeypatch):
-        monkeypatch.setattr(checked_array, "PAUSES_S", (0.0,))
+        monkeypatch.setattr(chunks, "PAUSES_S", (0.0,))
         store = Store.open(url)
-        monkeypatch.setattr(checked_array, "has_key", _unreachable)
+        monkeypatch.setattr(chunks, "has_key", _unreachable)
         with pytest.raises(StorageError, match=r"entries 0 to \d+ could not be fetched.*endpoint"):
             store.read(0, 40)
 
@@ -143,7 +142,7 @@ def test_models_are_written_and_replaced(server):
 
 def test_one_run_at_a_time_by_conditional_writes(server, monkeypatch):
     """S3 refuses the second write; there is nothing to be told."""
-    monkeypatch.setattr(leases, "BEAT_S", 0.05)
+    monkeypatch.setattr(locks, "BEAT_S", 0.05)
     lock, messages = place_of("s3://bucket/run/lock"), []
     with locked(lock, messages.append):
         assert not messages

@@ -23,7 +23,7 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.storage.atomic import whole_file
-from streamsvm.storage.owners import token
+from streamsvm.storage.locks import token
 
 pytestmark = pytest.mark.lowest
 

@@ -22,7 +22,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, Store, load_model
 from streamsvm.config import CuttingPlaneConfig, FitConfig, build_config
-from streamsvm.data import pass_cache
+from streamsvm.data import cache
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, MemoryLimitError
 from streamsvm.events import Events, Step
@@ -269,7 +269,7 @@ class TestStores:
     def test_model_from_scratch_files_is_that_from_memory(self, tmp_path, monkeypatch):
         X, y = data(3, 900)
         there = write(tmp_path / "s", Rows(sparse.csr_array(X)), y, step=100, chunk_rows=64)
-        monkeypatch.setattr(pass_cache, "PASS_BYTES", 4000)
+        monkeypatch.setattr(cache, "PASS_BYTES", 4000)
         monkeypatch.setattr(Store, "blocks", _small_blocks)
         inside = train_in_memory(there, config())[0]
         monkeypatch.setattr(recipe.CuttingPlaneFit, "_cache_bytes", lambda self: 5000)

@@ -18,8 +18,7 @@ from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError, StorageError
-from streamsvm.exchange.libsvm import import_libsvm, write_libsvm
-from streamsvm.exchange.svm_scale import read_range
+from streamsvm.exchange.libsvm import import_libsvm, read_range, write_libsvm
 from streamsvm.models import KernelModel
 from streamsvm.train import train_in_memory
 

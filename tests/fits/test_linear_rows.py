@@ -9,7 +9,7 @@ import pytest
 from cases import config, labelled
 from making import refuse_whole_columns
 
-from streamsvm.data import pass_cache
+from streamsvm.data import cache
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
@@ -24,7 +24,7 @@ from streamsvm.train import plan, train
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Of three classes, in many blocks."""
-    monkeypatch.setattr(pass_cache, "PASS_BYTES", 1)
+    monkeypatch.setattr(cache, "PASS_BYTES", 1)
     monkeypatch.setattr(Store, "blocks", lambda self, _=0: [(a, min(self.n, a + 96)) for a in range(0, self.n, 96)])
     X, y = labelled(3)
     weight = np.arange(1, len(y) + 1) / len(y)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.preprocessing import OneHotEncoder
 
-from streamsvm.data.names import names_in_attrs
+from streamsvm.data.layout import names_in_attrs
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError

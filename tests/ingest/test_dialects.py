@@ -479,7 +479,7 @@ def test_columns_without_names_are_shown_by_their_number_and_text(tmp_path):
     from streamsvm.config import build_config
     from streamsvm.events import ignore
     from streamsvm.explain.importances import column_names
-    from streamsvm.tables.suspects import namer
+    from streamsvm.tables.checks import namer
     from streamsvm.train import train_in_memory
 
     text = "".join(f"{label},{i},{colour},{i % 3}\n" for i, (colour, _, label) in enumerate(ROWS))

@@ -23,7 +23,7 @@ from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.online import BSGDClassifier
 from streamsvm.online.scores import ClassScores
-from streamsvm.storage.quoted import as_names, names_in
+from streamsvm.storage.text import as_names, names_in
 from streamsvm.tasks.classify import coder_of
 from streamsvm.tasks.costs import cost_matrix
 from streamsvm.tasks.weights import class_factors

@@ -22,7 +22,7 @@ from streamsvm.events import Event, Events, Progress, Record
 from streamsvm.ingest.block import Block
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.ingest.spool import Shuffler, Spool
+from streamsvm.ingest.split import Shuffler, Spool
 
 
 def table(folder: Path, n: int) -> Path:

@@ -25,7 +25,7 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.ingest.files import ingest
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.paths import DataFile
-from streamsvm.ingest.servers import with_password, without_password
+from streamsvm.ingest.streams import with_password, without_password
 from streamsvm.ingest.tables import table_of
 
 PASSWORD = "s3cret-of-me"

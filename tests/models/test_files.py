@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from streamsvm.data import growing
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError
 from streamsvm.models import files
 from streamsvm.models.files import ModelWriter, load_model, save_model
+from streamsvm.storage import chunks
 
 pytestmark = pytest.mark.lowest
 
@@ -90,7 +90,7 @@ def test_state_comes_back_bit_by_bit(tmp_path_factory, array, number):
 
 
 def test_blocks_add_up_to_the_array_in_whole_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(growing, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 1024)
     X = np.random.default_rng(0).integers(0, 2, size=(1000, 7)).astype(np.float32)
     X[:200] = 0
     with ModelWriter(tmp_path / "m", "toy") as writer:
@@ -313,7 +313,7 @@ def _break_strings(path: Path) -> None:
     ],
 )
 def test_damage_is_named(tmp_path, toy, monkeypatch, damage, message):
-    monkeypatch.setattr(growing, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 1024)
     monkeypatch.setattr(
         Toy,
         "from_state",

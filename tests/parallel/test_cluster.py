@@ -30,7 +30,7 @@ from streamsvm.parallel.contact import Contact
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import evaluate, predict_blocks
-from streamsvm.tables.verify import check
+from streamsvm.tables.checks import check
 from streamsvm.train import graph_of, plan, train, train_in_memory
 
 SLOW = pytest.mark.slow

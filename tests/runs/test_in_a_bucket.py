@@ -130,8 +130,8 @@ def test_one_of_both_may_be_here(there, store, whole, streamed, tmp_path, far):
 FIT = """
 import sys
 from streamsvm.cli.app import app
-from streamsvm.storage import leases
-leases.BEAT_S, leases.STALE_S = 0.5, 3.0
+from streamsvm.storage import locks
+locks.BEAT_S, locks.STALE_S = 0.5, 3.0
 app(sys.argv[1:])
 """
 

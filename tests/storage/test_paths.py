@@ -16,13 +16,10 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, ModelError, StorageError
 from streamsvm.models.files import ModelWriter, is_model, load_model, save_model
 from streamsvm.runs.records import PIECE, GrowingFile, lines_of, opened_lines, remove_lines
-from streamsvm.storage import leases, paths
-from streamsvm.storage.atomic import whole_file
-from streamsvm.storage.leases import InUse, require_lease
-from streamsvm.storage.locks import is_locked, locked
-from streamsvm.storage.paths import URLPath, nearest, place_of, remove_tree
-from streamsvm.storage.place import kind_at, require_place
-from streamsvm.storage.versions import AT
+from streamsvm.storage import locks, paths
+from streamsvm.storage.atomic import AT, whole_file
+from streamsvm.storage.locks import InUse, is_locked, locked, require_lease
+from streamsvm.storage.paths import URLPath, kind_at, nearest, place_of, remove_tree, require_place
 from streamsvm.train import train_in_memory
 
 
@@ -193,8 +190,8 @@ class TestLines:
 class TestLocks:
     @pytest.fixture(autouse=True)
     def _quick(self, monkeypatch):
-        monkeypatch.setattr(leases, "BEAT_S", 0.02)
-        monkeypatch.setattr(leases, "STALE_S", 0.2)
+        monkeypatch.setattr(locks, "BEAT_S", 0.02)
+        monkeypatch.setattr(locks, "STALE_S", 0.2)
 
     def test_one_at_a_time(self, there):
         told = []
@@ -223,14 +220,14 @@ class TestLocks:
 
     def test_of_two_that_take_over_at_once_neither_or_one_has_it(self, there, monkeypatch):
         """Another makes its object between our look and ours."""
-        made = leases._created
+        made = locks._created
 
         def late(own, body, tell):
             found = made(own, body, tell)
             (there / "000009").write_bytes(json.dumps({"process": 7, "host": "elsewhere"}).encode())
             return found
 
-        monkeypatch.setattr(leases, "_created", late)
+        monkeypatch.setattr(locks, "_created", late)
         with pytest.raises(InUse, match="process 7 on elsewhere"), locked(there):
             pytest.fail("held by two")
         assert [p.name for p in there.iterdir()] == ["000009"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsvm.storage.toml import document
+from streamsvm.storage.text import toml_document
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 PLAIN = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXTS
@@ -31,7 +31,7 @@ def without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 @given(TABLES)
 def test_what_is_written_is_read(values):
-    assert tomllib.loads(document(values)) == without_none(values)
+    assert tomllib.loads(toml_document(values)) == without_none(values)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_what_is_written_is_read(values):
     ],
 )
 def test_what_it_looks_like(values, text):
-    assert document(values) == text
+    assert toml_document(values) == text

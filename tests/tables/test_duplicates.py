@@ -11,7 +11,7 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.tables.duplicates import duplicates
+from streamsvm.tables.info import duplicates
 
 
 def by_sets(X, y, Z, v):

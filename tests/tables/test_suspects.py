@@ -12,8 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.parallel.engine import Engine
-from streamsvm.tables.suspects import MOST_BYTES, ColumnSummary, sample_ids
-from streamsvm.tables.verify import check
+from streamsvm.tables.checks import MOST_BYTES, ColumnSummary, check, sample_ids
 
 
 def warnings_of(X, y, **more):
