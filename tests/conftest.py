@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from every_case import SKIPPED
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 # how long an example takes is the machine's business
 settings.register_profile("quick", deadline=None, max_examples=25)
@@ -56,6 +56,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """BLAS has one thread here and in processes of tests: two wait for each other longer than small products take."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    threadpool_limits(1, "blas")  # of NumPy, which a plugin may have imported
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
 
 
@@ -83,6 +86,8 @@ def spread(n: int, most: int) -> list[int]:
 @pytest.hookimpl(tryfirst=True)  # before the fixtures of the test
 def pytest_runtest_setup() -> None:
     """A random_state of None draws from NumPy's generator: the same numbers in every run, whatever ran before."""
+    import numpy as np
+
     np.random.seed(0)
 
 
