@@ -25,35 +25,37 @@ def trained(store, tmp_path_factory) -> Path:
 def test_the_command_line_and_its_help_know_it(store):
     help_text = " ".join(TOY.command("fit", "--help").stdout.split())
     assert "linear, toy" in help_text
-    wrong = TOY.command("fit", "--store", store, "--kernel", "tay", status=2)
-    assert "'linear' or 'toy'" in wrong.stderr
-    unread = TOY.command("fit", "--store", store, "--kernel", "toy", "--degree", "2", status=2)
-    assert "kernel.degree is read by kernel poly only, found kernel.name toy" in unread.stderr
+    fit = ("fit", "--store", store, "--kernel")
+    (_, wrong), (_, unread) = TOY.commands([*fit, "tay"], [*fit, "toy", "--degree", "2"], status=2)
+    assert "'linear' or 'toy'" in wrong
+    assert "kernel.degree is read by kernel poly only, found kernel.name toy" in unread
 
 
-@pytest.mark.parametrize("solver", ["dcsvm", "alfpgm", "admm-hss", "bsgd", "cutting-plane"])
-@pytest.mark.slow  # processes, which import a kernel of others
-def test_dry_run_of_every_solver_plans_and_pilots(store, solver):
+@pytest.mark.slow  # a process, which imports a kernel of others
+def test_dry_run_of_every_solver_plans_and_pilots(store):
     more = {
         "bsgd": ["--set", "bsgd.strategy=remove"],
         "cutting-plane": ["--set", "cutting_plane.landmarks=30"],
         "admm-hss": ["--set", "hss.leaf=32"],
     }
     assert {name for name in more} < {solver.split(" ")[0] for solver in SOLVERS}
-    words = ("--no-search", "--kernel", "toy", "--solver", solver, "--dry-run", "--pilot", "2", "--json")
-    plan = json.loads(TOY.command("fit", "--store", store, *words, *more.get(solver, [])).stdout)
-    assert plan["n"] == 300
+    solvers = ("dcsvm", "alfpgm", "admm-hss", "bsgd", "cutting-plane")
+    words = ("fit", "--store", store, "--no-search", "--kernel", "toy", "--dry-run", "--pilot", "2", "--json")
+    plans = TOY.commands(*([*words, "--solver", solver, *more.get(solver, [])] for solver in solvers))
+    assert [json.loads(plan)["n"] for plan, _ in plans] == [300] * len(solvers)
 
 
-@pytest.mark.slow  # several processes of the command
+@pytest.mark.slow  # processes, which import a kernel of others
 def test_models_decide_as_svc_does_and_are_exported(trained, store, tmp_path):
-    said = json.loads(TOY.command("evaluate", "--model", trained, "--store", store, "--json").stdout)
+    export = ("export", "--model", trained, "--format")
+    (said, _), _ = TOY.commands(
+        ["evaluate", "--model", trained, "--store", store, "--json"], [*export, "onnx", "--out", tmp_path / "m.onnx"]
+    )
     X, y = labelled(2, n=300)
     squares = lambda A, B: ((A[:, None] - B) ** 2).sum(axis=2)  # noqa: E731
     libsvm = SVC(C=5, kernel=lambda A, B: (1 + 0.5 * squares(A, B)) ** -0.5).fit(X, y)
-    assert said["accuracy"] == pytest.approx(libsvm.score(X, y), abs=0.02)
-    TOY.command("export", "--model", trained, "--format", "onnx", "--out", tmp_path / "m.onnx")
-    refused = TOY.command("export", "--model", trained, "--format", "libsvm", "--out", tmp_path / "m", status=2)
+    assert json.loads(said)["accuracy"] == pytest.approx(libsvm.score(X, y), abs=0.02)
+    refused = TOY.command(*export, "libsvm", "--out", tmp_path / "m", status=2)
     assert "the toy kernel has no name in LIBSVM's format" in refused.stderr
 
 
@@ -62,8 +64,7 @@ def test_a_run_goes_on_and_is_reported(trained, store, tmp_path):
     words = ("--store", store, "--model", tmp_path / "m", "--run-dir", tmp_path / "r", "--kernel", "toy")
     every = ("--no-search", "--set", "checkpoint_every='1 step'", "--set", "dcsvm.part_rows=100")
     TOY.says(KILLED, "fit", *words, *every, status=130)
-    TOY.command("fit", *words, *every, "--resume")
-    TOY.command("report", tmp_path / "r", "--out", tmp_path / "r.html")
+    TOY.commands(["fit", *words, *every, "--resume"], ["report", tmp_path / "r", "--out", tmp_path / "r.html"])
     assert "toy, gamma" in (tmp_path / "r.html").read_text()
 
 

@@ -12,12 +12,6 @@ import pytest
 from contracts.toys import HERE, KILLED, PATHS, Toy
 
 TOY = Toy("toy_solver")
-REFUSED = """
-import json
-from streamsvm.cli.app import app, exit_status
-for words in json.loads(sys.argv[1]):
-    assert exit_status(lambda: app(words, standalone_mode=False)) == 2
-"""
 NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
 
 
@@ -34,9 +28,8 @@ def test_the_command_line_and_its_help_know_it(store):
         "unknown option; did you mean toy_descent.steps?": [*NAME, "--set", "toy_descent.stepps=3"],
         "toy_descent.steps: found 0, expected a number at least 1": [*NAME, "--set", "toy_descent.steps=0"],
     }
-    words = [["fit", "--store", str(store), *more] for more in refused.values()]
-    lines = TOY.says(REFUSED, json.dumps(words)).stderr.splitlines()
-    assert [said in line for said, line in zip(refused, lines, strict=True)] == [True] * len(refused)
+    told = TOY.commands(*(["fit", "--store", store, *more] for more in refused.values()), status=2)
+    assert [said in line for said, (_, line) in zip(refused, told, strict=True)] == [True] * len(refused)
 
 
 @pytest.mark.slow  # processes, which import a solver of others
@@ -66,18 +59,21 @@ def test_a_run_goes_on_is_reported_and_its_model_is_as_any(store, tmp_path):
     run, whole, model = (tmp_path / name for name in ("r", "whole", "m"))
     words = ("--store", store, *NAME, "--set", "checkpoint_every='1 step'", "--json")
     fit = ("fit", "--no-search", "--model", model, "--run-dir", run, *words)
-    expected = json.loads(TOY.command("fit", "--no-search", "--model", whole, *words).stdout)
     TOY.says(KILLED, *fit, status=130)
-    said = json.loads(TOY.command(*fit, "--resume").stdout)
-    assert (said["converged"], said["objective"]) == (True, expected["objective"])
-    TOY.command("report", run, "--out", tmp_path / "r.html")
+    (first, _), (resumed, _), _, (scored, _), *_ = TOY.commands(
+        ["fit", "--no-search", "--model", whole, *words],
+        [*fit, "--resume"],
+        ["report", run, "--out", tmp_path / "r.html"],
+        ["evaluate", "--model", model, "--store", store, "--json"],
+        ["export", "--model", model, "--format", "libsvm", "--out", tmp_path / "m.svm"],
+        ["fit", "--store", store, "--config", model, "--model", tmp_path / "again"],
+    )
+    said = json.loads(resumed)
+    assert (said["converged"], said["objective"]) == (True, json.loads(first)["objective"])
     page = (tmp_path / "r.html").read_text()
     assert "toy_descent.steps" in page
     assert "dcsvm.children" not in page
-    scored = json.loads(TOY.command("evaluate", "--model", model, "--store", store, "--json").stdout)
-    assert scored["accuracy"] > 0.8
-    TOY.command("export", "--model", model, "--format", "libsvm", "--out", tmp_path / "m.svm")
-    TOY.command("fit", "--store", store, "--config", model, "--model", tmp_path / "again")
+    assert json.loads(scored)["accuracy"] > 0.8
 
 
 @pytest.mark.slow  # several fits in a process of the command

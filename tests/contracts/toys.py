@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,17 @@ def once(run_dir, arrays):
 Checkpoints._save = staticmethod(once)
 {COMMAND}
 """  # the command, interrupted once it has kept a state
+
+
+SEVERAL = """
+import io, json
+from contextlib import redirect_stderr, redirect_stdout
+from streamsvm.cli.app import app, exit_status
+for words in json.loads(sys.argv[1]):
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        status = exit_status(lambda: app(words, standalone_mode=False))
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
 
 
 @dataclass(frozen=True)
@@ -40,3 +53,10 @@ class Toy:
 
     def command(self, *words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
         return self.says(COMMAND, *words, status=status)
+
+    def commands(self, *several: Sequence[object], status: int = 0) -> list[tuple[str, str]]:
+        """stdout and stderr of each of several commands, in one process."""
+        lines = self.says(SEVERAL, json.dumps([[*map(str, words)] for words in several])).stdout.splitlines()
+        ended = [json.loads(line) for line in lines]
+        assert [own for own, *_ in ended] == [status] * len(several), ended
+        return [(out, err) for _, out, err in ended]
