@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import commands
 import pytest
 import typer
 from every_case import every_case
@@ -53,7 +54,7 @@ def test_a_shell_completes_commands():
     assert streamsvm(env=os.environ | asked).stdout.split() == ["predict"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("args", "message"),
     [
         (["fti"], "No such command 'fti'. Did you mean 'fit'? (see streamsvm --help)"),
@@ -106,13 +107,21 @@ def test_a_shell_completes_commands():
         ),
     ],
 )
-def test_a_users_mistake_is_one_line_and_status_2(tmp_path, args, message):
-    run = streamsvm(*args, cwd=tmp_path)
-    assert run.stderr.startswith(f"error: {message}")
-    assert run.stderr.count("\n") == 1
-    assert run.stdout == ""
-    assert run.returncode == 2
+def test_a_users_mistake_is_one_line_and_status_2(tmp_path, monkeypatch, capsys, args, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["streamsvm"])
+    assert commands.run(*args) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
+    assert out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_so_is_it_of_a_process(tmp_path):
+    run = streamsvm("info", "no.zarr", cwd=tmp_path)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "error: no.zarr does not exist; expected a zarr store\n"
 
 
 def raising(error):

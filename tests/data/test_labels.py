@@ -44,7 +44,7 @@ def kinds(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["text", "int"])
 @pytest.mark.parametrize("positive", [(), ("2",)])
 def test_a_fit_on_a_budget_holds_no_labels(kinds, kind, positive):
-    """Before, codes and weights took 12 bytes a row, 16 with --positive."""
+    """Before, codes and weights took 12 bytes a row, 16 with --positive; what is imported meanwhile takes some, too."""
     store = Store.open(kinds[kind])
     options = {"solver": "bsgd", "bsgd": {"budget": 10}, "kernel": {"gamma": 0.5}, "positive": positive}
     config = build_config(("test", options))
@@ -54,7 +54,7 @@ def test_a_fit_on_a_budget_holds_no_labels(kinds, kind, positive):
     try:
         with planned_fit(Store.open(kinds[kind]), config):
             held, peak = tracemalloc.get_traced_memory()
-            assert held < N  # bytes
+            assert held < 6 * N  # bytes
             assert peak < 20 << 20  # of pieces of 65,536
     finally:
         tracemalloc.stop()

@@ -51,8 +51,7 @@ def events(n: int, labels: list, seed: int = 0) -> list[tuple[dict, object]]:
     ("name", "place"),
     [
         ("default", 0),
-        ("plain", 1),
-        *(pytest.param(name, place, marks=pytest.mark.slow) for place, name in enumerate(MODELS) if place > 1),
+        *(pytest.param(name, place, marks=pytest.mark.slow) for place, name in enumerate(MODELS) if place > 0),
         pytest.param("default", None, marks=pytest.mark.slow),
     ],
 )

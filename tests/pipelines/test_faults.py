@@ -1,4 +1,7 @@
-"""Some faults that may befall a fit on a cluster, each tried once; `pipelines/faults.py` tries all of them often."""
+"""Some faults that may befall a fit on a cluster, each tried once; `pipelines/faults.py` tries all of them often.
+
+A client that is killed and goes on is part of a torn state; a scheduler is killed in test_scheduler_waits.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 
 RECIPE = Path(__file__).resolve().parents[2] / "pipelines" / "faults.py"
-FAULTS = ["workers-killed", "client-killed", "scheduler-killed", "state-torn", "chunk-damaged", "disk-full"]
+FAULTS = ["workers-killed", "state-torn", "chunk-damaged", "disk-full"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 
