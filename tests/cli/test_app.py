@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 
-import commands
 import pytest
 import typer
 from every_case import every_case
@@ -109,8 +108,11 @@ def test_a_shell_completes_commands():
 )
 def test_a_users_mistake_is_one_line_and_status_2(tmp_path, monkeypatch, capsys, args, message):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["streamsvm"])
-    assert commands.run(*args) == 2
+    monkeypatch.setattr(sys, "argv", ["streamsvm", *args])
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # for this process goes on
+    with pytest.raises(SystemExit) as caught:
+        app_module.main()
+    assert caught.value.code == 2
     out, err = capsys.readouterr()
     assert err.startswith(f"error: {message}")
     assert err.count("\n") == 1
