@@ -110,6 +110,7 @@ def test_a_users_mistake_is_one_line_and_status_2(tmp_path, monkeypatch, capsys,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["streamsvm", *args])
     monkeypatch.setattr(gc, "freeze", lambda: None)  # for this process goes on
+    monkeypatch.setattr(app_module, "own_process", lambda: None)
     with pytest.raises(SystemExit) as caught:
         app_module.main()
     assert caught.value.code == 2
@@ -202,6 +203,8 @@ def test_ctrl_c_ends_cleanly_and_at_once(tmp_path):
 
 def test_main_exits_with_the_status(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["streamsvm", "--version"])
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # for this process goes on
+    monkeypatch.setattr(app_module, "own_process", lambda: None)
     with pytest.raises(SystemExit) as caught:
         app_module.main()
     assert caught.value.code == 0
