@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -59,7 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """BLAS has one thread here and in processes of tests: two wait for each other longer than small products take."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     threadpool_limits(1, "blas")  # of NumPy, which a plugin may have imported
+    gc.disable()  # a third of the time in which tests are imported went into looking for garbage
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is imported stays
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow ones are left out

@@ -62,7 +62,7 @@ def test_the_clock_counts_from_the_beginning_of_the_run(tmp_path, capsys):
     folder = told.write_run(tmp_path / "run", AT_WORK, start=start, end=None)
     with run_folder(folder):
         out = once(folder, capsys)
-    assert re.search(r"running for 0:01:4\d", out)
+    assert re.search(r"running for 0:01:[45]\d", out)
 
 
 @pytest.mark.parametrize(

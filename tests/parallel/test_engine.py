@@ -81,7 +81,7 @@ def test_what_is_not_taken_is_not_made():
 
 
 def test_tasks_run_on_as_many_threads_as_asked():
-    barrier = threading.Barrier(2, timeout=10)  # two tasks have to be inside at once
+    barrier = threading.Barrier(2, timeout=60)  # two tasks have to be inside at once
     assert len(list(Engine(2).map(lambda _: barrier.wait(), range(2)))) == 2
 
 
