@@ -293,8 +293,7 @@ def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[Base
 
 
 def _place(origin: str, path: tuple[str, ...]) -> str:
-    """The origin of an option for an error. A flag names the option already, and estimators' parameters have no
-    groups."""
+    """The origin of an option for an error. A flag names the option, and estimators' parameters have no groups."""
     name = ".".join(path)
     if not path or (origin.startswith("--") and " " not in origin and name not in groups()):
         return origin
@@ -302,7 +301,6 @@ def _place(origin: str, path: tuple[str, ...]) -> str:
 
 
 def _parameter(option: str) -> str:
-    """The name of an option as an estimator's parameter: its last component, unless the option has another."""
     group, _, member = option.rpartition(".")
     return PARAMETERS.get(option) or getattr(groups().get(group), "parameters", {}).get(member, member)
 
@@ -328,7 +326,6 @@ def _expected(first: Mapping[str, Any]) -> str:
 
 
 def _origin(path: tuple[str, ...], layers: tuple[Layer, ...]) -> str:
-    """The last layer that sets `path`."""
     for origin, values in reversed(layers):
         value: Any = values
         for part in path:

@@ -136,7 +136,6 @@ def _holding_out(prepared: TrainingData) -> TrainingData:
 
 
 def _expected(prepared: TrainingData, state: MetricState, best: FittedTrial, trials: SampleTrials) -> ExpectedScore:
-    """The score on new rows to expect by the rows that a search held out."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
     if prepared.held_out is None and state.n < trials.n:  # it ended on fewer rows: a fit on all of them says more
         [trial] = trials.tried(trials.n, best.factor, [best.trial], None)
@@ -185,8 +184,7 @@ def _search(
 def _in_regions(
     prepared: TrainingData, centres: Any, learner: TrialSettings, best: FittedTrial, context: FitContext
 ) -> MetricState | None:
-    """The search, continued in some regions if rows are as dense as in the partitions that are to decide; None if
-    each of these is of one group."""
+    """The search, continued in regions as dense as the partitions that are to decide; None if each is of one group."""
     engine, along = context.engine, prepared.config.search.chosen
     dense = region_samples(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
     if not dense:
@@ -262,7 +260,6 @@ def _trials(config: FitConfig, sq_norm: float) -> list[Trial]:
 
 
 def _goes_with(config: FitConfig, name: str) -> bool:
-    """Whether the solver takes the kernel of this name."""
     try:
         config.solver_options.require(KernelConfig(name=name))
     except ValueError:
@@ -313,7 +310,6 @@ def _tuples(factor: np.ndarray) -> tuple[Any, ...]:
 
 
 def _chose(prepared: TrainingData, best: FittedTrial, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
-    """Report entries on the choice."""
     report: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
     if prepared.config.metric.is_learned and not best.learned:
         report["reason"] = "held-out rows are predicted equally well without one"
@@ -421,7 +417,6 @@ def _ratio(scaling: Scaling, base: Scaling) -> np.ndarray:
 
 
 def _differs(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two factors weigh columns differently."""
     both = (one > 0) & (other > 0)
     if not both.any():
         return False

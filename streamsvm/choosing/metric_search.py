@@ -404,8 +404,7 @@ class MetricSearch:
         return replace(state, n=min(state.n, rows))
 
     def _trials(self, track: Track, state: MetricState, *, is_last: bool) -> list[Trial]:
-        """The last trial and its neighbours: larger and smaller values in the first step of a phase, one of them
-        later."""
+        """The last trial and its neighbours: larger and smaller values first in a phase, one of them later."""
         last, is_first_step = track.trial, state.steps == 0
         is_first = is_first_step and state.phase == 0 and self.given is not None
         gammas = (

@@ -21,7 +21,7 @@ from streamsvm.errors import ConfigError, StreamSVMError
 from streamsvm.events import Warned
 from streamsvm.fits.base import Fit, FitContext, PathFit, Solution
 from streamsvm.fits.divided import STREAMED_SHARE
-from streamsvm.fits.drafts import DraftInMemory, ModelDraft
+from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData, prepare
 from streamsvm.judging.expected import of_model
 from streamsvm.parallel.machine import free_bytes
@@ -64,7 +64,7 @@ def _may_extend(fit: Fit) -> bool:
 
 def _with_more_rows(fit: Fit, draft: ModelDraft) -> tuple[Fit, list[Solution]]:
     """The last fit that ended in time, each of more rows than the one before, and its solution."""
-    began, last = time.perf_counter(), fit.solve(DraftInMemory())
+    began, last = time.perf_counter(), fit.solve(ModelDraft())
     while not last.late:
         took_s = None if fit.checkpoints.is_loaded else time.perf_counter() - began
         data = with_more_rows(fit.prepared, took_s, fit.context)
@@ -74,7 +74,7 @@ def _with_more_rows(fit: Fit, draft: ModelDraft) -> tuple[Fit, list[Solution]]:
             fit.context.begin_again(f"of {data.store.n} rows")
             more, began = fit_of(data, fit.context), time.perf_counter()
             draft.discard()
-            solution = more.solve(draft if not _may_extend(more) else DraftInMemory())
+            solution = more.solve(draft if not _may_extend(more) else ModelDraft())
         except FAILURES as error:
             what = f"a fit of {data.store.n:,} rows failed ({_message(error)})"
             fit.events(Warned(f"{what}: the model is that of {fit.store.n:,} rows"))
@@ -121,7 +121,6 @@ def _as_expected(store: Store, fit: Fit, solutions: list[Solution], draft: Model
 
 
 def _losses(fit: Fit, solution: Solution) -> np.ndarray:
-    """(p,) of the model, on the rows that the search held out."""
     expectation = fit.prepared.expectation
     assert expectation is not None  # there was a search
     return expectation.losses(solution.model, fit.prepared.no_targets.units, solution.search_decisions)

@@ -250,12 +250,10 @@ def _least_s(prepared: TrainingData, times: FitTimes, pass_s: float) -> float:
 
 
 def _fewest(prepared: TrainingData, times: FitTimes) -> int:
-    """The number of rows that a fit learns from in any case."""
     return min(prepared.store.n, max(FEWEST, times.steps[-1]["rows"]))
 
 
 def _decided(prepared: TrainingData, times: FitTimes, left_s: float, pass_s: float) -> tuple[FitConfig, int]:
-    """The configuration and the rows of a fit for which left_s seconds are left."""
     config, rows = prepared.config, prepared.store.n
 
     def needed_s(rows: int) -> float:
@@ -281,10 +279,7 @@ def _configured_fit_s(times: FitTimes, rows: int, config: FitConfig, pass_s: flo
 
 
 def _coarsest(config: FitConfig, fit_s: Callable[[int], float], n: int, most_s: float) -> FitConfig:
-    """The configuration with partitions as large as a time budget allows: larger ones decide a little better.
-
-    fit_s: seconds of a fit by the rows of its partitions.
-    """
+    """The configuration with partitions as large as time allows: they decide better. fit_s: of a fit, by their rows."""
     options, growth = config.dcsvm, fit_class(config.solver).growth
     if math.isinf(most_s) or options.levels or options.early_level or options.part_rows:
         return config
@@ -300,5 +295,4 @@ def _coarsest(config: FitConfig, fit_s: Callable[[int], float], n: int, most_s: 
 
 
 def _early(config: FitConfig, *, early: bool = True) -> FitConfig:
-    """The configuration with early prediction, or without."""
     return config.model_copy(update={"dcsvm": config.dcsvm.model_copy(update={"early": early})})

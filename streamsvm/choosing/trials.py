@@ -132,8 +132,7 @@ class TrialSettings:
         return self.options if same else self.options.model_copy(update={"name": name, "nu": SMOOTHNESS})
 
     def _unit(self, name: str, rows: Rows, total: float) -> Any:
-        """The kernel of this name whose gamma is the unit of trials: by the median distance of rows, else by
-        "scale"."""
+        """The kernel whose gamma is the unit of trials: by the median distance of rows, else by "scale"."""
         kernel: Any = kernel_of(self._options(name).model_copy(update={"gamma": "scale"}), rows.d, total)
         if not isinstance(kernel, Stationary):
             return kernel
@@ -198,8 +197,7 @@ def _tried(
     item: tuple[Kernel, Metric, Trial, int],
     start: np.ndarray | None,
 ) -> TrialResult:
-    """The result of a trial on the first rows of a sample. Losses are infinite if values are beyond float32, or the
-    tolerance is out of reach."""
+    """The result on the first rows of a sample. Losses are infinite beyond float32, or if tol is out of reach."""
     kernel, metric, trial, place = item
     sample = samples[place].first(count)
     dual_data = replace(sample.dual_data, upper=sample.dual_data.upper * trial.C)
@@ -296,7 +294,6 @@ class _ClassPairs:
 
     @property
     def are_many(self) -> bool:
-        """Whether there are many pairs, and each is one block."""
         counts = np.bincount(self._codes)
         return len(counts) >= MANY and len(self._rows) <= WHOLE and np.sort(counts)[-2:].sum() <= blockws.BLOCK
 

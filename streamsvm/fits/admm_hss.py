@@ -91,8 +91,7 @@ def columns_of(task: Task, targets: Targets, bounds: np.ndarray) -> ADMMColumns:
 
 
 def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """A dual in terms of signed coefficients: t, factors on the bounds of coefficients above 0 and below it, and
-    epsilon, the same for all rows."""
+    """A dual in signed coefficients: t, factors on the bounds of those above 0 and below it, and the common epsilon."""
     linear = np.broadcast_to(dual.linear, dual.y.shape)
     if dual.copies == 1:
         weight = np.ones(len(dual.y)) if dual.weight is None else dual.weight
@@ -104,8 +103,7 @@ def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 @dataclass
 class _Problem:
-    """ADMM's problem: columns in tree order, and the inverse for the present beta; another beta needs another
-    inverse."""
+    """ADMM's problem: columns in tree order, and the inverse for the present beta alone."""
 
     columns: ADMMColumns
     matrix: AnyKernel
@@ -354,15 +352,13 @@ class ADMMHSSFit(PathFit):
         return np.array(converged)
 
     def _require_columns(self, Cs: Sequence[float], folds: int) -> None:
-        """Raises MemoryLimitError if vectors of so many columns do not fit."""
         vectors = self.bytes["vector_bytes"] * (len(Cs) * folds - 1)
         require_memory(self.limit_bytes, sum(self.bytes.values()) + vectors, f"{len(Cs)} values of C")
 
     def _columns_solved(
         self, rows: Rows, problem: _Problem
     ) -> tuple[ADMMState, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """ADMM's state, then of each column: feasible z (n, c), coefficients (n, c), the largest dropped one, bias
-        (c,)."""
+        """ADMM's state; of each column feasible z (n, c), coefficients (n, c), the largest dropped one, bias (c,)."""
         with self.phase("admm"):
             state = self._solve(problem)
         with self.phase("bias"), self.engine.serial_blas():
@@ -374,8 +370,7 @@ class ADMMHSSFit(PathFit):
             return state, z, coef, dropped, bias
 
     def _factorised(self, rows: Rows) -> Factorisation:
-        """The factorisation in the run directory, or a new one, which is saved there if the disk has room, as
-        checkpoints are."""
+        """The factorisation in the run directory, or a new one, which is saved there if the disk has room."""
         path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
         key = json.dumps(without_tol(self.checkpoints.identity))
         if path and self.checkpoints.resume and (saved := saved_factorisation(path, key, self.engine)):
@@ -393,8 +388,7 @@ class ADMMHSSFit(PathFit):
         return factorisation
 
     def _in_time(self, rows: Rows) -> np.ndarray:
-        """The rows that there is time to compress, estimated from a few: compression cannot be stopped once it has
-        started."""
+        """The rows that there is time to compress, estimated from a few: compression cannot be stopped."""
         n, few = len(rows), max(FEW_ROWS, len(rows) // 32)
         if self.until is None or n < 4 * few:
             return np.arange(n)
@@ -464,8 +458,7 @@ class ADMMHSSFit(PathFit):
         return state.steps >= options.iterations or state.residual <= options.residual
 
     def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
-        """(c,) intercepts by equation (7) with the exact kernel: with the compressed one they are off by its smooth
-        error."""
+        """(c,) intercepts by equation (7), with the exact kernel: the compressed one has a smooth error."""
         seed, problem_columns = (
             [self.config.seed, 5],
             problem.columns,
@@ -486,8 +479,7 @@ class ADMMHSSFit(PathFit):
         return np.array(intercepts)
 
     def _products(self, rows: Rows, matrix: AnyKernel, z: np.ndarray) -> np.ndarray:
-        """Kz (n, c) for the certificate: of the kernel itself in float64 if that is cheap, else of the compressed
-        one."""
+        """Kz (n, c) for the certificate: of the kernel itself, in float64, if that is cheap; else compressed."""
         support = np.flatnonzero(z.any(axis=1))
         if len(rows) * len(support) > EXACT_VALUES:
             return matrix.product(z, self.engine.threads)

@@ -62,8 +62,6 @@ FACTS = len(fields(Outcome))
 
 
 class _Growth(CostGrowth):
-    """Workers share the subproblems."""
-
     def is_spread(self, config: FitConfig, problems: int) -> bool:
         return problems > 1
 
@@ -253,14 +251,11 @@ class _Dual(SizedInBytes):
         return np.sort(np.concatenate([side[chosen] for side, chosen in zip(sides, places, strict=True)]))
 
     def take(self, rows: np.ndarray) -> _Dual:
-        """The dual of some of its rows."""
         return _Dual(self.kernel, self.part.take(rows), self.upper[rows])
 
 
 @dataclass(frozen=True)
 class _InMemory:
-    """Makes the duals of subproblems whose rows are in memory."""
-
     rows: Rows
     threads: int
     cache_bytes: int
@@ -279,8 +274,6 @@ class _InMemory:
 
 @dataclass(frozen=True)
 class _Streamed:
-    """Makes the duals of subproblems whose rows are read partition by partition."""
-
     groups: RowPartitions
     engine: Engine
 

@@ -26,7 +26,7 @@ from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, HeldOut, Warned
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData
-from streamsvm.judging.expected import ExpectedScore, losses_of, of_model, of_threshold
+from streamsvm.judging.expected import Decider, ExpectedScore, losses_of, of_model, of_threshold
 from streamsvm.judging.thresholds import (
     FoldDecisions,
     ThresholdReport,
@@ -58,19 +58,13 @@ LATE = "the time budget ended the fit, so the model may score less than expected
 Report = dict[str, Any]  # what `fit --json` prints
 
 
-class FittedModel(files.Model, Protocol):
+class FittedModel(files.Model, Decider, Protocol):
     """A model that a fit makes."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def header(self) -> Header: ...
-
-    def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
-
-    def answers_from(self, binary: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
-
-    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
 
 
 @dataclass
@@ -177,35 +171,7 @@ class Solution:
     violation: float | None = None
 
 
-class Measurements(Protocol):
-    """What small fits have shown: a `dry_run.Costs`."""
-
-    @property
-    def d(self) -> int: ...
-
-    @property
-    def columns(self) -> int: ...
-
-    @property
-    def compares_rows(self) -> bool: ...
-
-    @property
-    def spooled_row_bytes(self) -> float: ...
-
-    @property
-    def base_bytes(self) -> int: ...
-
-    @property
-    def divided(self) -> int | None: ...
-
-    def grown(self, n: int, what: str) -> float:
-        """A count of the small fits at n rows."""
-
-    @property
-    def is_spread(self) -> bool: ...
-
-    def is_held(self, n: int) -> bool:
-        """Whether n rows stay in memory."""
+Measurements = Any  # what small fits have shown: a `dry_run.Costs`
 
 
 @dataclass(frozen=True)
@@ -264,9 +230,7 @@ class Fit(ABC):
     """One fit of prepared data. Creating one plans its memory and reads nothing. Raises MemoryLimitError."""
 
     growth: ClassVar[CostGrowth] = CostGrowth()
-    has_budget: ClassVar[bool] = (
-        False  # of support vectors or features: it describes dense rows no better than sparse ones
-    )
+    has_budget: ClassVar[bool] = False  # of support vectors or features: dense rows are no better than sparse ones
 
     @property
     def has_bias(self) -> bool:
@@ -364,7 +328,6 @@ class Fit(ABC):
         return model, self._report(solution, model.header)
 
     def _report(self, solution: Solution, header: Header) -> Report:
-        """What every solver reports, and the facts specific to one solver."""
         units, certificate = self.prepared.no_targets.units, header.certificate or {}
         return {
             "solver": self.config.solver,
@@ -453,7 +416,6 @@ def _violation(solution: Solution) -> dict[str, float]:
 def _answers(
     prepared: TrainingData, model: FittedModel, decided: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The model's answers to the held-out rows of a classification; None if there are none."""
     held_out = prepared.held_out
     if held_out is None or not prepared.task.has_classes:
         return None, None
@@ -504,10 +466,7 @@ def _expected(
     by_folds: FoldDecisions,
 ) -> ExpectedScore | None:
     """The score to expect of the model on new rows, at its threshold or by its costs: from the held-out rows (codes:
-    their predicted classes), else from folds that decide as the model, else from a search.
-
-    decided: see `_with_held_out_answers`.
-    """
+    their predicted classes), else from folds that decide as the model, else from a search."""
     held_out, scoring = prepared.held_out, prepared.scoring
     if held_out is None and prepared.expected is None:
         return None

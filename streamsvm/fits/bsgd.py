@@ -136,8 +136,6 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
 
 
 class _Growth(CostGrowth):
-    """Workers share the regions, and read rows and labels themselves."""
-
     def is_spread(self, config: FitConfig, problems: int) -> bool:
         return config.bsgd.partitions > 1
 
@@ -224,7 +222,6 @@ class BSGDFit(Fit):
         )
 
     def _divide(self) -> None:
-        """Computes the regions and a learner for each, whose lambda counts its own rows."""
         partitions, n = self.config.bsgd.partitions, self.store.n
         self.regions = regions(self, self.windows[0][1], partitions, self.source.C)
         self.spans = self.regions.turns(self.windows[0][1])
@@ -251,8 +248,7 @@ class BSGDFit(Fit):
         return {"regions": len(sizes), "max_region_rows": int(sizes.max()), "supports_a_decision": mean_supports}
 
     def _learn(self) -> float:
-        """Learns all epochs, or those after a checkpoint. Returns the accuracy of the last one, of each row before its
-        step."""
+        """Learns all epochs, or those after a checkpoint. Returns the accuracy of the last one, before each step."""
         first_epoch, first_block, counted = self._resumed()
         for epoch in range(first_epoch, self.config.bsgd.epochs):
             order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(self.n_turns)
@@ -266,8 +262,7 @@ class BSGDFit(Fit):
         return right / max(rows, 1)
 
     def _learn_epoch(self, epoch: int, order: np.ndarray, start: int, counted: np.ndarray) -> None:
-        """counted (3,): rows predicted right, the sum of their losses, and rows of this epoch so far; counting
-        continues."""
+        """counted (3,): of this epoch so far the rows predicted right, sum of losses, rows; counting continues."""
         began = time.perf_counter()
         before = int(counted[2])
         number = start
@@ -295,12 +290,10 @@ class BSGDFit(Fit):
         self.events(Epoch(epoch=epoch + 1, **means, **asdict(self._stats())))
 
     def _shown(self, counted: np.ndarray) -> dict[str, float]:
-        """The fact that a progress bar shows next to the rows."""
         n_right, loss, rows = counted.tolist()
         return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
 
     def _accuracy(self, counted: np.ndarray) -> float | None:
-        """The accuracy on the counted rows; None if there are no classes."""
         return float(counted[0] / counted[2]) if self.task.has_classes else None
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
@@ -321,7 +314,6 @@ class BSGDFit(Fit):
         return score
 
     def _is_over(self) -> bool:
-        """Whether time is up; called while rows remain."""
         self.late = self.late or is_late(self.until)
         return self.late
 
@@ -345,7 +337,6 @@ class BSGDFit(Fit):
             yield score
 
     def _threads(self) -> int:
-        """Threads of a turn, if there are more slots than learners."""
         return max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
 
     def _place(self, epoch: int, number: int) -> tuple[tuple[int, int], list[int]]:
@@ -357,7 +348,6 @@ class BSGDFit(Fit):
         return {**position} | {name: array for state in states for name, array in state.items()}
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
-        """Epoch and block to resume at, and the counts of that epoch so far."""
         saved = self.checkpoints.load()
         if saved is None:
             return 0, 0, np.zeros(3)
@@ -431,8 +421,6 @@ def typical_weight(prepared: TrainingData) -> float:
 
 @dataclass(frozen=True)
 class _WindowReader(SizedInBytes):
-    """Reads windows: rows, and the targets that they are learned by."""
-
     store: Store
     scaling: Scaling
     target_source: TargetSource
@@ -483,7 +471,6 @@ def _take_turn(
 
 
 def _prefix(number: int) -> str:
-    """The prefix of a learner's arrays in a state."""
     return f"learner{number or ''}_"
 
 

@@ -50,8 +50,6 @@ MOST_MORE = 300  # more planes of a column than those that were idle for a while
 
 @dataclass(frozen=True)
 class _RowColumns(SizedInBytes):
-    """The columns that losses need with each row: those of its targets, and its upper bound."""
-
     target_source: TargetSource
     pieces: LossTerms
 
@@ -65,8 +63,7 @@ class _RowColumns(SizedInBytes):
 
 
 class _Growth(CostGrowth):
-    """Workers send nothing per row, except for pairs: scores of each pass, and every second time they receive
-    slopes."""
+    """Workers send nothing per row; for pairs the scores of each pass, and they receive slopes every second time."""
 
     def network_bytes(self, n: int, seen: Measurements) -> float:
         return seen.grown(n, "rows_read") * 8 if seen.compares_rows else 0.0
@@ -233,7 +230,6 @@ class CuttingPlaneFit(Fit):
 
     @property
     def _pieces(self) -> LossTerms:
-        """The terms of the losses of single rows."""
         return PIECES[self.task.loss](self)
 
     @property
@@ -266,7 +262,6 @@ class CuttingPlaneFit(Fit):
         return Passes(cached, self.engine, RHO if is_one_class else self.options.bias, self.events)
 
     def _cache_folder(self) -> Path:
-        """The folder for rows that this process reads repeatedly."""
         assert isinstance(self.scratch, Path)  # as it computes by itself
         return self.scratch
 
@@ -291,7 +286,6 @@ class CuttingPlaneFit(Fit):
         }
 
     def _cache_bytes(self) -> int:
-        """Bytes of rows that stay in memory."""
         used = process_bytes() + sum(self.bytes.values())
         return max(0, int(0.9 * self.limit_bytes) - used)
 

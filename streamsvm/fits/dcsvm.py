@@ -124,7 +124,6 @@ class DCSVMFit(Fit):
             self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
 
     def _require_nu(self) -> None:
-        """Raises DataError if the classes do not allow it."""
         nu = self.task.nu(self.config)
         if nu is None or not self.task.has_classes:
             return
@@ -217,8 +216,7 @@ class DCSVMFit(Fit):
         return min(max(share, 1024), most)
 
     def _early(self, draft: ModelDraft) -> tuple[LocalModel, DCSVMState, Decisions]:
-        """The partitions of a level, and their decision values for the held-out rows, and for those of a search, each
-        row by its own partition."""
+        """The model of partitions, and what each row, held out or of a search, is decided by its own partition."""
         in_memory, keeps = self.memory.in_memory, self.checkpoints.run_dir is not None
         files = PartFiles(self.context.folder / "solved") if keeps or not in_memory else None
         log = PartLog(files, self.events)
@@ -241,7 +239,6 @@ class DCSVMFit(Fit):
             self.context.clear()
 
     def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState, Decisions]:
-        """The whole problem, from all levels."""
         problem = DividedProblem(self, self.memory, self.part_rows)
         state = self._solved(problem)
         assert state.start is not None  # the solution
@@ -309,7 +306,6 @@ class DCSVMFit(Fit):
         return state
 
     def _tell_level(self, problem: DividedProblem, state: DCSVMState) -> None:
-        """Records a level at its end."""
         assert state.division is not None
         self.events(
             LevelSolved(
@@ -325,7 +321,6 @@ class DCSVMFit(Fit):
         self._tell_parts(state)
 
     def _tell_parts(self, state: DCSVMState) -> None:
-        """Records the partitions of a level, one by one."""
         assert state.division is not None
         seconds = [getattr(part, "seconds", None) for part in state.solutions]
         centres = [getattr(part, "centre", None) for part in state.solutions]

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,10 @@ from streamsvm.fits.early import EarlyPartitions
 from streamsvm.fits.parts import (
     PartitionColumns,
     PartitionSolver,
-    SequentialSolver,
     SolvedPartition,
     TaskPartitions,
     has_bias,
+    solve_in_turn,
 )
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.fits.targets import TargetsInMemory, TargetSource
@@ -112,7 +112,6 @@ class DividedProblem:
         return TargetsInMemory(prepared.dual_data) if self._memory.in_memory else prepared.target_source
 
     def _asked(self) -> DualData:
-        """The targets and bounds of all rows."""
         dual_data = self._fit.prepared.dual_data
         return dual_data if self._bottom is None else replace(dual_data, parts=self._bottom[1].all())
 
@@ -123,7 +122,6 @@ class DividedProblem:
         return VectorFactory(self.samples.blocks(), self._folder(level))
 
     def _folder(self, level: int) -> Place:
-        """For the data of each row, in the run directory if there is one."""
         return self._fit.context.folder / f"level-{level}"
 
     def divide(self, level: int, start: np.ndarray | None) -> Division:
@@ -228,7 +226,7 @@ class DividedProblem:
         files = self._keep.files if self._keep and division.level == self._early else None
         todo, together = range(first, groups.n_parts), engine.together(groups.n_parts)
         yield from engine.map(
-            SequentialSolver(solver, files),
+            partial(solve_in_turn, solver, files),
             several(todo, together),
             shared=(engine.share(TaskPartitions(groups.reader, fit.task, fit.prepared.no_targets)),),
             phase=f"level {division.level}",
@@ -288,24 +286,19 @@ class DividedProblem:
     def _gathered(self, ids: np.ndarray) -> TaskDuals:
         rows = gather(self.samples, ids, self._engine)
         make = in_memory(self._kernel, rows, self._engine.threads, self._memory.cache_bytes)
-        return TaskDuals(self._asked().among(ids), self._with_loss(make))
-
-    def _with_loss(self, make: MakeDual) -> MakeDual:
-        return with_loss(make, squared=self._fit.config.dcsvm.is_squared)
+        return TaskDuals(self._asked().among(ids), with_loss(make, squared=self._fit.config.dcsvm.is_squared))
 
     def whole(self, division: Division | None) -> TaskDuals:
         """All subproblems, in memory or streamed."""
         self._among = SingleEntryCache()  # rows that are wanted no more
         if self._whole is None:
-            make = self._held() or self._streamed(division)
-            self._whole = TaskDuals(self._asked(), self._with_loss(make))
+            if isinstance(self.samples, SamplesInMemory):
+                make = in_memory(self._kernel, self.samples.rows, self._engine.threads, self._memory.cache_bytes)
+            else:
+                make = self._streamed(division)
+            self._whole = TaskDuals(self._asked(), with_loss(make, squared=self._fit.config.dcsvm.is_squared))
         self._duals = self._whole
         return self._whole
-
-    def _held(self) -> MakeDual | None:
-        if not isinstance(self.samples, SamplesInMemory):
-            return None
-        return in_memory(self._kernel, self.samples.rows, self._engine.threads, self._memory.cache_bytes)
 
     def _streamed(self, division: Division | None) -> MakeDual:
         kernel, engine = self._kernel, self._engine
@@ -373,18 +366,15 @@ def part_solver(
 
 @dataclass(frozen=True)
 class TaskSpans(SizedInBytes):
-    """blocks: of rows whose products are made together; those of one task each. files: spans of one task each, which
-    regroups them. slots: the maximum number of tasks that solve partitions."""
+    """blocks: of rows whose products are made together; those of one task each, which `whole` has as one. files: spans
+    of one task each, which regroups them. slots: the maximum number of tasks that solve partitions. in_memory: whether
+    the fit holds its rows, whose blocks are others then."""
 
     blocks: list[list[Block]]
+    whole: list[Block]
     files: list[list[Block]]
     slots: int
-    in_memory: bool  # whether the fit holds its rows, whose blocks are others then
-
-    @property
-    def whole(self) -> list[Block]:
-        """The rows of each task that assigns."""
-        return list(map(_whole, self.blocks))
+    in_memory: bool
 
 
 def spans_of(samples: SamplesInStore, cuts: PartitionOptions, *, in_memory: bool) -> TaskSpans:
@@ -394,11 +384,8 @@ def spans_of(samples: SamplesInStore, cuts: PartitionOptions, *, in_memory: bool
     blocks = list(group_blocks(held if in_memory else chunks, chunks[0][1]))
     slots = 2 * max(cuts.n_parts, -(-samples.n // cuts.max_rows))
     rows = int(file_bytes(samples, slots) * samples.n / samples.nbytes)
-    return TaskSpans(blocks, list(group_blocks(list(map(_whole, blocks)), rows)), slots, in_memory)
-
-
-def _whole(blocks: list[Block]) -> Block:
-    return blocks[0][0], blocks[-1][1]
+    whole = [(span[0][0], span[-1][1]) for span in blocks]
+    return TaskSpans(blocks, whole, list(group_blocks(whole, rows)), slots, in_memory)
 
 
 TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the partition's size

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import zarr
@@ -70,8 +70,7 @@ class JoinedArray(SizedInBytes):
 
 
 def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[JoinedArray]:
-    """The support rows, coefficients and codes of partitions in files. rows, entries (partitions,): support rows of
-    each, and their nonzeros."""
+    """Of partitions in files the support rows, (partitions,) rows each with so many entries, coefficients and codes."""
     first = files.read(0)
     assert first is not None  # a model has partitions
     bounds, of_entries = (np.cumsum([0, *counts], dtype=np.int64) for counts in (rows, entries))
@@ -107,11 +106,6 @@ def write(arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> Itera
         yield array.name, place
 
 
-def blocks_of(array: JoinedArray, engine: Engine) -> Iterator[np.ndarray]:
-    """The blocks of an array, read by tasks."""
-    yield from engine.map(_read, array.blocks, shared=(engine.share(array),))
-
-
 def _write(joined_array: JoinedArray, place: Place, blocks: Sequence[Block]) -> None:
     array: Any = open_for_writing(str(place))
     for block in blocks:
@@ -127,46 +121,10 @@ class _Discarded(Exception):  # noqa: N818  ends a draft, and is no error
     pass
 
 
-class ModelDraft(Protocol):
-    """Takes blocks of a model's arrays as they come."""
+class ModelDraft:
+    """Takes blocks of a model's arrays as they come: into memory."""
 
-    def append(self, name: str, block: np.ndarray) -> None: ...
-
-    def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
-        """Takes arrays of partitions in files; folder: where tasks write."""
-        ...
-
-    def discard(self) -> None:
-        """Drops all blocks, before another fit."""
-        ...
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the arrays of a model are in a file only."""
-        ...
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The appended arrays, for the model; empty if they are in a file."""
-        ...
-
-    def save(self, model: Model) -> None:
-        """Stores the rest of a model, after it is certified."""
-        ...
-
-
-@contextmanager
-def opened_draft(path: Place | None, phase: Phases) -> Iterator[ModelDraft]:
-    """A draft of the file at `path`, which appears, complete, at the end; None: of a model that stays in memory."""
-    if path is None:
-        yield DraftInMemory()
-        return
-    with ExitStack() as stack:
-        yield DraftInFile(path, stack, phase)
-
-
-class DraftInMemory:
-    """A draft of a model that stays in memory."""
+    has_begun = False  # whether the arrays of a model are in a file only
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[np.ndarray]] = {}
@@ -175,28 +133,39 @@ class DraftInMemory:
         self._blocks.setdefault(name, []).append(block)
 
     def join(self, arrays: Sequence[JoinedArray], folder: Place, engine: Engine) -> None:
+        """Takes arrays of partitions in files; folder: where tasks write."""
         for array in arrays:
-            self._blocks[array.name] = [array.like, *blocks_of(array, engine)]
+            blocks = engine.map(_read, array.blocks, shared=(engine.share(array),))
+            self._blocks[array.name] = [array.like, *blocks]
 
     def discard(self) -> None:
+        """Drops all blocks, before another fit."""
         self._blocks = {}
 
     @property
-    def has_begun(self) -> bool:
-        return False
-
-    @property
     def arrays(self) -> dict[str, np.ndarray]:
+        """The appended arrays, for the model; empty if they are in a file."""
         return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
 
     def save(self, model: Model) -> None:
-        """Nothing to do: a model holds its arrays."""
+        """Stores the rest of a model, after it is certified; in memory, a model holds its arrays."""
 
 
-class DraftInFile:
+@contextmanager
+def opened_draft(path: Place | None, phase: Phases) -> Iterator[ModelDraft]:
+    """A draft of the file at `path`, which appears, complete, at the end; None: of a model that stays in memory."""
+    if path is None:
+        yield ModelDraft()
+        return
+    with ExitStack() as stack:
+        yield DraftInFile(path, stack, phase)
+
+
+class DraftInFile(ModelDraft):
     """A draft in a file; a model that comes in partitions is written from the first one on, until the stack ends."""
 
     def __init__(self, path: Place, stack: ExitStack, phase: Phases) -> None:
+        super().__init__()
         self._path, self._stack, self._phase = path, stack, phase
         self._writer: ModelWriter | None = None
 
@@ -219,12 +188,8 @@ class DraftInFile:
         self._writer = None
 
     @property
-    def has_begun(self) -> bool:
+    def has_begun(self) -> bool:  # type: ignore[override]
         return self._writer is not None
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {}
 
     def save(self, model: Model) -> None:
         with self._phase("save"):

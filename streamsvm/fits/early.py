@@ -98,7 +98,6 @@ class EarlyPartitions:
             self._draft.append(name, entries)
 
     def _asking(self, division: Division, number: int) -> np.ndarray:
-        """Numbers of the held-out rows that fall into a partition."""
         assert self._kept is not None
         if self._asked is None and self._options.combine == "nearest":
             self._asked = self._partition_of(division).nearest(self._kept, self._options.neighbours)
@@ -107,7 +106,6 @@ class EarlyPartitions:
         return np.flatnonzero((self._asked == number).any(axis=1))
 
     def _partition_of(self, division: Division) -> Partition:
-        """Which partition a row falls into."""
         if self._partition is None:
             nodes, width = json.loads(str(division.routes["nodes"])), self._prepared.scaling.width
             self._partition = partition_from_state(division.routes, nodes, width)
@@ -170,7 +168,6 @@ def _says(like: LocalModel, part: ModelPartition, rows: Rows) -> np.ndarray:
 def _files_say(
     own: tuple[PartFiles, LocalModel, Rows], rows_of_parts: Sequence[tuple[int, np.ndarray]]
 ) -> list[tuple[int, np.ndarray]]:
-    """What partitions in files decide for the rows that they are asked about."""
     files, like, rows = own
     answers = []
     for number, ids in rows_of_parts:

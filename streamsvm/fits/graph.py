@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,7 +30,7 @@ from streamsvm.events import ignore
 from streamsvm.fits.base import Fit, Solution, with_certificate
 from streamsvm.fits.dcsvm import DCSVMFit, require_graph
 from streamsvm.fits.divided import TaskSpans, cuts_of, division_of, part_solver, rng_of, spans_of
-from streamsvm.fits.drafts import DraftInMemory
+from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.early import EarlyPartitions
 from streamsvm.fits.parts import PartitionColumns, PartitionSolver, SolvedPartition, TaskPartitions
 from streamsvm.fits.prepare import TrainingData
@@ -69,36 +70,17 @@ class Plan(SizedInBytes):
     spans: TaskSpans
     folder: Place
 
-    @property
-    def rounds(self) -> int:
-        return most_rounds(self.prepared.store.n, self.cuts)
-
 
 @dataclass(frozen=True)
-class SampledLeaves(SizedInBytes):
-    """What a round fits centres on: rows of the leaves to split; leaves: of all rows so far."""
+class Round(SizedInBytes):
+    """The leaves of all rows in a round, and the rows that it fits the centres of leaves to split on, none if it splits
+    none; then, by routes, old leaves have become these."""
 
     growth: TreeGrowth
     leaves: Vector | None
     rows: list[Rows]
-
-
-@dataclass(frozen=True)
-class Round(SizedInBytes):
-    """The leaves of rows in a round: by routes, from old leaves to new ones; the same vector if none is split."""
-
-    growth: TreeGrowth
-    old: Vector | None
-    leaves: Vector | None
-    routes: Routes
-
-
-@dataclass(frozen=True)
-class PartitionNumbers(SizedInBytes):
-    """The partitions: what assigns new rows and training rows to them."""
-
-    partition: Partition
-    numbers: LeafPartitions
+    old: Vector | None = None
+    routes: Routes = field(default_factory=dict)
 
 
 def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
@@ -108,15 +90,12 @@ def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
     assert fit.solver.early is not None
     token = uuid4().hex
     place: Place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
-    return _delayed(_plan(fit, fit.solver.early, place / f"streamsvm-graph-{token}"), token)
-
-
-def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
-    prepared, memory = replace(fit.prepared, expectation=None, all_rows=None), fit.memory  # nobody would hear of it
+    level, memory = fit.solver.early, fit.memory
+    prepared = replace(fit.prepared, expectation=None, all_rows=None)  # nobody would hear of it
     cuts = cuts_of(prepared, level, fit.part_rows(level))
-    spans = spans_of(fit.prepared.samples, cuts, in_memory=memory.in_memory)
+    spans = spans_of(prepared.samples, cuts, in_memory=memory.in_memory)
     solver = part_solver(prepared, 1, memory.cache_bytes // memory.threads, is_last=True)
-    return Plan(prepared, level, cuts, solver, spans, folder)
+    return _delayed(Plan(prepared, level, cuts, solver, spans, place / f"streamsvm-graph-{token}"), token)
 
 
 def _delayed(plan: Plan, token: str) -> Delayed:
@@ -130,7 +109,8 @@ def _delayed(plan: Plan, token: str) -> Delayed:
     def layer(phase: str, task: Callable[..., Any], *needs: Any, count: int | None = None) -> Any:
         """The key of a task of these needs, keys or lists of keys; count: the keys of so many, by number."""
         name = f"{phase}-{token}"
-        needed[name] = {_layer_of(key) for need in needs for key in (need if isinstance(need, list) else [need])}
+        keys = chain.from_iterable(need if isinstance(need, list) else [need] for need in needs)
+        needed[name] = {key if isinstance(key, str) else key[0] for key in keys}
         if count is None:
             layers[name] = {name: (task, *needs)}
             return name
@@ -139,10 +119,10 @@ def _delayed(plan: Plan, token: str) -> Delayed:
 
     plan_key = f"plan-{token}"
     layers[plan_key], needed[plan_key] = {plan_key: plan}, set()
-    last, receipts = layer("sample-0", _begun, plan_key), list[Any]()
-    for number in range(plan.rounds):
-        if number:
-            last = layer(f"sample-{number}", _sampled, plan_key, last, receipts)
+    last: Any = None
+    receipts: list[Any] = []
+    for number in range(most_rounds(plan.prepared.store.n, plan.cuts)):
+        last = layer(f"sample-{number}", _sampled, plan_key, *([last, receipts] if number else []))
         last = layer(f"centres-{number}", _centred, plan_key, last)
         receipts = layer(f"assign-{number}", _assigned, plan_key, last, count=len(plan.spans.blocks))
     numbered = layer("number", _numbered, plan_key, last, receipts)
@@ -151,10 +131,6 @@ def _delayed(plan: Plan, token: str) -> Delayed:
     solved = layer("solve", _solved, plan_key, parts, count=plan.spans.slots)
     model = layer("model", _model, plan_key, numbered, solved)
     return Delayed(model, HighLevelGraph(layers, needed))
-
-
-def _layer_of(key: str | tuple[str, int]) -> str:
-    return key if isinstance(key, str) else key[0]
 
 
 class _SerialBlas:
@@ -194,48 +170,37 @@ def _task(fn: Task) -> Task:
 
 
 class _Spans:
-    """Rows by span, as `TreeGrowth.samples` asks for them."""
-
     def __init__(self, plan: Plan) -> None:
         self.blocks, self.take, read = plan.spans.whole, plan.prepared.samples.take, plan.prepared.samples.read
         self.rows, self.in_memory = [Deferred(read, *span) for span in self.blocks], plan.spans.in_memory
 
 
 @_task
-def _begun(plan: Plan) -> SampledLeaves:
-    """What the first round fits centres on."""
-    rng = rng_of(plan.prepared, plan.level)
-    return _drawn(plan, TreeGrowth(plan.prepared.store.n, plan.cuts, rng), None)
+def _sampled(plan: Plan, last: Round | None = None, receipts: Sequence[np.ndarray | None] = ()) -> Round:
+    """What a round fits centres on. receipts: of the blocks of the round before, if there is one."""
+    if last is None:
+        growth, leaves = TreeGrowth(plan.prepared.store.n, plan.cuts, rng_of(plan.prepared, plan.level)), None
+    else:
+        growth, leaves = _grown(last, receipts), last.leaves
+    return Round(growth, leaves, growth.samples(leaves, _Spans(plan), SERIAL) if growth.todo else [])
 
 
-@_task
-def _sampled(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> SampledLeaves:
-    """What a round fits centres on. receipts: of the blocks of the round before."""
-    return _drawn(plan, _noted(last, receipts), last.leaves)
-
-
-def _noted(last: Round, receipts: list[np.ndarray | None]) -> TreeGrowth:
+def _grown(last: Round, receipts: Sequence[np.ndarray | None]) -> TreeGrowth:
     growth = deepcopy(last.growth)  # what another task, or this one again, is given stays as it is
     if last.routes:
         growth.end_round(counts for counts in receipts if counts is not None)
     return growth
 
 
-def _drawn(plan: Plan, growth: TreeGrowth, leaves: Vector | None) -> SampledLeaves:
-    if not growth.todo:
-        return SampledLeaves(growth, leaves, [])
-    return SampledLeaves(growth, leaves, growth.samples(leaves, _Spans(plan), SERIAL))
-
-
 @_task
-def _centred(plan: Plan, sampled: SampledLeaves) -> Round:
+def _centred(plan: Plan, sampled: Round) -> Round:
     """The centres of a round, and room for the leaves of all rows."""
     if not sampled.rows:
-        return Round(sampled.growth, sampled.leaves, sampled.leaves, {})
+        return sampled
     growth = deepcopy(sampled.growth)
     routes = growth.split(growth.fit(sampled.rows))
     leaves = VectorFactory(plan.spans.whole, plan.folder).new(growth.name, np.int32, keeps=True)
-    return Round(growth, sampled.leaves, leaves, routes)
+    return Round(growth, leaves, [], sampled.leaves, routes)
 
 
 @_task
@@ -252,14 +217,15 @@ def _assigned(plan: Plan, last: Round, number: int) -> np.ndarray | None:
 
 
 @_task
-def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> PartitionNumbers:
-    return PartitionNumbers(*_noted(last, receipts).finish(last.leaves, plan.spans.whole, SERIAL))
+def _numbered(plan: Plan, last: Round, receipts: Sequence[np.ndarray | None]) -> tuple[Partition, LeafPartitions]:
+    """What assigns new rows and training rows to partitions."""
+    return _grown(last, receipts).finish(last.leaves, plan.spans.whole, SERIAL)
 
 
 @_task
-def _regrouped(plan: Plan, numbered: PartitionNumbers, number: int) -> tuple[SpoolFile, np.ndarray]:
+def _regrouped(plan: Plan, numbered: tuple[Partition, LeafPartitions], number: int) -> tuple[SpoolFile, np.ndarray]:
     """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
-    folder, numbers = plan.folder / "parts", numbered.numbers
+    folder, (_, numbers) = plan.folder / "parts", numbered
     sources = plan.prepared.samples, numbers, PartitionColumns(plan.prepared.target_source)
     if isinstance(folder, URLPath):  # objects are there when they are whole
         return write_file(folder, len(numbers.sizes), sources, plan.spans.files[number])
@@ -273,7 +239,6 @@ def _regrouped(plan: Plan, numbered: PartitionNumbers, number: int) -> tuple[Spo
 
 @_task
 def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> TaskPartitions:
-    """Places of the rows of each partition."""
     places, bounds = zip(*files, strict=True)
     return TaskPartitions(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets)
 
@@ -287,27 +252,27 @@ def _solved(plan: Plan, parts: TaskPartitions, number: int) -> list[SolvedPartit
 
 
 @_task
-def _model(plan: Plan, numbered: PartitionNumbers, solved: Sequence[list[SolvedPartition]]) -> LocalModel:
+def _model(
+    plan: Plan, numbered: tuple[Partition, LeafPartitions], solved: Sequence[list[SolvedPartition]]
+) -> LocalModel:
     """The model of all partitions, with its certificate; the files are no longer needed."""
-    prepared, sizes = plan.prepared, numbered.numbers.sizes
-    parts = [solved[number % plan.spans.slots][number // plan.spans.slots] for number in range(len(sizes))]
-    keep = EarlyPartitions(DraftInMemory(), prepared, PartLog(None, ignore))
-    division = division_of(plan.level, numbered.partition, sizes)
+    prepared, (partition, numbers) = plan.prepared, numbered
+    slots, n_parts = plan.spans.slots, len(numbers.sizes)
+    parts = [solved[number % slots][number // slots] for number in range(n_parts)]
+    keep = EarlyPartitions(ModelDraft(), prepared, PartLog(None, ignore))
+    division = division_of(plan.level, partition, numbers.sizes)
     for part in parts:
         assert part.in_model is not None  # of the last level
         keep.add(division, part.in_model)
-    model = keep.model(prepared.header(), division)
-    objective, gap = sum(part.objective for part in parts), sum(part.gap for part in parts)
-    late = any(part.late for part in parts)
-    decisions, _ = keep.decided(model)
+    model, late = keep.model(prepared.header(), division), any(part.late for part in parts)
     solution = Solution(
         model,
-        objective,
-        gap,
-        model.n_support,
+        objective=sum(part.objective for part in parts),
+        gap=sum(part.gap for part in parts),
+        n_support=model.n_support,
         exact=False,
         converged=not late,
-        held_out_decisions=decisions,
+        held_out_decisions=keep.decided(model)[0],
         late=late,
         violation=max(part.violation for part in parts),
     )

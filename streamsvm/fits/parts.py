@@ -9,9 +9,9 @@ partitions in a few numbers, and in the plane.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -239,7 +239,6 @@ class PartitionSolver:
         return SolvedPartition(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, in_model)
 
     def _trial(self, number: int, rows: Rows, asked: DualData, alpha: np.ndarray, tol: float) -> np.ndarray:
-        """Coefficients of one of the fits before the last one."""
         share = 1.0 / ((self.refits or 0) + 2)
         return self._solved(rows, asked, alpha, max(tol, self.tol), (number * share, share)).solved
 
@@ -261,26 +260,19 @@ class PartitionSolver:
         return run(solver, duals, begun, stop=solver.is_solved, on_step=on_step)
 
 
-@dataclass(frozen=True)
-class SequentialSolver:
+def solve_in_turn(
+    solver: PartitionSolver, files: PartFiles | None, parts: TaskPartitions, numbers: Sequence[int]
+) -> list[SolvedPartition]:
     """Solves partitions one after the other, in one task; files: for what a model keeps of them."""
-
-    solver: PartitionSolver
-    files: PartFiles | None = None
-
-    def __call__(self, parts: TaskPartitions, numbers: Sequence[int]) -> list[SolvedPartition]:
-        solutions = []
-        for done, number in enumerate(numbers):
-            with share_of(done, len(numbers)):
-                solutions.append(self._solved(parts, number))
-        return solutions
-
-    def _solved(self, parts: TaskPartitions, number: int) -> SolvedPartition:
-        solution = self.solver(parts, number)
-        if self.files is None or not isinstance(solution.in_model, ModelPartition):
-            return solution
-        self.files.write(number, solution.in_model.to_arrays())
-        return replace(solution, in_model=PartitionOnDisk.of(solution.in_model))
+    solutions = []
+    for done, number in enumerate(numbers):
+        with share_of(done, len(numbers)):
+            solution = solver(parts, number)
+            if files is not None and isinstance(solution.in_model, ModelPartition):
+                files.write(number, solution.in_model.to_arrays())
+                solution = replace(solution, in_model=PartitionOnDisk.of(solution.in_model))
+            solutions.append(solution)
+    return solutions
 
 
 def has_bias(prepared: TrainingData) -> bool:
@@ -330,9 +322,8 @@ TOL = 0.3  # of fits for gradients: on covtype as good as 0.03, in half the time
 SAMPLE, GRADIENT_BYTES = 2000, 32 << 20  # rows that gradients are taken at; bytes of these gradients, at most
 
 
-class Solve(Protocol):
-    def __call__(self, number: int, rows: Rows, dual_data: DualData, alpha: np.ndarray, tol: float, /) -> np.ndarray:
-        """The coefficients of the task over rows in memory, from alpha; number: of fits solved before."""
+# The coefficients of the task over rows in memory, from alpha to a tolerance; number: of fits solved before.
+Solve = Callable[[int, Rows, DualData, np.ndarray, float], np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -214,11 +214,8 @@ def prepare(
 
 
 def _without_interval_rows(store: Store, config: FitConfig, task: Task) -> tuple[Store, HeldOutRows]:
-    """The rows that are learned from, and those that intervals are computed from.
-
-    Nothing that a model is made of, such as scaling, units, gamma and partitions, knows of the latter, as split
-    conformal prediction requires: so they are not even in the store of the fit. Raises ConfigError, DataError.
-    """
+    """The rows that are learned from, and those for intervals: not even in the store of the fit, as nothing that a
+    model is made of (scaling, units, gamma, partitions) knows them in split conformal prediction. Raises errors."""
     if not task.has_intervals:
         raise ConfigError(
             f"interval is {config.interval:g}, which needs task regress; found task {task.name}: leave it out"
@@ -277,7 +274,6 @@ def measured(
 
 
 def _given(factor: Any, d: int, config: FitConfig) -> Metric:
-    """The metric of a configuration, of d columns. Raises ConfigError."""
     if len(factor) != d:
         raise ConfigError(f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each")
     if config.kernel.gamma == "scale" and needs_variance(config.kernel):
@@ -421,7 +417,6 @@ def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
 
 
 def _most_frequent(values: np.ndarray) -> float:
-    """The lowest of the most frequent values."""
     different, counts = np.unique(values, return_counts=True)
     return float(different[np.argmax(counts)])
 
@@ -465,8 +460,7 @@ def _require_costs(costs: Costs, config: FitConfig, task: Task, store: Store) ->
 
 
 def _require_labels(store: Store, task: Task) -> None:
-    """Raises DataError if labels are many numbers that are not whole, as those of a regression, or texts that look like
-    ids."""
+    """Raises DataError if labels are many numbers that are not whole, as of a regression, or texts like ids."""
     different = store.classes.values
     k, where = len(different), store.url or "y"
     if task.in_sets:

@@ -102,7 +102,6 @@ def _require_few(texts: dict[int, Feature], classes: int) -> None:
 
 
 def _held_out_ids(store: Store, config: FitConfig) -> np.ndarray:
-    """The ids of the rows that `prepare` holds out."""
     rows = config.holdout if config.interval is None else interval_rows(store, config)
     return by_chance(store, rows, config.seed) if rows else np.empty(0, np.int64)
 
@@ -143,7 +142,6 @@ def _targets(store: Store, target_source: TargetSource | None, outputs: int, blo
 
 
 def _counted(cells: np.ndarray, y: np.ndarray, texts: int) -> TargetMoments:
-    """(texts, folds) moments of rows in these cells."""
     size = texts * FOLDS
     n = np.bincount(cells, minlength=size)[:, None]
 
@@ -162,11 +160,7 @@ def _values(sums: TargetMoments, smooth: float | str | None) -> np.ndarray:
 
 
 def _shrunk(sums: TargetMoments, smooth: float | str | None) -> np.ndarray:
-    """(texts, 1, outputs) means of the texts, each with its weight, and the mean of all rows with the rest of the
-    weight.
-
-    The weight is that of an empirical Bayes estimate, or n / (n + smooth).
-    """
+    """(texts, 1, outputs) means of texts, shrunk to that of all rows by n / (n + smooth), or by empirical Bayes."""
     by_text = sums.pooled(1)
     whole = by_text.pooled(0)
     if smooth == "auto":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -16,34 +15,9 @@ from streamsvm.tasks.base import Coder, Targets, Task
 from streamsvm.tasks.weights import class_factors, label_factors
 
 
-class TargetSource(Protocol):
-    """The targets and bounds of n rows. classes (k,). nbytes: its size in memory."""
-
-    @property
-    def classes(self) -> np.ndarray: ...
-
-    @property
-    def nbytes(self) -> int: ...
-
-    def read(self, start: int, stop: int) -> DualData:
-        """The targets and bounds of rows start..stop."""
-
-    def take(self, ids: np.ndarray) -> DualData:
-        """The targets and bounds of the rows with these ids, in their order."""
-
-    def all(self) -> DualData:
-        """The targets and bounds of all rows, in memory."""
-
-    def times(self, factors: np.ndarray) -> TargetSource:
-        """With bounds times these factors, see `DualData.times`."""
-
-    def without(self, ids: np.ndarray) -> TargetSource:
-        """With bounds of 0 for the rows with these rising ids."""
-
-
 @dataclass(frozen=True)
 class TargetsInMemory(SizedInBytes):
-    """The targets and bounds of rows, all in memory."""
+    """The targets and bounds of n rows, all in memory. classes (k,). nbytes: its size."""
 
     dual_data: DualData
 
@@ -56,18 +30,23 @@ class TargetsInMemory(SizedInBytes):
         return size_of(vars(self.dual_data.targets)) + self.dual_data.upper.nbytes + self.dual_data.parts.nbytes
 
     def read(self, start: int, stop: int) -> DualData:
+        """The targets and bounds of rows start..stop."""
         return self.dual_data.take(slice(start, stop))
 
     def take(self, ids: np.ndarray) -> DualData:
+        """The targets and bounds of the rows with these ids, in their order."""
         return self.dual_data.take(ids)
 
     def all(self) -> DualData:
+        """The targets and bounds of all rows, in memory."""
         return self.dual_data
 
     def times(self, factors: np.ndarray) -> TargetsInMemory:
+        """With bounds times these factors, see `DualData.times`."""
         return TargetsInMemory(self.dual_data.times(factors))
 
     def without(self, ids: np.ndarray) -> TargetsInMemory:
+        """With bounds of 0 for the rows with these rising ids."""
         upper = self.dual_data.upper.copy()
         upper[ids] = 0.0
         return TargetsInMemory(replace(self.dual_data, upper=upper))
@@ -75,8 +54,7 @@ class TargetsInMemory(SizedInBytes):
 
 @dataclass(frozen=True)
 class TargetsInStore(SizedInBytes):
-    """The targets and bounds of rows in a store: labels and weights are read when they are needed, and nothing is kept
-    per row.
+    """As `TargetsInMemory`, of rows in a store: labels and weights are read when needed, and nothing is kept per row.
 
     factors: by class, (k,) each. The bound of a row is the product of its class's factors, in their order, with its
     weight after the first one: the same to the last bit in every block. held_out_ids (h,): rising ids of rows with
@@ -144,6 +122,9 @@ class TargetsInStore(SizedInBytes):
         return dual_data_of(self.task, targets, upper)
 
 
+TargetSource = TargetsInMemory | TargetsInStore
+
+
 def dual_data_of(task: Task, targets: Targets, upper: np.ndarray) -> DualData:
     """The targets and bounds of rows that are in no partition yet."""
     return DualData(task, targets, upper, np.zeros(len(upper), np.int8))
@@ -192,7 +173,6 @@ def _weighs_classes(store: Store, config: FitConfig) -> bool:
 
 
 def _of_sets(targets: Targets, counts: np.ndarray, config: FitConfig) -> np.ndarray | None:
-    """Factors of labels; counts (l,): the weight of the rows of each set."""
     assert targets.sets is not None
     return label_factors(counts, targets.sets, targets.classes, config.class_weight)
 

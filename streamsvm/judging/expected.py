@@ -87,11 +87,8 @@ def losses_of(scoring: str, predicted: np.ndarray, truth: np.ndarray, classes: n
 
 
 def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:
-    """The ends of an interval for the mean loss of as many new rows, by the standard error.
-
-    For losses of 0 or 1: the means m' with (m' - m)^2 <= Z^2 p(1 - p) / h, where p = (m + m') / 2, which also holds
-    for few errors.
-    """
+    """The ends of an interval for the mean loss of as many new rows, by the standard error. For losses 0 or 1 the
+    means m' with (m' - m)^2 <= Z^2 p(1 - p) / h, where p = (m + m') / 2, which also holds for few errors."""
     h = len(losses)
     if not np.all((losses == 0) | (losses == 1)):
         error = Z * float(losses.std()) / h**0.5

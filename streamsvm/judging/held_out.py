@@ -58,8 +58,7 @@ def can_hold_out(store: Store, rows: int) -> bool:
 
 
 def _small_groups(groups: np.ndarray, rows: int) -> tuple[np.ndarray, int]:
-    """Rising ids of rows whose groups (n,) are small enough to hold out `rows` and no more than half, and the largest
-    such size."""
+    """Rising ids of the rows of groups (n,) that are small enough to hold out `rows`, but half at most; that size."""
     most = len(groups) // 2 - rows + 1
     return np.flatnonzero(np.bincount(groups)[groups] <= most), most
 

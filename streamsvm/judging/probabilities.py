@@ -119,10 +119,8 @@ def _weights(store: Store) -> np.ndarray:
 
 
 def _decided(requested: ProbabilityConfig, rows: DecidedRows, seed: int) -> FoldDecisions:
-    """The requested probabilities and threshold by rows, whose decisions may be of all pairs of classes, as costs need.
-
-    Weights of classes do not count: probabilities are those of the rows as they are.
-    """
+    """The requested probabilities and threshold by rows, whose decisions may be of all pairs, as costs need. Weights of
+    classes do not count: probabilities are those of the rows as they are."""
     calibration, threshold = None, None
     is_whole = not rows.pairwise or rows.k <= 2 or rows.decisions.shape[1] == n_pairs(rows.k)
     if is_whole:
@@ -288,7 +286,6 @@ class _Problem:
         return _Problem(self.f[ids], self.positive[ids], self.weight[ids], self.parts[ids])
 
     def of_all(self) -> np.ndarray:
-        """(2,) slope and offset of the sigmoid of all rows."""
         return fit_sigmoid(self.f, targets(self.positive, self.weight), self.weight)[0]
 
     def of_parts(self, all_rows: np.ndarray, n_parts: int) -> np.ndarray:

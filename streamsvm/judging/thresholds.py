@@ -365,7 +365,6 @@ def _labels(codes: np.ndarray, f: np.ndarray, weight: np.ndarray, is_free: np.nd
 def _together(
     codes: np.ndarray, f: np.ndarray, weight: np.ndarray, is_free: np.ndarray, seed: int
 ) -> tuple[list[ThresholdReport], ThresholdReport]:
-    """The reports on each label, and the fields on all labels together."""
     labels, rng = _labels(codes, f, weight, is_free), np.random.default_rng([seed, 28])
     terms = [label.terms() for label in labels]
     places = best_cuts(terms)

@@ -167,7 +167,6 @@ class ClusterEngine(Engine):
         return min((limit for limit in self._memory_limits() if limit), default=None), threads
 
     def _threads(self) -> list[int]:
-        """The threads of each worker."""
         return list(self._contact.workers().values())
 
     def _memory_limits(self) -> list[int]:
@@ -259,8 +258,7 @@ class ClusterEngine(Engine):
         disconnect(self._client)  # where it is not the first one
 
     def _results(self, fn: Function, jobs: Iterator[Job], window: int | None, meter: Meter) -> Iterator[Any]:
-        """The results in windows. A window of small values grows, unless its size was given: each costs messages to the
-        scheduler."""
+        """In windows; one of small values grows, unless its size was given: each costs messages to the scheduler."""
         arrivals, size = ResultQueue(self._contact, self._first_result, meter), window or 2 * self.slots
         grows = window is None
 
@@ -305,7 +303,6 @@ class ClusterEngine(Engine):
         return tasks
 
     def _submitted(self, fn: Function, jobs: Sequence[Job]) -> list[Future]:
-        """Futures of fn(*job), sent to the scheduler in one message."""
         columns = [
             [arg.future if isinstance(arg, RemoteValue) else arg for arg in column]
             for column in zip(*jobs, strict=True)
@@ -364,7 +361,6 @@ class ClusterEngine(Engine):
 
 @contextmanager
 def _probe(folder: Place) -> Iterator[Place]:
-    """A temporary file in a folder."""
     probe = folder / f".{uuid4().hex}"
     if isinstance(probe, URLPath):
         probe.write_bytes(b"")

@@ -14,10 +14,7 @@ PHASE = "compiling, first time only"
 
 
 class _Listener(event.Listener):
-    """Records each function that numba compiles, one at a time: numba compiles under a lock.
-
-    wall_s, cpu_s: of all of them. Functions that a function calls are compiled inside it.
-    """
+    """Times the functions that numba compiles, with those that they call; one at a time, under its lock."""
 
     def __init__(self) -> None:
         self.wall_s = self.cpu_s = 0.0

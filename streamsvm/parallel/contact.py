@@ -79,7 +79,6 @@ class Contact:
         return self.client
 
     def _replace(self, reason: str = "") -> None:
-        """Replaces this client by another one. Raises ClusterError."""
         message, wait_for_another = f"the scheduler at {self.address} is gone{reason}", self._next_client
         if wait_for_another is None:
             raise ClusterError(message) from None
@@ -172,7 +171,6 @@ class Contact:
                 patience *= 2
 
     def _require_awake(self, future: Future) -> None:
-        """Raises ConnectionError if no worker with the result answers."""
         holders = self.ask(lambda client: client.who_has([future])).get(future.key, ())
         if len(self._silent(holders)) == len(holders):
             raise ConnectionError(f"{', '.join(holders) or 'the worker'} does not answer")

@@ -30,8 +30,7 @@ def in_worker(fn: Callable[..., Any], *args: object) -> Any:
 
 @lru_cache(maxsize=1)
 def _keep_memory() -> None:
-    """Undoes dask's default for workers, to give memory back to the system at every release: to take it again page by
-    page would be a large share of solving."""
+    """Undoes dask's default for workers, to give back memory at every release: taking it again would cost much."""
     if os.environ.get("MALLOC_TRIM_THRESHOLD_") == _NANNYS_TRIM:
         _mallopt(_M_TRIM_THRESHOLD, TRIM_BYTES)
         _mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES)

@@ -229,7 +229,6 @@ def read_array(path: Place, name: str) -> np.ndarray:
 
 
 def _source(path: Place) -> Path | BytesIO:
-    """A source that NumPy and zipfile can read: a file, or the bytes of an object."""
     return path if isinstance(path, Path) else BytesIO(path.read_bytes())
 
 
@@ -255,7 +254,6 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
 
 
 def _numbered(run_dir: Place) -> dict[int, Place]:
-    """The checkpoints in a run directory by number."""
     paths = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
     return {int(path.stem[6:]): path for path in paths}
 

@@ -93,8 +93,7 @@ def usage_so_far() -> JsonObject:
 
 
 def _age_s() -> float:
-    """Seconds since this process started. Linux rounds the time of its boot, and so of the start, to seconds, but knows
-    the start since the boot in ticks."""
+    """Seconds since this process started: by the boot in ticks if known, as its time is rounded to seconds on Linux."""
     age = time.time() - psutil.Process().create_time()
     with suppress(OSError, AttributeError, ValueError, IndexError):
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])

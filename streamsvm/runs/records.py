@@ -107,7 +107,6 @@ class _EventLayout:
 
 @cache
 def _layouts() -> dict[str, _EventLayout]:
-    """The layouts of all kinds of events, by kind."""
     kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
     return {kind.kind: _layout(kind) for kind in kinds if hasattr(kind, "kind")}
 
@@ -124,7 +123,6 @@ def _layout(kind: Any) -> _EventLayout:
 
 
 def _plain(annotation: object) -> object:
-    """A type without None."""
     return next((arg for arg in get_args(annotation) if type(None) in get_args(annotation)), annotation)
 
 
@@ -268,7 +266,6 @@ def remove_lines(path: Place) -> None:
 
 
 def _truncate_torn_line(path: Path) -> None:
-    """Truncates a file after the last whole line."""
     if not path.exists():
         return
     with path.open("rb+") as file:

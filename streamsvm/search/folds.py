@@ -176,7 +176,6 @@ class _FoldsProblem:
         self._state: LockstepState | None = None
 
     def converged(self, solver: Lockstep) -> np.ndarray:
-        """(folds,) whether the last solution of each fold is within tol."""
         assert self._state is not None
         return np.array([solver.solver.is_solved(column) for column in self._state.columns])
 

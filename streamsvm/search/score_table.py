@@ -162,7 +162,6 @@ def _write_zarr(records: Sequence[JsonObject], out: Place) -> None:
 
 
 def _flat(record: JsonObject) -> JsonObject:
-    """The record with a column for each fold's score."""
     columns = {name: value for name, value in record.items() if name != "fold_scores"}
     return columns | {f"score_{fold}": score for fold, score in enumerate(record["fold_scores"])}
 

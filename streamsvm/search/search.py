@@ -121,7 +121,6 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
 
 
 def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
-    """Warns of columns that some points would not scale."""
     if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
         message = uneven_columns(first_rows(store), store.shown_names)
         if message:
@@ -232,7 +231,6 @@ class _Search:
         return [share for share in shares if share < 1] + [1.0][: sum(share >= 1 for share in shares)]
 
     def _score(self, points: list[int], share: float) -> None:
-        """Scores these points on all folds, except those with a saved score."""
         jobs = [FoldFit(p, f, share, self.points[p][1]) for p in points for f in range(self.folds.count)]
         todo = [job for job in jobs if (job.point, job.fold, job.share) not in self.table.scores]
         done = len(jobs) - len(todo)
