@@ -347,11 +347,14 @@ class Events:
         events._start = self._start
         return events
 
+    def warn(self, message: str, about: str | None = None) -> None:
+        self(Warned(message, about))
+
     def advise(self, message: str) -> None:
         """Emits a warning about the data, once, however many fits use them."""
         if message not in self._advised:
             self._advised.add(message)
-            self(Warned(message, "data"))
+            self.warn(message, "data")
 
     def progress(
         self, phase: str, done: float, total: float | None, *, rows_s: float | None = None, **facts: Any
@@ -395,7 +398,7 @@ class _Heard(Events):
     """For callers who give no events: warnings reach Python, once again in each fit."""
 
     def advise(self, message: str) -> None:
-        self(Warned(message, "data"))
+        self.warn(message, "data")
 
     def __repr__(self) -> str:
         return "heard"  # as a default in the reference

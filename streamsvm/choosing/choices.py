@@ -30,7 +30,7 @@ from streamsvm.config import FitConfig, KernelConfig, SearchConfig, build_config
 from streamsvm.data.metric import Metric
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import Events, Warned, ignore
+from streamsvm.events import Events, ignore
 from streamsvm.fits.advice import advice
 from streamsvm.fits.base import FitContext, FittedModel
 from streamsvm.fits.prepare import TrainingData, first_rows, measured, require_range, scaled
@@ -342,7 +342,7 @@ def write_config(model: FittedModel, model_path: Place, events: Events) -> str |
     """What was chosen, next to the model: a configuration that repeats the fit. Another's file is not replaced."""
     path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
     if path.exists() and not path.read_bytes().startswith(mark.encode()):
-        events(Warned(f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}"))
+        events.warn(f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}")
         return None
     values = {name: value for name, value in (model.header.config or {}).items() if name not in EXECUTION}
     text = f"{mark} `streamsvm fit --store STORE --config {path.name}` repeats it\n"

@@ -18,7 +18,6 @@ from streamsvm.choosing.time_budget import choice_of, with_more_rows
 from streamsvm.config import SearchConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StreamSVMError
-from streamsvm.events import Warned
 from streamsvm.fits.base import Fit, FitContext, PathFit, Solution
 from streamsvm.fits.divided import STREAMED_SHARE
 from streamsvm.fits.drafts import ModelDraft
@@ -77,7 +76,7 @@ def _with_more_rows(fit: Fit, draft: ModelDraft) -> tuple[Fit, list[Solution]]:
             solution = more.solve(draft if not _may_extend(more) else ModelDraft())
         except FAILURES as error:
             what = f"a fit of {data.store.n:,} rows failed ({_message(error)})"
-            fit.events(Warned(f"{what}: the model is that of {fit.store.n:,} rows"))
+            fit.events.warn(f"{what}: the model is that of {fit.store.n:,} rows")
             draft.discard()
             break
         if solution.late:
@@ -116,7 +115,7 @@ def _as_expected(store: Store, fit: Fit, solutions: list[Solution], draft: Model
     if 1 - float(losses.mean()) < least:
         fit.prepared = replace(fit.prepared, expected=of_model(expected.scoring, losses))
         what += ": do not rely on the choice; --no-search or options that you give train another model"
-    fit.events(Warned(what))
+    fit.events.warn(what)
     return fit, solutions
 
 

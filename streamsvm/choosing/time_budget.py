@@ -17,7 +17,6 @@ from typing import Any
 from streamsvm.choosing.metric_search import MetricState, facts
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
-from streamsvm.events import Warned
 from streamsvm.fits.base import FitContext
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.runs.checkpoints import digest
@@ -189,7 +188,7 @@ def in_time(prepared: TrainingData, steps: Sequence[Step], context: FitContext, 
     if left_s < least_s:  # a model of what time is left would be none
         context.allow(least_s)
         excess = f"{least_s - left_s:.1f} s more than the time budget"
-        context.events(Warned(f"the search took longer than planned, so that the fit may take {excess}"))
+        context.events.warn(f"the search took longer than planned, so that the fit may take {excess}")
         left_s = least_s
     config, rows = _decided(prepared, times, left_s, pass_s)
     chosen = replace(prepared, config=config)

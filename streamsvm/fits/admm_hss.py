@@ -19,7 +19,7 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
-from streamsvm.events import Compressed, Events, Phase, Step, Warned
+from streamsvm.events import Compressed, Events, Phase, Step
 from streamsvm.fits.advice import unreached
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, PathFit, Solution
 from streamsvm.fits.prepare import TrainingData
@@ -384,7 +384,7 @@ class ADMMHSSFit(PathFit):
                 try:
                     save_factorisation(factorisation, path, self.engine)
                 except (StorageError, ConfigError) as error:
-                    self.events(Warned(f"{error}: --resume would compress again"))
+                    self.events.warn(f"{error}: --resume would compress again")
         return factorisation
 
     def _in_time(self, rows: Rows) -> np.ndarray:
@@ -397,7 +397,7 @@ class ADMMHSSFit(PathFit):
         left_s, took_s = COMPRESS_SHARE * (self.until - time.time()), time.time() - began
         count = min(n, int(few * max(1.0, left_s / took_s) ** (1 / COMPRESS_POWER)))
         if count < n:
-            self.events(Warned(f"the time left is enough to learn from {count:,} of {n:,} rows"))
+            self.events.warn(f"the time left is enough to learn from {count:,} of {n:,} rows")
         return np.sort(drawn[:count])
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
@@ -410,7 +410,7 @@ class ADMMHSSFit(PathFit):
         except ConfigError as error:
             if options.tolerances.definite is not None:
                 raise
-            self.events(Warned(f"{error}; compressed again, with admm_hss.definite"))
+            self.events.warn(f"{error}; compressed again, with admm_hss.definite")
         definite = replace(options, tolerances=replace(options.tolerances, definite=True))
         return self._made(rows, definite)
 
@@ -426,11 +426,8 @@ class ADMMHSSFit(PathFit):
         if share > INCOMPRESSIBLE:
             linear = made_for("linear", self.task.name) if self.store.is_sparse else None
             other = f"{linear} with a linear kernel, or dcsvm" if linear else "dcsvm"
-            self.events(
-                Warned(
-                    f"the kernel matrix compresses badly: ranks are {share:.0%} of the maximum; "
-                    f"use solver {other} instead"
-                )
+            self.events.warn(
+                f"the kernel matrix compresses badly: ranks are {share:.0%} of the maximum; use solver {other} instead"
             )
 
     def _solve(self, problem: _Problem) -> ADMMState:

@@ -23,7 +23,7 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ClusterError, ConfigError
-from streamsvm.events import Events, HeldOut, Warned
+from streamsvm.events import Events, HeldOut
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.judging.expected import Decider, ExpectedScore, losses_of, of_model, of_threshold
@@ -314,15 +314,15 @@ class Fit(ABC):
         """
         if solution.late or solution.converged is False:
             advice = LATE if solution.late else solution.advice
-            self.events(Warned(f"not converged: {advice}", about="convergence"))
+            self.events.warn(f"not converged: {advice}", about="convergence")
         if self.prepared.all_rows is not None:
             rows, n = self.store.n, self.prepared.all_rows.store.n
-            self.events(Warned(f"the time left was enough to learn from {rows:,} of {n:,} rows"))
+            self.events.warn(f"the time left was enough to learn from {rows:,} of {n:,} rows")
         solution = _with_held_out_answers(self.prepared, solution)
         model = with_certificate(self.prepared, solution, by_folds)
         certificate = model.header.certificate or {}
         if (message := unmet(certificate.get("threshold"))) is not None:
-            self.events(Warned(message))
+            self.events.warn(message)
         if (event := _of_held_out(self.prepared, solution, model.header.intervals)) is not None:
             self.events(event)
         return model, self._report(solution, model.header)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
-from streamsvm.models import Header, LinearModel
+from streamsvm.models import LinearModel
 from streamsvm.parallel.machine import free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.hinge_risk import HingeRisk
@@ -110,48 +109,31 @@ class CuttingPlaneFit(Fit):
         risk = self._risk(passes)
         with self.phase("planes"):
             state = self._solve(risk, passes)
-            n_passes, late = passes.count, not self._stop(state, passes)
+            n_passes, late, is_flat = passes.count, not self._stop(state, passes), False
             if isinstance(risk, SupportRisk):
-                return self._of_one_class(state, risk, features, passes, late=late)
-            W, products = state.points
-            n_support = risk.support(W, products)
+                is_flat = _with_best_threshold(state, risk)
+                n_support = risk.support(state.points[0], [])
+            else:
+                n_support = risk.support(*state.points)
+        objective, gap = state.objective, state.objective - state.bound
+        if isinstance(risk, SupportRisk):
+            objective, gap = max(0.0, -state.bound), max(0.0, gap)  # of the dual, as LIBSVM reports it
+        facts: JsonObject = {"task": self.config.task, "steps": state.steps, "passes": n_passes, "planes": state.planes}
+        facts |= self.task.facts(self.targets) if self.task.compares_rows else {}
         return Solution(
-            self._linear_model(state, features, passes.bias, self.prepared.header(calibration=self.calibration)),
-            state.objective,
-            state.objective - state.bound,
+            self._linear_model(state, features, passes.bias),
+            objective,
+            gap,
             n_support,
-            exact=features is None,
-            converged=self._solver.done(state),
-            advice=self._advice(state, n_passes),
-            facts=self._facts(state, n_passes),
-            late=late,
-        )
-
-    def _of_one_class(
-        self, state: BundleState, risk: SupportRisk, features: Nystroem | None, passes: Passes, *, late: bool
-    ) -> Solution:
-        """The solution with the best threshold for its w. The objective is that of the dual, as LIBSVM reports it: the
-        common part of the planes is a feasible point of the dual."""
-        [bundle], n_passes = state.columns, passes.count
-        is_flat = abs(bundle.objective) <= bundle.least
-        w = np.zeros(risk.d)
-        if not is_flat:
-            w = np.append(bundle.w[:-1], risk.threshold(bundle.w[:-1]))
-        [view] = risk.at(np.arange(1), w[:, None], w[:, None], [risk.start()])
-        bundle.w, bundle.objective = w, bundle.cost(w) + view.value
-        return Solution(
-            self._linear_model(state, features, passes.bias, self.prepared.header()),
-            max(0.0, -bundle.bound),
-            max(0.0, state.objective - state.bound),
-            risk.support(w[:, None], []),
             exact=features is None,
             converged=self._solver.done(state) and not is_flat,
             advice=AROUND_0 if is_flat else self._advice(state, n_passes),
-            facts=self._facts(state, n_passes),
+            facts=facts,
             late=late,
         )
 
-    def _linear_model(self, state: BundleState, features: Nystroem | None, bias: float, header: Header) -> LinearModel:
+    def _linear_model(self, state: BundleState, features: Nystroem | None, bias: float) -> LinearModel:
+        header = self.prepared.header(calibration=self.calibration)
         W, products = state.points
         coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
         units = self.prepared.no_targets.units
@@ -175,10 +157,6 @@ class CuttingPlaneFit(Fit):
             f"stopped after {passes} passes, before the gap was below tol ({self.config.tol:g}); allow more passes, or "
             "scale the features"
         )
-
-    def _facts(self, state: BundleState, passes: int) -> JsonObject:
-        facts = {"task": self.config.task, "steps": state.steps, "passes": passes, "planes": state.planes}
-        return facts | (self.task.facts(self.targets) if self.task.compares_rows else {})
 
     @property
     def _solver(self) -> CuttingPlane:
@@ -230,14 +208,15 @@ class CuttingPlaneFit(Fit):
 
     @property
     def _pieces(self) -> LossTerms:
-        return PIECES[self.task.loss](self)
-
-    @property
-    def _against_rest(self) -> LossTerms:
+        """The terms of the losses of single rows."""
+        if self.task.loss == "support":
+            return MarginTerms()
+        if self.task.loss == "epsilon":
+            return TubeTerms(self.config.epsilon)
         common = self.prepared.no_targets
-        return (
-            OneVsRestTerms(len(self.classes)) if common.sets is None else MultilabelTerms(common.sets, common.factors)
-        )
+        if common.sets is None:
+            return OneVsRestTerms(len(self.classes))
+        return MultilabelTerms(common.sets, common.factors)
 
     def _features(self) -> Nystroem | None:
         if self.options.landmarks is None:
@@ -290,8 +269,14 @@ class CuttingPlaneFit(Fit):
         return max(0, int(0.9 * self.limit_bytes) - used)
 
 
-PIECES: dict[str, Callable[[CuttingPlaneFit], LossTerms]] = {  # by the loss of a task
-    "hinge": lambda fit: fit._against_rest,
-    "support": lambda _: MarginTerms(),
-    "epsilon": lambda fit: TubeTerms(fit.config.epsilon),
-}
+def _with_best_threshold(state: BundleState, risk: SupportRisk) -> bool:
+    """Gives the w of one class its best threshold; whether it is 0. The common part of the planes is a feasible point
+    of the dual."""
+    [bundle] = state.columns
+    is_flat = abs(bundle.objective) <= bundle.least
+    w = np.zeros(risk.d)
+    if not is_flat:
+        w = np.append(bundle.w[:-1], risk.threshold(bundle.w[:-1]))
+    [view] = risk.at(np.arange(1), w[:, None], w[:, None], [risk.start()])
+    bundle.w, bundle.objective = w, bundle.cost(w) + view.value
+    return bool(is_flat)

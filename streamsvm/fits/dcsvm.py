@@ -16,7 +16,7 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.samples import gather
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, Warned
+from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared
 from streamsvm.fits.advice import unreached
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution, model_of_duals
 from streamsvm.fits.divided import COPIES, DividedProblem, MemoryPlan, cuts_of, plan_memory, spans_of, vector_bytes
@@ -121,7 +121,7 @@ class DCSVMFit(Fit):
             config.tol, max(levels, early or 0), early, options.refine, self.until, self.has_bias, shares_bias
         )
         if options.early and early is None:
-            self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
+            self.events.warn(f"{store.n} rows are one partition: solved exactly, early or not")
 
     def _require_nu(self) -> None:
         nu = self.task.nu(self.config)
@@ -247,8 +247,8 @@ class DCSVMFit(Fit):
         assert state.bias is not None
         assert state.margin is not None  # as the biases
         if self.config.nu is not None and self.task.has_classes and state.margin.min() <= 0:
-            self.events(
-                Warned(f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there")
+            self.events.warn(
+                f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there"
             )
         alpha, bias = over_margins(self.prepared.dual_data, state.start, state.bias, state.margin)
         return model_of_duals(self, alpha, bias, take), state, (None, None)
@@ -306,34 +306,23 @@ class DCSVMFit(Fit):
         return state
 
     def _tell_level(self, problem: DividedProblem, state: DCSVMState) -> None:
-        assert state.division is not None
-        self.events(
-            LevelSolved(
-                level=state.level,
-                parts=state.division.n_parts,
-                max_rows=int(state.division.sizes.max()),
-                seconds_clustering=round(problem.clustering_s, 3),
-                seconds_training=round(time.perf_counter() - problem.solving_since, 3),
-                objective=state.totals()[0],
-                n_support=sum(part.n_support for part in state.solutions),
-            )
+        division, solutions = state.division, state.solutions
+        assert division is not None
+        n_support = [part.n_support for part in solutions]
+        level = LevelSolved(
+            level=state.level,
+            parts=division.n_parts,
+            max_rows=int(division.sizes.max()),
+            seconds_clustering=round(problem.clustering_s, 3),
+            seconds_training=round(time.perf_counter() - problem.solving_since, 3),
+            objective=state.totals()[0],
+            n_support=sum(n_support),
         )
-        self._tell_parts(state)
-
-    def _tell_parts(self, state: DCSVMState) -> None:
-        assert state.division is not None
-        seconds = [getattr(part, "seconds", None) for part in state.solutions]
-        centres = [getattr(part, "centre", None) for part in state.solutions]
-        known_centres = [centre for centre in centres if centre is not None]
-        self.events(
-            PartsSolved(
-                level=state.level,
-                rows=state.division.sizes.tolist(),
-                n_support=[part.n_support for part in state.solutions],
-                seconds=seconds,
-                places=in_plane(known_centres) if len(known_centres) == len(centres) else None,
-            )
-        )
+        self.events(level)
+        seconds, centres = ([getattr(part, name, None) for part in solutions] for name in ("seconds", "centre"))
+        places = None if any(centre is None for centre in centres) else in_plane(centres)  # type: ignore[arg-type]
+        rows = division.sizes.tolist()
+        self.events(PartsSolved(level=state.level, rows=rows, n_support=n_support, seconds=seconds, places=places))
 
 
 def levels_of(config: FitConfig, n: int) -> tuple[int, int | None]:

@@ -28,7 +28,6 @@ from streamsvm.data.samples import (
 )
 from streamsvm.data.vectors import Vector, VectorFactory, VectorInMemory, VectorOnDisk
 from streamsvm.errors import CorruptDataError, MemoryLimitError
-from streamsvm.events import Warned
 from streamsvm.fits.base import Fit
 from streamsvm.fits.early import EarlyPartitions
 from streamsvm.fits.parts import (
@@ -201,8 +200,8 @@ class DividedProblem:
                 self._keep.add(division, part.in_model)
         if not self._told_capped and any(part.is_capped for part in solved):
             self._told_capped = True
-            self._events(
-                Warned(f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there")
+            self._events.warn(
+                f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there"
             )
         return [replace(part, in_model=None) for part in solved]
 
@@ -248,7 +247,7 @@ class DividedProblem:
         try:
             levels = {level: self._known(level, arrays) for level in arrays["known_levels"].tolist()}
         except CorruptDataError as error:
-            self._events(Warned(f"{error}; rows are divided again"))
+            self._events.warn(f"{error}; rows are divided again")
             return replace(state, stage=stage, division=None, solutions=())
         for level, parts in levels.items():
             self._divided(level, parts)

@@ -30,12 +30,11 @@ from streamsvm.fits.advice import advice, rounded_columns
 from streamsvm.fits.target_encoding import encoded
 from streamsvm.fits.targets import TargetsInMemory, TargetSource, target_source_of
 from streamsvm.judging.expected import ExpectedScore, SearchExpectation
-from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_rows, interval_rows
+from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_ids, held_out_rows
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of, needs_variance
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration, are_odds
-from streamsvm.options.probability import Costs
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import SizedInBytes
@@ -220,8 +219,7 @@ def _without_interval_rows(store: Store, config: FitConfig, task: Task) -> tuple
         raise ConfigError(
             f"interval is {config.interval:g}, which needs task regress; found task {task.name}: leave it out"
         )
-    rows = interval_rows(store, config)
-    ids = by_chance(store, rows, config.seed)
+    ids = held_out_ids(store, config)
     held_out = held_out_rows(store, ids, np.zeros(len(ids), np.int32))
     rest = np.delete(np.arange(store.n), ids)
     return store.subset(rest), replace(held_out, ids=np.empty(0, np.int64))
@@ -288,19 +286,23 @@ def first_rows(store: Store) -> Rows:
 
 def _looked_at(store: Store, config: FitConfig, engine: Engine, events: Events) -> tuple[Rows, Moments | None]:
     """The first rows, and the moments of all rows from the same pass, if something needs them."""
-    asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
-    if not (asks or are_filled(store, config)):
+    if config.gaps is None:
+        fills = store.has_gaps or config.mark_gaps
+    else:
+        fills = config.gaps != REFUSE
+    if not (fills or config.scale != "none" or needs_variance(config.kernel) or config.search.chosen):
         first = first_rows(store)
         store.require_finite(first, 0)
         return first, None
     if store.is_sparse:
         require_zeros_kept(config.scale)
     if isinstance(store, Sketch):
-        return first_rows(store), filled(store.moments, store, config, events)
-    shared = engine.share(store), are_filled(store, config)
-    firsts, moments = engine.map_reduce(_moments, merge, store.blocks(), shared=shared, phase="scale", events=events)
-    first = concat([rows for rows in firsts if rows is not None])
-    return first, filled(moments, store, config, events)
+        first, moments = store.first, store.moments
+    else:
+        shared = engine.share(store), fills
+        some, moments = engine.map_reduce(_moments, merge, store.blocks(), shared=shared, phase="scale", events=events)
+        first = concat([rows for rows in some if rows is not None])
+    return first, _filled(moments, store, config, events) if fills else moments
 
 
 def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
@@ -322,14 +324,9 @@ def _centred(scaling: Scaling, kernel: Kernel, first: Rows, moments: Moments | N
     rows = scaling.completed(first)
     if scaling.kind == "none":
         offset = origin(kernel, rows, moments)
-    else:  # in its units
-        scaled = origin(kernel, Rows(rows.dense() * scaling.scale))
-        offset = None if scaled is None else _over(scaled, scaling.scale)
+    elif (offset := origin(kernel, Rows(rows.dense() * scaling.scale))) is not None:  # in its units
+        offset = np.divide(offset, scaling.scale, out=np.zeros_like(offset), where=scaling.scale != 0)
     return scaling if offset is None else replace(scaling, kind=CENTRED[scaling.kind], offset=offset)
-
-
-def _over(scaled: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    return np.divide(scaled, scale, out=np.zeros_like(scaled), where=scale != 0)
 
 
 def _is_same_anywhere(kernel: Kernel, config: FitConfig) -> bool:
@@ -380,15 +377,8 @@ SAMPLE_ROWS = 1 << 17  # random ones, for medians and most frequent values
 REFUSE = "refuse"
 
 
-def are_filled(store: Store, config: FitConfig) -> bool:
-    """Whether missing values are filled: if requested, and if the store is known to have missing values."""
-    return store.has_gaps or config.mark_gaps if config.gaps is None else config.gaps != REFUSE
-
-
-def filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
-    """The moments of rows with missing values filled and marked as configured; unchanged if they are not."""
-    if not are_filled(store, config):
-        return moments
+def _filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
+    """The moments of rows with missing values filled and marked as configured."""
     how = config.gaps or "mean"
     fill = moments.mean
     if how != "mean":
@@ -396,7 +386,14 @@ def filled(moments: Moments, store: Store, config: FitConfig, events: Events) ->
         ids = np.sort(rng.choice(store.n, min(store.n, SAMPLE_ROWS), replace=False))
         fill = _of_sample(store.take(ids), how, fill)
     if config.gaps is None and moments.gaps is not None:
-        events.advise(_description(moments.gaps / moments.n, store))
+        shares, names = moments.gaps / moments.n, store.shown_names
+        worst, count = int(np.argmax(shares)), np.count_nonzero(shares)
+        name = f"column {worst}" if names is None else repr(names[worst])
+        columns = f"{count} columns have missing values, most" if count > 1 else "a column has missing values,"
+        events.advise(
+            f"{store.url or 'X'}: {columns} {name} in {shares[worst]:.1%} of the rows; the mean of the column replaces "
+            f"them: {store.gaps_option()} chooses median, most_frequent or refuse"
+        )
     filled_moments = moments.filled(fill)
     return filled_moments if moments.gaps is None or not config.mark_gaps else filled_moments.marked(moments.gaps)
 
@@ -412,24 +409,9 @@ def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
         values = X[:, column] if isinstance(X, np.ndarray) else X[:, [column]].toarray().ravel()
         values = values[~np.isnan(values)].astype(np.float64)
         if len(values):
-            fill[column] = np.median(values) if how == "median" else _most_frequent(values)
+            different, counts = np.unique(values, return_counts=True)
+            fill[column] = np.median(values) if how == "median" else different[np.argmax(counts)]  # the lowest of them
     return fill
-
-
-def _most_frequent(values: np.ndarray) -> float:
-    different, counts = np.unique(values, return_counts=True)
-    return float(different[np.argmax(counts)])
-
-
-def _description(shares: np.ndarray, store: Store) -> str:
-    worst, names = int(np.argmax(shares)), store.shown_names
-    name = f"column {worst}" if names is None else repr(names[worst])
-    count = np.count_nonzero(shares)
-    columns = f"{count} columns have" if count > 1 else "a column has"
-    return (
-        f"{store.url or 'X'}: {columns} missing values, {'most ' if count > 1 else ''}{name} in {shares[worst]:.1%} of "
-        f"the rows; the mean of the column replaces them: {store.gaps_option()} chooses median, most_frequent or refuse"
-    )
 
 
 MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
@@ -437,26 +419,22 @@ MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of cla
 
 def with_task(config: FitConfig, store: Store) -> FitConfig:
     """The configuration with its task set: if it names none, the solver and query ids determine it."""
-    task = config.task or default_task(config.solver, has_queries=store.has_qid)
-    if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
-        _require_labels(store, task_of(task))
-    if config.probability.is_requested or config.probability.costs is not None:
+    name = config.task or default_task(config.solver, has_queries=store.has_qid)
+    task, probability = task_of(name), config.probability
+    if config.task is None and not config.positive and task.has_classes and store.has_y:
+        _require_labels(store, task)
+    if probability.is_requested or probability.costs is not None:
         from streamsvm.judging.probabilities import require_supported
 
-        known = config.probability.threshold is None or config.positive or not store.has_y
-        require_supported(config.probability, task, 2 if known else len(store.classes.values))
-    if (costs := config.probability.costs) is not None:
-        _require_costs(costs, config, task_of(task), store)
-    return config.model_copy(update={"task": task})
-
-
-def _require_costs(costs: Costs, config: FitConfig, task: Task, store: Store) -> None:
-    """Raises ConfigError if costs have no probabilities to weigh, or name unknown labels."""
-    if config.probability.method is None and not are_odds(getattr(config.solver_options, "loss", None)):
-        raise ConfigError("costs weigh probabilities, and the fit makes none: give --probability sigmoid, too")
-    if store.has_y:
-        known = np.array([0, 1]) if config.positive else task.classes_of(store.classes.values)
-        task.costs(costs, known)
+        known = probability.threshold is None or config.positive or not store.has_y
+        require_supported(probability, name, 2 if known else len(store.classes.values))
+    if probability.costs is not None:
+        if probability.method is None and not are_odds(getattr(config.solver_options, "loss", None)):
+            raise ConfigError("costs weigh probabilities, and the fit makes none: give --probability sigmoid, too")
+        if store.has_y:
+            classes = np.array([0, 1]) if config.positive else task.classes_of(store.classes.values)
+            task.costs(probability.costs, classes)
+    return config.model_copy(update={"task": name})
 
 
 def _require_labels(store: Store, task: Task) -> None:

@@ -19,16 +19,13 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.targets import TargetSource, target_source_of
-from streamsvm.judging.held_out import by_chance, interval_rows
+from streamsvm.judging.held_out import held_out_ids
 from streamsvm.parallel.engine import Engine
 from streamsvm.tables.schema import Feature, column
 from streamsvm.tables.target_encoding import FOLDS, EncodedRows, FoldAssignment, codes_without_values, with_values
 from streamsvm.tasks.base import Task
 
-BLOCK, READ_BYTES = (
-    1 << 16,
-    16 << 20,
-)  # rows that are summed together, whatever the chunks; bytes of rows read together
+BLOCK, READ_BYTES = 1 << 16, 16 << 20  # rows summed together, whatever the chunks; bytes of rows read together
 MOST_VALUES = 1 << 21  # texts times classes of a column: each statistic of their folds takes 84 MB
 TASKS = ("classify", "regress")
 
@@ -74,7 +71,7 @@ def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events:
     labels = () if target_source is None else tuple(label_texts(target_source.classes).tolist())
     classes = labels if len(labels) > 2 else ()
     _require_few(texts, len(classes))
-    fold_assignment = FoldAssignment.of_store(store, config.seed, _held_out_ids(store, config))
+    fold_assignment = FoldAssignment.of_store(store, config.seed, held_out_ids(store, config))
     starts = range(0, BLOCK if isinstance(store, Sketch) else store.n, BLOCK)  # a plan reads some rows
     blocks = [(start, min(start + BLOCK, store.n)) for start in starts]
     sizes = {at: len(feature.categories) + 1 for at, feature in texts.items()}
@@ -99,11 +96,6 @@ def _require_few(texts: dict[int, Feature], classes: int) -> None:
             f"column {widest.name!r} has {len(widest.categories):,} texts, of which {classes:,} classes would make "
             f"{n_values:,} values; expected at most {MOST_VALUES:,}: use ingest's --hash {widest.name}=1024 instead"
         )
-
-
-def _held_out_ids(store: Store, config: FitConfig) -> np.ndarray:
-    rows = config.holdout if config.interval is None else interval_rows(store, config)
-    return by_chance(store, rows, config.seed) if rows else np.empty(0, np.int64)
 
 
 def _sums(

@@ -138,12 +138,15 @@ def target_source_of(
     For balanced weights, a row counts as often as its weight says. targets: of all rows, if they are known. Raises
     ConfigError, DataError.
     """
+    is_balanced = config.class_weight == "balanced" or "class_weight" in config.search.chosen
+    weighs_classes = is_balanced and not isinstance(store, Sketch)  # of which none are read
+    weighs_classes = weighs_classes and store.weights_at(np.empty(0, np.int64)) is not None
     by_blocks = store.reads_labels or not task.reads_labels
     coder = task.coder(store, config) if targets is None and by_blocks else None
     if coder is None:
         targets = targets or task.targets(store, config)
         counts: np.ndarray = np.bincount(targets.codes, minlength=len(targets.classes))
-        if _weighs_classes(store, config):
+        if weighs_classes:
             counts = np.bincount(targets.codes, store.sample_weight, minlength=len(counts))
             if targets.factors is not None:
                 targets = replace(targets, factors=_of_sets(targets, counts, config))
@@ -153,7 +156,7 @@ def target_source_of(
         return TargetsInMemory(dual_data_of(task, targets, config.C * weights)), counts
     store.require_weights()  # now, rather than in the middle of a fit
     counts = coder.counts
-    if is_weighed := _weighs_classes(store, config):
+    if weighs_classes:
         counts = np.zeros(len(counts))
         for start, stop in store.label_blocks():
             codes = coder.targets(store.labels(start, stop)).codes
@@ -161,15 +164,9 @@ def target_source_of(
     factors = _by_code(task, counts, coder.classes, config)
     factor = np.full(len(factors), config.C if task.reads_labels else 1.0)
     source = TargetsInStore(store, task, coder, (factors, factor))
-    if is_weighed and (common := source.take(np.empty(0, np.int64)).targets).factors is not None:
+    if weighs_classes and (common := source.take(np.empty(0, np.int64)).targets).factors is not None:
         source = replace(source, by_label=_of_sets(common, counts, config))
     return source, counts
-
-
-def _weighs_classes(store: Store, config: FitConfig) -> bool:
-    """Whether balanced weights of classes depend on weights of rows. A sketch does not read these."""
-    is_balanced = config.class_weight == "balanced" or "class_weight" in config.search.chosen
-    return is_balanced and not isinstance(store, Sketch) and store.weights_at(np.empty(0, np.int64)) is not None
 
 
 def _of_sets(targets: Targets, counts: np.ndarray, config: FitConfig) -> np.ndarray | None:

@@ -33,6 +33,12 @@ class HeldOutRows(SizedInBytes):
     y: np.ndarray
 
 
+def held_out_ids(store: Store, config: FitConfig) -> np.ndarray:
+    """Rising ids of the rows that a configuration holds out, for intervals or a score. Raises ConfigError."""
+    rows = config.holdout if config.interval is None else interval_rows(store, config)
+    return by_chance(store, rows, config.seed) if rows else np.empty(0, np.int64)
+
+
 def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
     """Rising ids of rows to hold out: of whole groups and queries if there are any, until there are enough.
 

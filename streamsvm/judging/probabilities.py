@@ -24,7 +24,7 @@ from streamsvm.data.folds import assign_folds, default_folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, Warned, heard, ignore
+from streamsvm.events import Events, heard, ignore
 from streamsvm.judging.expected import is_surely_better
 from streamsvm.judging.thresholds import (
     DecidedRows,
@@ -96,7 +96,7 @@ def held_out(
     if decided.threshold is not None:
         header = with_threshold(header, decided.threshold)
         if (message := unmet((header.certificate or {})["threshold"])) is not None:
-            events(Warned(message))
+            events.warn(message)
     return replace(model, header=with_costs(header, requested.costs, model.learned)), int(np.count_nonzero(is_known))
 
 

@@ -28,7 +28,7 @@ from distributed import Client, Future, KilledWorker, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from streamsvm.errors import ClusterError, ConfigError, StreamSVMError
-from streamsvm.events import Events, Warned, ignore
+from streamsvm.events import Events, ignore
 from streamsvm.parallel.contact import (
     REACH_S,
     Contact,
@@ -352,7 +352,7 @@ class ClusterEngine(Engine):
                     ) from None
                 if is_new:
                     continue
-                self._events(Warned(f"a worker was lost, its task runs again ({brief(error)})"))
+                self._events.warn(f"a worker was lost, its task runs again ({brief(error)})")
                 if task is not None:
                     task.forget()
                 self._contact.renew()

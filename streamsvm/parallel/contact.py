@@ -24,7 +24,7 @@ from distributed import Client, Future, LocalCluster, Security, performance_repo
 from distributed.comm import CommClosedError
 
 from streamsvm.errors import ClusterError, ConfigError
-from streamsvm.events import Events, Joined, Warned
+from streamsvm.events import Events, Joined
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.sizes import aligned
 from streamsvm.private.distributed import BoundedClient, gather, in_one_span, run, scatter, silent, wait
@@ -123,7 +123,7 @@ class Contact:
         with suppress(TimeoutError):
             self.ask(_wait_for_one_worker)
             return
-        self._events(Warned("the cluster has no workers; waiting for one"))
+        self._events.warn("the cluster has no workers; waiting for one")
         while not self.workers():
             with suppress(TimeoutError):
                 self.ask(_wait_for_one_worker)
@@ -192,11 +192,9 @@ class Contact:
         for address in islice(self._silent(self.workers()) if self._direct else (), FEW):
             if self._is_reached_by_scheduler(address):
                 self._direct = self.client.direct_to_workers = False
-                self._events(
-                    Warned(
-                        f"this process cannot reach the worker at {address}, and the scheduler can: all data goes "
-                        "through the scheduler, which is slower; open the workers' ports to this machine"
-                    )
+                self._events.warn(
+                    f"this process cannot reach the worker at {address}, and the scheduler can: all data goes "
+                    "through the scheduler, which is slower; open the workers' ports to this machine"
                 )
                 return
 
@@ -291,7 +289,7 @@ def wait_for_client(scheduler: str, wait_s: float, events: Events, reason: str) 
 
     Raises ClusterError.
     """
-    events(Warned(f"{reason}; waiting up to {human_seconds(wait_s)} for one"))
+    events.warn(f"{reason}; waiting up to {human_seconds(wait_s)} for one")
     until = time.monotonic() + wait_s
     while (left := until - time.monotonic()) > 0:
         try:
@@ -336,4 +334,4 @@ def end_report(client: Client, report: performance_report, path: Path, events: E
             report.filename = file.name
             report.__exit__(None, None, None)
     except OSError as error:
-        events(Warned(f"--performance-report {path}: was not written ({brief(error)})"))
+        events.warn(f"--performance-report {path}: was not written ({brief(error)})")

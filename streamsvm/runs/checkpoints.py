@@ -25,7 +25,7 @@ from streamsvm._version import __version__
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
-from streamsvm.events import Events, Warned, ignore
+from streamsvm.events import Events, ignore
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.storage.atomic import storage_errors, whole_file
@@ -59,7 +59,7 @@ class Checkpoints:
         self.choice: Mapping[str, Any] = {}  # the choice of the fit whose states these are
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds a checkpoint of an earlier run, which this run replaces"
-            events(Warned(f"{message}; with --resume it would continue from it"))
+            events.warn(f"{message}; with --resume it would continue from it")
 
     @cached_property
     def identity(self) -> JsonObject:
@@ -100,7 +100,7 @@ class Checkpoints:
             self._save(self.run_dir, {**header, **state()})
         except OSError as error:
             message = f"no checkpoint could be saved in {self.run_dir} ({error.strerror or error})"
-            self._events(Warned(f"{message}: --resume would continue from an older one"))
+            self._events.warn(f"{message}: --resume would continue from an older one")
         self._steps, self._saved_at = 0, time.perf_counter()
         self._cost_s = self._saved_at - began
 
@@ -113,7 +113,10 @@ class Checkpoints:
     def _save(run_dir: Place, arrays: Mapping[str, Any]) -> None:
         numbered = _numbered(run_dir)
         number = max(numbered, default=0) + 1
-        _write_state(run_dir, f"state-{number:06d}.npz", arrays)
+        if isinstance(run_dir, URLPath):
+            require_lease(run_dir / LOCK)
+        with whole_file(run_dir / f"state-{number:06d}.npz") as file:
+            write_arrays(file, arrays)
         for old in sorted(numbered)[: 1 - KEPT]:
             numbered[old].unlink()
 
@@ -130,7 +133,7 @@ class Checkpoints:
             try:
                 state = read_state(numbered[number])
             except CorruptDataError as error:
-                self._events(Warned(f"{error}; using the checkpoint before it, if there is one"))
+                self._events.warn(f"{error}; using the checkpoint before it, if there is one")
                 continue
             saved_identity = str(state.pop("identity", "{}"))
             require_same_run(numbered[number], saved_identity, without_tol(self.identity), self._store, self._events)
@@ -138,12 +141,12 @@ class Checkpoints:
             choice = json.loads(str(state.pop("choice", "{}")))
             if choice and choice != self.choice:
                 reason = f"is of a fit of {choice.get('rows')} rows with other options than are chosen now"
-                self._events(Warned(f"{numbered[number]} {reason}: this fit starts from scratch"))
+                self._events.warn(f"{numbered[number]} {reason}: this fit starts from scratch")
                 return None
             self.is_loaded = True
             return state
         if not self._is_resumed:
-            self._events(Warned(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch"))
+            self._events.warn(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch")
         return None
 
     def saved_choice(self) -> Mapping[str, Any]:
@@ -155,13 +158,6 @@ class Checkpoints:
             with suppress(CorruptDataError, ValueError):
                 return dict(json.loads(str(read_array(numbered[number], "choice"))))
         return {}
-
-
-def _write_state(run_dir: Place, name: str, arrays: Mapping[str, Any]) -> None:
-    if isinstance(run_dir, URLPath):
-        require_lease(run_dir / LOCK)
-    with whole_file(run_dir / name) as file:
-        write_arrays(file, arrays)
 
 
 def has_state(run_dir: Place) -> bool:
@@ -183,11 +179,9 @@ def require_same_run(
     for name, expected in expected_identity.items():
         saved_value = saved_values.get(name)
         if name == "store" and store.matches(str(saved_value)) is None:
-            events(
-                Warned(
-                    f"{path} is of an earlier version of streamsvm, which did not note weights, queries, nor rows "
-                    "after the first 64: whether these are still the same is not known"
-                )
+            events.warn(
+                f"{path} is of an earlier version of streamsvm, which did not note weights, queries, nor rows "
+                "after the first 64: whether these are still the same is not known"
             )
         elif saved_value != expected:
             raise ConfigError(
@@ -302,7 +296,7 @@ def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
         with storage_errors(str(path)):
             path.mkdir(parents=True, exist_ok=True)
             try:
-                stack.enter_context(locked(path / LOCK, lambda message: events(Warned(message))))
+                stack.enter_context(locked(path / LOCK, events.warn))
             except InUse as owner:
                 raise StorageError(
                     f"{path} is in use by {owner}; wait until it ends, or use another --run-dir"
@@ -352,10 +346,10 @@ class PartLog:
             self.files.write(number, arrays)
         except StorageError as error:
             shown = f"partition {number} could not be saved ({error})"
-            self._events(Warned(f"{shown}: --resume would solve all partitions of this level again"))
+            self._events.warn(f"{shown}: --resume would solve all partitions of this level again")
             remove_tree(self.files.folder)  # frees the disk for others
             self.files = None
 
     def warn(self, error: CorruptDataError) -> None:
         """Warns of a damaged partition."""
-        self._events(Warned(f"{error}; this partition and all later ones are solved again"))
+        self._events.warn(f"{error}; this partition and all later ones are solved again")

@@ -23,7 +23,7 @@ import psutil
 
 from streamsvm._version import __version__
 from streamsvm.errors import NotFoundError, StorageError
-from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
+from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started
 from streamsvm.ingest.streams import without_password
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import is_at_work, run_folder
@@ -157,7 +157,7 @@ def end_with(run_dir: Place, events: Events, result: Mapping[str, Any]) -> None:
     try:
         write_result(run_dir, RESULT, {**usage_so_far(), **result})
     except StorageError as error:
-        events(Warned(str(error)))
+        events.warn(str(error))
 
 
 def _machine() -> JsonObject:

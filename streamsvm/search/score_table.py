@@ -20,7 +20,7 @@ from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.folds import FOLDS_BY
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StorageError
-from streamsvm.events import Events, Warned
+from streamsvm.events import Events
 from streamsvm.fits.earlier import is_made_by
 from streamsvm.fits.prepare import with_task
 from streamsvm.models.files import is_model
@@ -70,7 +70,7 @@ class ScoreTable:
         reason = _difference(lines[0], search["tol"]) if lines else ""
         if path.exists() and (reason or not resume):
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
-            events(Warned(f"{message}; {reason or '--resume would continue from them'}"))
+            events.warn(f"{message}; {reason or '--resume would continue from them'}")
             remove_lines(path)
             lines = []
         self._file = opened_lines(path, every_s=0.0)
@@ -180,7 +180,7 @@ def save_result(run_dir: Place, search: Mapping[str, Any], result: Result, event
     try:
         write_result(run_dir, SEARCHED, {"identity": search, "found": result})
     except StorageError as error:
-        events(Warned(str(error)))
+        events.warn(str(error))
 
 
 def saved_result(

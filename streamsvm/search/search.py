@@ -19,7 +19,7 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.folds import SUBSET_STREAM, default_folds, draw_groups, draw_ids, make_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, Warned, heard
+from streamsvm.events import Events, heard
 from streamsvm.fits.advice import uneven_columns
 from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import first_rows, with_task
@@ -80,7 +80,9 @@ def tune(
         run_events = stack.enter_context(recorded(run_dir, events, resume, **facts))
         table = stack.enter_context(closing(ScoreTable(run_dir, store, options, points, resume, run_events)))
         stack.enter_context(compile_notices(run_events))
-        _advise(store, [config for _, config in points], run_events)
+        if any(config.kernel.name == "rbf" and config.scale == "none" for _, config in points):
+            if message := uneven_columns(first_rows(store), store.shown_names):
+                run_events.advise(message)
         until = None if options.time_budget is None else time.time() - start[0] + options.time_budget
         search = _Search(
             _compared(store, options, points[0][1].seed, run_events), options, points, table, run_events, until
@@ -116,15 +118,8 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
     groups = store.connected_groups
     ids = draw_ids(store.n, most, rng) if groups is None else draw_groups(groups, most, rng)
     if options.rows is None:
-        events(Warned(f"points are compared on {len(ids):,} random rows of {store.n:,}; tune.rows asks for more"))
+        events.warn(f"points are compared on {len(ids):,} random rows of {store.n:,}; tune.rows asks for more")
     return store.subset(ids)
-
-
-def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
-    if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
-        message = uneven_columns(first_rows(store), store.shown_names)
-        if message:
-            events.advise(message)
 
 
 def _result(result: JsonObject, config: FitConfig, start_s: float) -> JsonObject:
@@ -173,11 +168,9 @@ class _Search:
             raise self.failed[min(self.failed)]
         if self.failed:
             first = min(self.failed)
-            self.events(
-                Warned(
-                    f"{len(self.failed)} of {len(self.points)} points failed and were dropped, the first of them "
-                    f"({self._named(first)}) as {self.failed[first]}"
-                )
+            self.events.warn(
+                f"{len(self.failed)} of {len(self.points)} points failed and were dropped, the first of them "
+                f"({self._named(first)}) as {self.failed[first]}"
             )
         if not last_share:
             raise ConfigError(
@@ -195,13 +188,11 @@ class _Search:
         if not points:
             return
         count = sum(not outcome.converged for outcome in fits.values())
-        self.events(
-            Warned(
-                f"not converged: {count} of {len(fits)} fits on folds, the first of them at {self._named(points[0])}, "
-                "so their scores may be lower than they could be; give a smaller C or a larger tol, or scale the "
-                "features",
-                about="convergence",
-            )
+        self.events.warn(
+            f"not converged: {count} of {len(fits)} fits on folds, the first of them at {self._named(points[0])}, "
+            "so their scores may be lower than they could be; give a smaller C or a larger tol, or scale the "
+            "features",
+            about="convergence",
         )
 
     def _named(self, point: int) -> str:
