@@ -109,9 +109,7 @@ def _decide_block(
     columns: np.ndarray | None,
     block: tuple[int, int],
 ) -> Any:
-    rows = store.read(*block)
-    store.require_finite(rows, block[0], gaps=model.takes_gaps)
-    return decide(model, rows.arranged(columns, model.d))
+    return decide(model, store.read_finite(*block, gaps=model.takes_gaps).arranged(columns, model.d))
 
 
 @dataclass(frozen=True)

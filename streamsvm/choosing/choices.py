@@ -106,16 +106,16 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     prepared = _under(prepared, best, base, starts, learner, report)
     prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
     expected = _expected(prepared, state, chosen(state), trials)
-    return _expecting(prepared, SearchExpectation(held_out, [sample.held_out_data for sample in samples], expected))
+    expectation = SearchExpectation(held_out, [sample.held_out_data for sample in samples], expected)
+    return _expecting(prepared, expectation)
 
 
 def _expecting(prepared: TrainingData, expectation: SearchExpectation) -> TrainingData:
     """The data with what a search expects of the model, unless held-out rows give the score of new ones."""
-    expected: dict[str, Any] = {"expectation": expectation}
+    update: dict[str, Any] = {"expectation": expectation}
     if prepared.held_out is None:
-        expected["expected"] = expectation.expected
-    all_rows = prepared.all_rows and replace(prepared.all_rows, **expected)
-    return replace(prepared, **expected, all_rows=all_rows)
+        update["expected"] = expectation.expected
+    return replace(prepared, **update, all_rows=prepared.all_rows and replace(prepared.all_rows, **update))
 
 
 def _learner(prepared: TrainingData, given: ScalingCandidate, sample: Sample) -> TrialSettings:
@@ -384,27 +384,28 @@ def starts_of(prepared: TrainingData, engine: Engine) -> tuple[Scaling, dict[str
     if is_settled or not (asks or config.metric.is_learned):
         return given, {"given": ScalingCandidate(given, same)}
     assert moments is not None  # a search makes the pass
+    of_kind = partial(scaled, prepared.store, config, moments=moments, engine=engine)
     if np.array_equal(moments.low, moments.high):
         raise DataError(f"{prepared.store.url or 'X'}: found the same values in every row, expected rows that differ")
     usual = given
     if not prepared.store.is_sparse:
-        usual = scaled(prepared.store, config, "standard", moments, engine)
+        usual = of_kind("standard")
     if not isinstance(prepared.kernel, Stationary):  # the origin matters, too: the usual one, and no other
         return usual, {"given": ScalingCandidate(usual, same)}
+    base = usual
     if prepared.store.is_sparse:
-        base, others = usual, ["maxabs"] if asks else []
+        others = ["maxabs"] if asks else []
     else:
-        base = usual
         others = ["standard", *(["minmax"] if asks else [])]
         farthest = np.maximum(moments.high - moments.mean, moments.mean - moments.low) * base.scale
         if asks and farthest.max() > HEAVY:
-            robust = scaled(prepared.store, config, "robust", moments, engine)
+            robust = of_kind("robust")
             others.append("robust")
             if _ratio(robust, base).max() > UNLIKE:  # outliers make up the deviations, and hide all else
                 base = robust
     starts = {"given": ScalingCandidate(given, _ratio(given, base))}
     for name in others:
-        scaling = base if name == base.kind else scaled(prepared.store, config, name, moments, engine)
+        scaling = base if name == base.kind else of_kind(name)
         factor = _ratio(scaling, base)
         if all(_differs(factor, start.factor) for start in starts.values()):
             starts[name] = ScalingCandidate(scaling, factor)

@@ -67,9 +67,7 @@ class SamplesInStore(SizedInBytes):
         return self.store.blocks()
 
     def read(self, start: int, stop: int) -> Rows:
-        rows = self.store.read(start, stop)
-        self.store.require_finite(rows, start, gaps=self.scaling.fill is not None)
-        return self._scaled(rows)
+        return self._scaled(self.store.read_finite(start, stop, gaps=self.scaling.fill is not None))
 
     def take(self, ids: np.ndarray) -> Rows:
         return self._scaled(self.store.take(ids))

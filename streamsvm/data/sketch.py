@@ -100,8 +100,7 @@ class Sketch(Store):
         """Does nothing: weights are not read."""
 
     def _moments(self, block: tuple[int, int]) -> Moments:
-        rows = self.read(*block)
-        self.require_finite(rows, block[0], gaps=True)
+        rows = self.read_finite(*block, gaps=True)
         with np.errstate(over="ignore"):
             moments = moments_of(rows)
         self.require_squares(moments.low, moments.high)

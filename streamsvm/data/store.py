@@ -419,6 +419,12 @@ class Store(FactsRepr, SizedInBytes):
             return f'gaps="{value}"' if value else "gaps"
         return f"--gaps {value}".rstrip()
 
+    def read_finite(self, start: int, stop: int, *, gaps: bool = False) -> Rows:
+        """As `read`. Raises DataError as `require_finite`, too."""
+        rows = self.read(start, stop)
+        self.require_finite(rows, start, gaps=gaps)
+        return rows
+
     def require_finite(self, rows: Rows, first_row: int | np.ndarray, *, gaps: bool = False) -> None:
         """Raises DataError naming chunk, row and column if rows of this store hold infinity, or NaN without `gaps`.
 

@@ -448,6 +448,4 @@ def _of_block(block: Any, decide: Decide, of_none: np.ndarray, model: Model) -> 
 
 
 def _of_rows(store: Store, start: int, stop: int, decide: Decide, model: Model) -> np.ndarray:
-    rows = store.read(start, stop)
-    store.require_finite(rows, start, gaps=model.takes_gaps)
-    return decide(model, rows)
+    return decide(model, store.read_finite(start, stop, gaps=model.takes_gaps))

@@ -428,8 +428,7 @@ class _WindowReader(SizedInBytes):
 
     def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
         """Scaled rows in a random order, the target of each, and their weights."""
-        rows = self.store.read(*window)
-        self.store.require_finite(rows, window[0], gaps=self.scaling.fill is not None)
+        rows = self.store.read_finite(*window, gaps=self.scaling.fill is not None)
         shuffled = np.random.default_rng(seed).permutation(len(rows))
         rows = rows.take(shuffled)  # as stored, which often is narrower
         rows = rows if self.scaling.is_none else self.scaling.apply(rows)

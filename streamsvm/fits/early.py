@@ -37,23 +37,18 @@ class EarlyPartitions:
     def __init__(self, draft: ModelDraft, prepared: TrainingData, log: PartLog, files: PartFiles | None = None) -> None:
         self._draft, self._prepared, self._log, self.files = draft, prepared, log, files
         self._options = prepared.config.dcsvm
-        header = Header(prepared.kernel, prepared.scaling, prepared.classes)
-        none = np.zeros(1, np.int64), np.zeros((1, len(prepared.classes)), bool)
         self._like = LocalModel(  # of a partition, which nobody loads
-            header,
+            Header(prepared.kernel, prepared.scaling, prepared.classes),
             Partition((), ()),
-            *none,
+            np.zeros(1, np.int64),
+            np.zeros((1, len(prepared.classes)), bool),
             {},
             self._options.combine,
             task=prepared.task.name,
             multiclass=prepared.config.multiclass,
         )
         self._partition: Partition | None = None  # of the one division whose partitions come
-        self._sizes: list[int] = []
-        self._entries: list[int] = []
-        self._present: list[np.ndarray] = []
-        self._weights: list[np.ndarray] = []
-        self._bias: list[np.ndarray] = []
+        self._parts: list[PartitionOnDisk] = []
         rows = prepared.scored_rows
         self._kept = None if rows is None else prepared.scaling.apply(rows)
         self._asked: np.ndarray | None = None  # (h, partitions that decide for a held-out row)
@@ -63,7 +58,7 @@ class EarlyPartitions:
     def add(self, division: Division, part: ModelPartition | PartitionOnDisk) -> None:
         """The next partition."""
         if isinstance(part, ModelPartition):
-            self._log.add(len(self._present), part.to_arrays())
+            self._log.add(len(self._parts), part.to_arrays())
         self._take(division, part)
 
     def known(self, division: Division, count: int, engine: Engine) -> int:
@@ -81,21 +76,18 @@ class EarlyPartitions:
         return count
 
     def _take(self, division: Division, part: ModelPartition | PartitionOnDisk) -> None:
-        number = len(self._present)
-        self._sizes.append(part.n_support)
-        self._entries.append(part.n_entries)
-        self._present.append(part.present)
-        self._bias.append(part.bias)
-        if part.weights is not None:
-            self._weights.append(part.weights)
+        number = len(self._parts)
         if isinstance(part, PartitionOnDisk):
+            self._parts.append(part)
             return
         if self._kept is not None:
             ids = self._asking(division, number)
             self._decided[ids] += _says(self._like, part, self._kept.take(ids))
         for name, array in part.support.items():
-            entries = indptr_after(array, number, sum(self._entries[:-1])) if name == INDPTR else array
-            self._draft.append(name, entries)
+            if name == INDPTR:
+                array = indptr_after(array, number, sum(earlier.n_entries for earlier in self._parts))
+            self._draft.append(name, array)
+        self._parts.append(PartitionOnDisk.of(part))
 
     def _asking(self, division: Division, number: int) -> np.ndarray:
         assert self._kept is not None
@@ -116,10 +108,11 @@ class EarlyPartitions:
         rows."""
         if self.files is None:
             return
-        self._draft.join(joined(self.files, np.array(self._sizes), np.array(self._entries)), folder, engine)
+        counts = np.array([(part.n_support, part.n_entries) for part in self._parts])
+        self._draft.join(joined(self.files, *counts.T), folder, engine)
         if self._kept is None:
             return
-        rows_of_parts = [(number, self._asking(division, number)) for number in range(len(self._sizes))]
+        rows_of_parts = [(number, self._asking(division, number)) for number in range(len(self._parts))]
         asked_parts = [own for own in rows_of_parts if len(own[1])]
         shared = engine.share((self.files, self._like, self._kept))
         answers = engine.map(_files_say, several(asked_parts, TOGETHER), shared=(shared,))
@@ -128,16 +121,17 @@ class EarlyPartitions:
 
     def model(self, header: Header, division: Division) -> LocalModel:
         """The model of all partitions of a division; in a file, its arrays exist already."""
+        weights = [part.weights for part in self._parts if part.weights is not None]
         return LocalModel(
             header,
             self._partition_of(division),
-            np.cumsum([0, *self._sizes], dtype=np.int64),
-            np.stack(self._present),
+            np.cumsum([0, *(part.n_support for part in self._parts)], dtype=np.int64),
+            np.stack([part.present for part in self._parts]),
             self._draft.arrays,
             self._options.combine,
             self._options.neighbours,
-            np.stack(self._weights) if self._weights else None,
-            np.stack(self._bias) if has_bias(self._prepared) else None,
+            np.stack(weights) if weights else None,
+            np.stack([part.bias for part in self._parts]) if has_bias(self._prepared) else None,
             self._prepared.task.name,
             self._prepared.config.multiclass,
         )

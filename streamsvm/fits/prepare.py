@@ -307,8 +307,7 @@ def _looked_at(store: Store, config: FitConfig, engine: Engine, events: Events) 
 
 def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
     """Of a block; and its rows that are among the first ones, copied, as a slice would keep the whole block."""
-    rows = store.read(*block)
-    store.require_finite(rows, block[0], gaps=gaps)
+    rows = store.read_finite(*block, gaps=gaps)
     first = min(len(rows), FIRST_ROWS - block[0])
     with np.errstate(over="ignore"):
         moments = moments_of(rows, store.weights(*block))

@@ -67,8 +67,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
 
 def _check_block(store: Store, block: tuple[int, int], ids: np.ndarray) -> tuple[tuple[bool, Rows], ColumnSummary]:
     """Whether the rows' indices are sorted, the rows `ids` of the block, and what is seen. Raises as `check`."""
-    rows = store.read(*block)
-    store.require_finite(rows, block[0], gaps=store.has_gaps)
+    rows = store.read_finite(*block, gaps=store.has_gaps)
     return (store.is_canonical(*block), rows.take(ids - block[0])), ColumnSummary.of(rows, block[0])
 
 
