@@ -11,9 +11,10 @@ scratch files sorted by region with its label and weight. From there each learne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from streamsvm.models import BudgetModel, LocalBudgetModel
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.learner import BudgetLearner
+from streamsvm.parallel.engine import several
 from streamsvm.parallel.machine import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import SizedInBytes
@@ -54,6 +56,8 @@ BLOCKS = 8  # of a learner, between checks of the time
 DIVIDE = 3  # random stream of the rows that regions are computed from
 SAMPLE_ROWS = 8192  # of these rows, or REGION_ROWS for each region
 REGION_ROWS = 256
+
+Labelled = tuple[Rows, np.ndarray, np.ndarray]  # rows, the target of each, and their weights
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Regions(SizedInBytes):
         cuts = np.arange(count + 1)[:, None] * self.sizes // count
         return [np.stack(pair, axis=1) for pair in zip(cuts[:-1], cuts[1:], strict=True)]
 
-    def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
+    def read(self, region: int, start: int, stop: int) -> Labelled:
         """Rows start..stop of a region in the order of the store, the target of each, and their weights."""
         columns = self.spool.columns(region, start, stop)
         Y = self.task.learnable(self.targets.of(columns))
@@ -263,9 +267,7 @@ class BSGDFit(Fit):
 
     def _learn_epoch(self, epoch: int, order: np.ndarray, start: int, counted: np.ndarray) -> None:
         """counted (3,): of this epoch so far the rows predicted right, sum of losses, rows; counting continues."""
-        began = time.perf_counter()
-        before = int(counted[2])
-        number = start
+        began, before, number = time.perf_counter(), int(counted[2]), start
         learnt = self._alone if self.regions is None else self._together
         for score in learnt(epoch, order[start:]):
             number += 1
@@ -273,14 +275,9 @@ class BSGDFit(Fit):
             seconds = time.perf_counter() - began
             stats = asdict(self._stats())
             self.events(Window(accuracy=self._accuracy(score), loss=score[1] / score[2], **stats))
-            self.events.progress(
-                f"epoch {epoch + 1}",
-                int(counted[2]),
-                self.store.n,
-                **self._shown(counted),
-                supports=stats["supports"],
-                rows_s=(counted[2] - before) / seconds,
-            )
+            mean = {"accuracy": self._accuracy(counted)} if self.task.has_classes else {"loss": counted[1] / counted[2]}
+            facts = mean | {"supports": stats["supports"], "rows_s": (counted[2] - before) / seconds}
+            self.events.progress(f"epoch {epoch + 1}", int(counted[2]), self.store.n, **facts)
             position = {"epoch": epoch, "block": number, "counted": counted}
             self.checkpoints.offer(partial(self._state, position), last=number == len(order))
             if number < len(order) and self._is_over():
@@ -289,29 +286,20 @@ class BSGDFit(Fit):
         means = {"accuracy": self._accuracy(counted), "loss": counted[1] / counted[2]}
         self.events(Epoch(epoch=epoch + 1, **means, **asdict(self._stats())))
 
-    def _shown(self, counted: np.ndarray) -> dict[str, float]:
-        n_right, loss, rows = counted.tolist()
-        return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
-
     def _accuracy(self, counted: np.ndarray) -> float | None:
         return float(counted[0] / counted[2]) if self.task.has_classes else None
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
         """The score of each window; they are learned one after the other."""
-        for window in ahead(lambda number: self.source.read(*self._place(epoch, number)), order):
-            yield self._learnt(*window)
-
-    def _learnt(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """The score of a window's rows, as far as there is time."""
         [learner] = self.learners
-        score, step = np.zeros(3), BLOCKS * learner.block_rows
-        for start in range(0, len(rows), step):
-            if start and self._is_over():
-                break
-            step_rows = slice(start, start + step)
-            decisions = learner.learn(rows.take(step_rows), Y[step_rows], weight[step_rows], self.engine.threads)
-            score += _score(self.task, learner, decisions, Y[step_rows], weight[step_rows])
-        return score
+
+        def read(number: int) -> Labelled:
+            return self.source.read(self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)])
+
+        for window in ahead(read, order):
+            step, rows = BLOCKS * learner.block_rows, len(window[0])
+            pieces = [slice(start, start + step) for start in range(0, rows, step)]
+            yield _learned(self.task, learner, window, pieces, self.engine.threads, self._is_over)
 
     def _is_over(self) -> bool:
         self.late = self.late or is_late(self.until)
@@ -321,12 +309,13 @@ class BSGDFit(Fit):
         """The score of each turn: one window of every region, learned in parallel."""
         assert self.regions is not None
         shared = (self.engine.share(self.regions),)
-        learn = partial(_take_turn, self._threads())
+        # more than one, if there are more slots than learners
+        threads = max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
         for number in order:
             spans = self.spans[number].tolist()
-            seed = [self.config.seed, SHUFFLE, epoch, int(number)]
+            learn = partial(_take_turn, threads, [self.config.seed, SHUFFLE, epoch, int(number)])
             ends = shares_of_time(self.until, len(spans), self.engine.slots)
-            turns = [_LearningTask(*turn, seed) for turn in zip(range(len(spans)), spans, ends, strict=True)]
+            turns = list(zip(range(len(spans)), spans, ends, strict=True))
             makers = (partial(self._learner, learner.options) for learner in self.learners)
             states_before = (learner.to_state() for learner in self.learners)
             states, scores = zip(*self.engine.map(learn, turns, makers, states_before, shared=shared), strict=True)
@@ -335,13 +324,6 @@ class BSGDFit(Fit):
             score: np.ndarray = sum(scores, start=np.zeros(3))
             self.late = self.late or score[2] < sum(stop - start for start, stop in spans)
             yield score
-
-    def _threads(self) -> int:
-        return max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
-
-    def _place(self, epoch: int, number: int) -> tuple[tuple[int, int], list[int]]:
-        """A window's rows, and the seed of their order."""
-        return self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)]
 
     def _state(self, position: Mapping[str, object]) -> dict[str, object]:
         states = (prefixed(_prefix(number), learner.to_state()) for number, learner in enumerate(self.learners))
@@ -426,7 +408,7 @@ class _WindowReader(SizedInBytes):
     target_source: TargetSource
     C: float
 
-    def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
+    def read(self, window: tuple[int, int], seed: list[int]) -> Labelled:
         """Scaled rows in a random order, the target of each, and their weights."""
         rows = self.store.read_finite(*window, gaps=self.scaling.fill is not None)
         shuffled = np.random.default_rng(seed).permutation(len(rows))
@@ -437,47 +419,50 @@ class _WindowReader(SizedInBytes):
         return rows, Y[shuffled], (dual_data.upper / self.C)[shuffled]
 
 
-@dataclass(frozen=True)
-class _LearningTask:
-    """Rows start..stop of a region, for its learner to learn until a time, in an order by this seed and the region."""
-
-    region: int
-    span: tuple[int, int]
-    until: float | None
-    seed: list[int]
-
-
 def _take_turn(
     threads: int,
+    seed: list[int],
     regions: Regions,
-    turn: _LearningTask,
-    learner: Callable[[], BudgetLearner],
+    turn: tuple[int, tuple[int, int], float | None],
+    make_learner: Callable[[], BudgetLearner],
     state: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """A learner's state after a turn, and its score there, of the rows that there was time for."""
-    region_learner = learner()
-    region_learner.restore(state)
-    rows, Y, weight = regions.read(turn.region, *turn.span)
-    order = np.random.default_rng([*turn.seed, turn.region]).permutation(len(rows))
-    score, step = np.zeros(3), BLOCKS * region_learner.block_rows
-    for start in range(0, len(rows), step):
-        if start and is_late(turn.until):
-            break
-        step_rows = order[start : start + step]
-        decisions = region_learner.learn(rows.take(step_rows), Y[step_rows], weight[step_rows], threads)
-        score += _score(regions.task, region_learner, decisions, Y[step_rows], weight[step_rows])
-    return region_learner.to_state(), score
+    """A learner's state after a turn, and its score there, of the rows that there was time for.
+
+    turn: a region, its rows start..stop, and the time at which it ends; seed: with the region, of their order.
+    """
+    learner, (region, span, until) = make_learner(), turn
+    learner.restore(state)
+    window = regions.read(region, *span)
+    order = np.random.default_rng([*seed, region]).permutation(len(window[0]))
+    pieces = several(order, BLOCKS * learner.block_rows)
+    score = _learned(regions.task, learner, window, pieces, threads, lambda: is_late(until))
+    return learner.to_state(), score
 
 
 def _prefix(number: int) -> str:
     return f"learner{number or ''}_"
 
 
-def _score(task: Task, learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """(3,): rows predicted right, sum of their losses over all columns, rows."""
+def _learned(
+    task: Task,
+    learner: BudgetLearner,
+    window: Labelled,
+    pieces: Sequence[Any],
+    threads: int,
+    is_over: Callable[[], bool],
+) -> np.ndarray:
+    """(3,) of rows that are learned piece by piece, as far as there is time: how many were predicted right, the sum of
+    their losses over all columns, and how many they are."""
+    (rows, targets, weights), score = window, np.zeros(3)
     options, (origin, unit) = learner.options, learner.units
-    Y, f = (Y - origin) / unit, (decisions - origin) / unit
-    losses = values(options.loss, Y, f, options.epsilon)
-    loss = float(unit * (weight @ losses.sum(axis=1)))
-    is_right = right(options.loss, Y, f, losses, in_sets=task.in_sets)
-    return np.array([np.count_nonzero(is_right), loss, len(Y)], np.float64)
+    for number, piece in enumerate(pieces):
+        if number and is_over():
+            break
+        decisions = learner.learn(rows.take(piece), targets[piece], weights[piece], threads)
+        Y, f = (targets[piece] - origin) / unit, (decisions - origin) / unit
+        losses = values(options.loss, Y, f, options.epsilon)
+        loss = float(unit * (weights[piece] @ losses.sum(axis=1)))
+        is_right = right(options.loss, Y, f, losses, in_sets=task.in_sets)
+        score += np.array([np.count_nonzero(is_right), loss, len(Y)], np.float64)
+    return score
