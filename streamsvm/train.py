@@ -56,10 +56,6 @@ class Run:
     Cs: tuple[float, ...] = ()
     until: float | None = None
 
-    def share_of_time(self, fits: int) -> float | None:
-        """`until` for the next of so many fits that share the time left."""
-        return self.until and (now := time.time()) + max(0.0, self.until - now) / fits
-
 
 @described
 def train(
@@ -283,7 +279,8 @@ def decided_by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -
 def _fit_of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: int) -> list[FittedModel]:
     """The models of a fold's rows, saved next to those of the run, with what is needed to resume. fits: how many are
     still to come with this one, each with its share of the time left."""
-    of_fold = Run(progress_of(run.events), Cs=run.Cs, until=run.share_of_time(fits))
+    until = run.until and (now := time.time()) + max(0.0, run.until - now) / fits
+    of_fold = Run(progress_of(run.events), Cs=run.Cs, until=until)
     if run.model_path is None:
         return [model for model, _ in fit_models(rows, config, of_fold)]
     run_dir, resume = (folder if run.run_dir else None), run.resume and any(folder.iterdir())

@@ -16,7 +16,6 @@ from typing import Any
 
 from streamsvm.choosing.metric_search import MetricState, facts
 from streamsvm.config import FitConfig
-from streamsvm.data.store import Store
 from streamsvm.fits.base import FitContext
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.runs.checkpoints import digest
@@ -112,25 +111,21 @@ class FitTimes:
 def rows_in_time(prepared: TrainingData, state: MetricState, ahead: Sequence[tuple[int, int]]) -> int:
     """The number of rows for the rest of a search without a time budget, by counts: all of the search, or fewer, so
     that it takes about as long as the fit. ahead: rows and trials of its phases to come."""
-    steps, pairs = facts(state), prepared.task.n_subproblems(len(prepared.classes))
+    steps, pairs, store = facts(state), prepared.task.n_subproblems(len(prepared.classes)), prepared.store
     times = FitTimes.of(steps, prepared, counted=True)
-    value_s = (VALUE_S + COLUMN_S * _columns(prepared.store) + PAIR_S * pairs) / CORES
+    columns = SPARSE * store.row_entries if store.is_sparse else store.d  # that take as long as the entries of a row
+    value_s = (VALUE_S + COLUMN_S * columns + PAIR_S * pairs) / CORES
     constant_s = PROBLEM_S * pairs / CORES
 
     def values(step: Step) -> float:
         return float(step["rows"] * step["support"])
 
     spent_s = sum(step["trials"] * (value_s * values(step) + constant_s) for step in steps)
-    most_s = max(SEARCH_S, min(EXACT_S, times.least_fit_s(prepared.store.n, prepared.config, 0.0)))
+    most_s = max(SEARCH_S, min(EXACT_S, times.least_fit_s(store.n, prepared.config, 0.0)))
     left_s = max(0.0, most_s - spent_s - sum(trials for _, trials in ahead) * constant_s)
     last, power = times.steps[-1], 1 + TYPICAL_POWER
     needed = sum(trials * (rows / last["rows"]) ** power for rows, trials in ahead) * value_s * values(last)
     return state.n if needed <= left_s else int(state.n * (left_s / needed) ** (1 / power))
-
-
-def _columns(store: Store) -> float:
-    """The number of kernel values that take as long as the entries of a row."""
-    return SPARSE * store.row_entries if store.is_sparse else store.d
 
 
 class Deadline:

@@ -291,8 +291,7 @@ class ClusterEngine(Engine):
         ready = [tuple(map(remote, job)) for job in jobs]
         futures = self._persist(lambda: self._submitted(fn, ready)) if ready else []
         return [
-            RemoteValue(partial(self._submitted_one, fn, job), future)
-            for job, future in zip(ready, futures, strict=True)
+            RemoteValue(partial(self._submitted, fn, [job]), future) for job, future in zip(ready, futures, strict=True)
         ]
 
     def _consumed(self, fn: Function, jobs: Sequence[tuple[RemoteValue, ...]]) -> list[RemoteValue]:
@@ -311,15 +310,9 @@ class ClusterEngine(Engine):
         with in_one_span():
             return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
 
-    def _submitted_one(self, fn: Function, job: Job) -> Future:
-        return self._submitted(fn, [job])[0]
-
     def _scatter(self, values: list[object]) -> list[RemoteValue]:
         futures = self._persist(lambda: self._contact.send(values)) if values else []
-        return [RemoteValue(partial(self._sent_one, v), f) for v, f in zip(values, futures, strict=True)]
-
-    def _sent_one(self, value: object) -> Future:
-        return self._contact.send([value])[0]
+        return [RemoteValue(partial(self._contact.send, [v]), f) for v, f in zip(values, futures, strict=True)]
 
     @staticmethod
     def _is_large(value: object) -> bool:
@@ -437,15 +430,15 @@ FIRST = 4  # results in one call before the size of one is known
 
 
 class RemoteValue:
-    """A value on the workers, and how to make it, again if it was lost."""
+    """A value on the workers, and how to make it, in a list by itself, again if it was lost."""
 
-    def __init__(self, make: Callable[[], Future], future: Future | None = None) -> None:
+    def __init__(self, make: Callable[[], list[Future]], future: Future | None = None) -> None:
         self._make, self._future = make, future
 
     @property
     def future(self) -> Future:
         if self._future is None or self._future.status in ("cancelled", "lost"):
-            self._future = self._make()
+            [self._future] = self._make()
         return self._future
 
     @property

@@ -155,16 +155,12 @@ def completed(layers: list[Layer], *, searches: bool = True) -> FitConfig:
         layers = [*layers, ("what is left out", _search(values, build_config(*layers)))]
     config = build_config(*layers)
     if not searches:
-        _require_no_budget(values, config)
+        names = [f"search.{name}" for name in values.get("search") or {} if name != "options"]
+        if names and not config.search.chosen:  # a requested metric implies a search
+            what = f"--no-search excludes {', '.join(names)}, which only a search reads"
+            raise ConfigError(f"{what}: leave one of them out")
     require_read(layers, config)
     return config
-
-
-def _require_no_budget(values: Mapping[str, Any], config: FitConfig) -> None:
-    """Raises ConfigError for options that only a search reads; a requested metric implies a search."""
-    names = [f"search.{name}" for name in values.get("search") or {} if name != "options"]
-    if names and not config.search.chosen:
-        raise ConfigError(f"--no-search excludes {', '.join(names)}, which only a search reads: leave one of them out")
 
 
 def _solver(values: Mapping[str, Any]) -> list[Layer]:
