@@ -36,7 +36,6 @@ from streamsvm.models import BudgetModel, LocalBudgetModel
 from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.learner import BudgetLearner
-from streamsvm.parallel.engine import several
 from streamsvm.parallel.machine import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import SizedInBytes
@@ -435,7 +434,8 @@ def _take_turn(
     learner.restore(state)
     window = regions.read(region, *span)
     order = np.random.default_rng([*seed, region]).permutation(len(window[0]))
-    pieces = several(order, BLOCKS * learner.block_rows)
+    step = BLOCKS * learner.block_rows
+    pieces = [order[start : start + step] for start in range(0, len(order), step)]
     score = _learned(regions.task, learner, window, pieces, threads, lambda: is_late(until))
     return learner.to_state(), score
 

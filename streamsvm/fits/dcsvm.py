@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -196,7 +197,7 @@ class DCSVMFit(Fit):
         """Levels, partitions and memory."""
         store, levels = self.store, self.solver.levels
         rows = self.part_rows(levels) if levels else store.n
-        return self.memory.as_dict() | {
+        return asdict(self.memory) | {
             "n": store.n,
             "d": store.d,
             "classes": self.classes.tolist(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -410,9 +410,6 @@ class MemoryPlan:
     def part_rows(self, copies: int = COPIES) -> int:
         """Maximum rows of a partition that takes so many copies of them."""
         return self.max_part_rows * COPIES // copies
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def plan_memory(
