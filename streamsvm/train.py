@@ -42,11 +42,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """How a model is trained, and where it is saved. The configuration defines the model itself.
-
-    model_path: None if it stays in memory. Cs: a model for each, of a solver that shares its work among them; else
-    one, of the configuration's C. until: time.time() at which a fit within a time budget has to end.
-    """
+    """How a model is trained, and where it is saved. The configuration defines the model itself. model_path: None if it
+    stays in memory. Cs: a model for each, of a solver that shares its work among them; else one, of the configuration's
+    C. until: time.time() at which a fit within a time budget has to end."""
 
     events: Events = ignore
     model_path: Place | None = None
@@ -208,11 +206,9 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
 
 
 def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedModel, Report]]:
-    """The recipe: prepare, choose, judge, fit, save. A model for each of run.Cs, else one; and their reports.
-
-    config: with its task. Partitions of models are in the file at run.model_path, if there is one. Decisions of folds
-    come before the fit, and after what is chosen, as choosing costs more than a fit.
-    """
+    """The recipe: prepare, choose, judge, fit, save. A model for each of run.Cs, else one; and their reports. config:
+    with its task. Partitions of models are in the file at run.model_path, if there is one. Decisions of folds come
+    before the fit, and after what is chosen, as choosing costs more than a fit."""
     phase, chooses = Phases(), bool(config.search.chosen)
     with compile_notices(run.events):
         decisions = [] if chooses else decided_by_folds(store, config, run, phase)

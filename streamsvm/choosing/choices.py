@@ -59,10 +59,8 @@ SHOWN = 20  # columns in a report
 
 
 def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
-    """The data and their configuration with the chosen options: those that predict held-out rows best.
-
-    Raises ConfigError, DataError.
-    """
+    """The data and their configuration with the chosen options: those that predict held-out rows best. Raises
+    ConfigError, DataError."""
     prepared = replace(with_sample(prepared, context.left()), requested=digest(prepared.config))
     config, store = prepared.config, prepared.store
     if config.metric.is_learned:
@@ -372,11 +370,9 @@ class ScalingCandidate:
 
 
 def starts_of(prepared: TrainingData, engine: Engine) -> tuple[Scaling, dict[str, ScalingCandidate]]:
-    """The scaling of the sample, and those that tracks begin with, always including the given one.
-
-    Of dense rows that nobody scaled, and a kernel of distances, the sample has columns of variance 1 about 0, whatever
-    their units; a metric over it shows what columns count for. Raises DataError if all rows are the same.
-    """
+    """The scaling of the sample, and those that tracks begin with, always including the given one. Of dense rows that
+    nobody scaled, and a kernel of distances, the sample has columns of variance 1 about 0, whatever their units; a
+    metric over it shows what columns count for. Raises DataError if all rows are the same."""
     given, config, moments = prepared.scaling, prepared.config, prepared.moments
     same = np.ones(given.width)
     asks = "scale" in config.search.chosen

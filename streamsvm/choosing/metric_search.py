@@ -115,11 +115,9 @@ class FittedTrial(HeldOutLosses):
 
 @dataclass(frozen=True)
 class Track:
-    """The present trial of a track, its factor, coefficients alpha / C to start from, and its last fit.
-
-    gamma_step: the factor on gamma to try next. If it does not help, its inverse follows under the next metric; NO_STEP
-    if neither did. learns: whether its gradients make a metric. scale: the name of the first factor, for a report.
-    """
+    """The present trial of a track, its factor, coefficients alpha / C to start from, and its last fit. gamma_step: the
+    factor on gamma to try next. If it does not help, its inverse follows under the next metric; NO_STEP if neither did.
+    learns: whether its gradients make a metric. scale: the name of the first factor, for a report."""
 
     trial: Trial
     factor: np.ndarray
@@ -161,11 +159,8 @@ class Track:
 
 
 class Oracle(Protocol):
-    """Samples of n rows to learn from, in random order, each with held-out rows.
-
-    A factor (s, d) or (s, d, r): one of `data.metric.Metric` for each of s samples that share no rows to learn a metric
-    from, or one for all.
-    """
+    """Samples of n rows to learn from, in random order, each with held-out rows. A factor (s, d) or (s, d, r): one of
+    `data.metric.Metric` for each of s samples that share no rows to learn a metric from, or one for all."""
 
     @property
     def n(self) -> int: ...
@@ -279,9 +274,7 @@ class MetricSearch:
 
     def schedule(self, n: int, least: int = LEAST_ROWS) -> tuple[SearchPhase, ...]:
         """The phases over n rows: one step more than metrics, of which the last phase, with all rows, has two or more.
-
-        least: rows of a phase, at least.
-        """
+        least: rows of a phase, at least."""
         steps = self.iterations + 1
         if self.given is None:
             return (SearchPhase(n, steps, 1),)
@@ -448,11 +441,8 @@ class MetricSearch:
 
 
 def chosen(state: MetricState) -> FittedTrial:
-    """The best fit. A fit under a metric must beat those without by more than the standard error.
-
-    If the search ended before it had compared them: the best of those with the most rows. Raises ConfigError if all
-    fits failed.
-    """
+    """The best fit. A fit under a metric must beat those without by more than the standard error. If the search ended
+    before it had compared them: the best of those with the most rows. Raises ConfigError if all fits failed."""
     compared = [fitted for fitted in state.plain if not fitted.has_failed]
     if not compared:
         fits = [fit for fit in (state.best, *(track.last for track in state.tracks), state.first) if fit]

@@ -38,10 +38,8 @@ def fit_of(data: TrainingData, context: FitContext) -> Fit:
 
 
 def solve(store: Store, fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> tuple[Fit, list[Solution]]:
-    """The fit whose model is taken, and its solution, or one for each of Cs.
-
-    store: what the fit's data were prepared from. Raises what solvers raise.
-    """
+    """The fit whose model is taken, and its solution, or one for each of Cs. store: what the fit's data were prepared
+    from. Raises what solvers raise."""
     if _may_extend(fit):
         fit, solutions = _with_more_rows(fit, draft)
     elif not Cs:

@@ -75,11 +75,9 @@ class FitTimes:
         return self.last_s / max(1, self.steps[-1]["rows"] * self.steps[-1]["support"])
 
     def fit_s(self, n: int, part_rows: int) -> float:
-        """Seconds of a fit of n rows, in partitions of `part_rows` or in one.
-
-        They grow with the kernel values of all rows and the support vectors of their partitions. These are fewer where
-        rows are as dense as in the whole store.
-        """
+        """Seconds of a fit of n rows, in partitions of `part_rows` or in one. They grow with the kernel values of all
+        rows and the support vectors of their partitions. These are fewer where rows are as dense as in the whole
+        store."""
         last = self.steps[-1]
         before = [step for step in self.steps if step["rows"] < last["rows"]]
         power = TYPICAL_POWER
@@ -94,10 +92,7 @@ class FitTimes:
 
     def least_fit_s(self, n: int, config: FitConfig, pass_s: float) -> float:
         """Seconds of the fastest fit of n rows that the options allow: of partitions, if early prediction may be
-        chosen.
-
-        pass_s: of a pass over the store.
-        """
+        chosen. pass_s: of a pass over the store."""
         growth, fits = fit_class(config.solver).growth, 1 + config.n_folds
         seconds = growth.own_fit_s(n, config, pass_s, self.value_s)
         if seconds is None:
@@ -221,10 +216,8 @@ def as_before(prepared: TrainingData, choice: Mapping[str, Any]) -> TrainingData
 
 def with_more_rows(prepared: TrainingData, took_s: float | None, context: FitContext) -> TrainingData | None:
     """The fit that the time left allows after one on fewer rows took took_s; None if it would have about as many rows,
-    or all were used. took_s None: that fit was resumed, and its time is unknown.
-
-    The steps of a search may have been slow, for example because they shared the cores.
-    """
+    or all were used. took_s None: that fit was resumed, and its time is unknown. The steps of a search may have been
+    slow, for example because they shared the cores."""
     steps, complete, rows = prepared.choices.get("rungs"), prepared.all_rows, prepared.store.n
     if complete is None or not steps:
         return None

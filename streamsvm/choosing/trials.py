@@ -46,10 +46,7 @@ SMOOTHNESS = 0.5  # nu of a Matern kernel that the options do not name: its grad
 @dataclass(frozen=True)
 class Sample(SizedInBytes):
     """Scaled rows to learn from, float32, in random order, with their targets and bounds, and held-out rows with
-    theirs.
-
-    by_class: factors on the bounds of rows, see `DualData.times`, for trials with class weights.
-    """
+    theirs. by_class: factors on the bounds of rows, see `DualData.times`, for trials with class weights."""
 
     rows: Rows
     dual_data: DualData
@@ -143,10 +140,8 @@ class TrialSettings:
 
 @dataclass(frozen=True)
 class SampleTrials:
-    """The oracle of `MetricSearch`: trials on samples of equal size, in parallel, each on one thread.
-
-    A factor has a metric for each sample, or one for all.
-    """
+    """The oracle of `MetricSearch`: trials on samples of equal size, in parallel, each on one thread. A factor has a
+    metric for each sample, or one for all."""
 
     samples: tuple[Sample, ...]
     learner: TrialSettings
@@ -243,10 +238,7 @@ def solution(
     kernel: Kernel, rows: Rows, dual_data: DualData, start: np.ndarray | None, *, squared: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (m, columns) of all subproblems and their biases, from coefficients to start from. If all rows are
-    of one side, the bias decides for it.
-
-    Raises ConfigError if a fit does not converge.
-    """
+    of one side, the bias decides for it. Raises ConfigError if a fit does not converge."""
     alpha = np.zeros(dual_data.shape)
     if start is not None:
         alpha[: len(start)] = start[: len(alpha)]

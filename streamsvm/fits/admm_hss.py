@@ -170,11 +170,9 @@ def _read(path: Place, key: str) -> SubtreeFactorisation:
 
 @dataclass(frozen=True)
 class Solved:
-    """Coefficients coef (n, columns), bias (columns,), and the dual objective and gap, summed over columns.
-
-    converged, violation: of the exact solver, if it continued from ADMM; is_rounded: whether rounding kept it from
-    improving a column. late: whether time ended one of them.
-    """
+    """Coefficients coef (n, columns), bias (columns,), and the dual objective and gap, summed over columns. converged,
+    violation: of the exact solver, if it continued from ADMM; is_rounded: whether rounding kept it from improving a
+    column. late: whether time ended one of them."""
 
     coef: np.ndarray
     bias: np.ndarray
@@ -237,11 +235,9 @@ class HSSCostGrowth(CostGrowth):
 
 
 class ADMMHSSFit(PathFit):
-    """min over a of 1/2 a'Qa - e'a, 0 <= a <= C, of each class against the rest, with Q compressed (HSS), by ADMM.
-
-    One factorisation serves all columns (n, columns): one for each value of C and each decision value. Chavez, Liu,
-    Ghysels, Li and Rebrova 2020 (the compression); Cipolla and Gondzio 2021 (ADMM with it).
-    """
+    """min over a of 1/2 a'Qa - e'a, 0 <= a <= C, of each class against the rest, with Q compressed (HSS), by ADMM. One
+    factorisation serves all columns (n, columns): one for each value of C and each decision value. Chavez, Liu,
+    Ghysels, Li and Rebrova 2020 (the compression); Cipolla and Gondzio 2021 (ADMM with it)."""
 
     growth = HSSCostGrowth(1.5, ("compress", "factorise", "admm"), chooses_rows=True)
 

@@ -70,9 +70,7 @@ class FittedModel(files.Model, Decider, Protocol):
 @dataclass
 class FitContext:
     """What a fit works with: who computes, what is saved to resume from, who receives events, and the time spent.
-
-    until: time.time() at which it must end; None: no limit.
-    """
+    until: time.time() at which it must end; None: no limit."""
 
     engine: Engine
     checkpoints: Checkpoints
@@ -83,10 +81,8 @@ class FitContext:
 
     @cached_property
     def scratch(self) -> Place:
-        """A folder for files that the fit needs while it runs, in the run directory if there is one.
-
-        If this process computes by itself, they are on a disk of this machine, not far away.
-        """
+        """A folder for files that the fit needs while it runs, in the run directory if there is one. If this process
+        computes by itself, they are on a disk of this machine, not far away."""
         run_dir = self.checkpoints.run_dir
         if isinstance(run_dir, URLPath) and not self.engine.is_local:
             return run_dir / f"{SCRATCH}{secrets.token_hex(8)}"
@@ -275,9 +271,7 @@ class Fit(ABC):
 
     def odds(self, loss: str) -> Calibration | None:
         """Probabilities of decisions that are logarithms of odds, as with a logistic loss; None for another loss.
-
-        Raises ConfigError if the task has none.
-        """
+        Raises ConfigError if the task has none."""
         if not are_odds(loss):
             return None
         if not self.task.has_probabilities:
@@ -307,11 +301,8 @@ class Fit(ABC):
         """Called once the model is in its place: deletes what an interrupted run would have resumed from."""
 
     def certified(self, solution: Solution, by_folds: FoldDecisions | None = None) -> tuple[FittedModel, Report]:
-        """The model with what is known of it, and the report. Warns if the solver ended before it converged, and of
-        a threshold that is not what was asked for.
-
-        by_folds: what the rows of folds gave.
-        """
+        """The model with what is known of it, and the report. Warns if the solver ended before it converged, and of a
+        threshold that is not what was asked for. by_folds: what the rows of folds gave."""
         if solution.late or solution.converged is False:
             advice = LATE if solution.late else solution.advice
             self.events.warn(f"not converged: {advice}", about="convergence")
@@ -504,9 +495,7 @@ def model_of_duals(
     fit: Fit, alpha: np.ndarray, intercept: np.ndarray, take: Callable[[np.ndarray], Rows], *, break_ties: bool = True
 ) -> KernelModel | ExpansionModel:
     """The model, without a certificate, of the variables alpha (n, columns) of all subproblems of a fit's task.
-
-    intercept: of each subproblem. take: rows by number. break_ties: of pairs of classes, see KernelModel.
-    """
+    intercept: of each subproblem. take: rows by number. break_ties: of pairs of classes, see KernelModel."""
     header, original = fit.prepared.header(), fit.prepared.original_ids
     if fit.task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))

@@ -61,10 +61,8 @@ Labelled = tuple[Rows, np.ndarray, np.ndarray]  # rows, the target of each, and 
 
 @dataclass(frozen=True)
 class Regions(SizedInBytes):
-    """Regions of input space, and their rows in files.
-
-    C: of the bounds in the files, which are C times weights. targets: of none of the rows, for what all have in common.
-    """
+    """Regions of input space, and their rows in files. C: of the bounds in the files, which are C times weights.
+    targets: of none of the rows, for what all have in common."""
 
     partition: Partition
     spool: Spool
@@ -115,10 +113,8 @@ def sample_rows(n: int, n_regions: int, most: int) -> int:
 
 
 def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
-    """At most n_regions regions of a fit's rows, computed from about `most` of them.
-
-    C: of the bounds of the rows, which are C times weights.
-    """
+    """At most n_regions regions of a fit's rows, computed from about `most` of them. C: of the bounds of the rows,
+    which are C times weights."""
     samples, engine, folder = fit.prepared.samples, fit.engine, fit.scratch / "regions"
     rng = np.random.default_rng([fit.config.seed, DIVIDE])
     ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
@@ -155,10 +151,7 @@ class _Growth(CostGrowth):
 
 class BSGDFit(Fit):
     """min over w of lambda/2 |w|^2 + mean loss, with at most `budget` support vectors, by stochastic gradient descent
-    (Wang, Crammer and Vucetic 2012).
-
-    One learner over all epochs, or one for each region.
-    """
+    (Wang, Crammer and Vucetic 2012). One learner over all epochs, or one for each region."""
 
     growth = _Growth(1.2, ("cluster", "learn"))
     has_budget = True
@@ -426,10 +419,8 @@ def _take_turn(
     make_learner: Callable[[], BudgetLearner],
     state: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """A learner's state after a turn, and its score there, of the rows that there was time for.
-
-    turn: a region, its rows start..stop, and the time at which it ends; seed: with the region, of their order.
-    """
+    """A learner's state after a turn, and its score there, of the rows that there was time for. turn: a region, its
+    rows start..stop, and the time at which it ends; seed: with the region, of their order."""
     learner, (region, span, until) = make_learner(), turn
     learner.restore(state)
     window = regions.read(region, *span)

@@ -350,11 +350,9 @@ LEAST_PART_ROWS = {True: 128, False: 512}  # average of a pilot's partitions, ea
 
 
 def parts_levels(n: int, config: FitConfig) -> int:
-    """Levels of partitions of a fit of n rows; 0 for a single partition.
-
-    The number of variables, not of rows, limits a partition. nu is about the share of support vectors: a small nu
-    allows larger partitions, which take no longer then, and divide fewer of the clouds whose edges they describe.
-    """
+    """Levels of partitions of a fit of n rows; 0 for a single partition. The number of variables, not of rows, limits a
+    partition. nu is about the share of support vectors: a small nu allows larger partitions, which take no longer then,
+    and divide fewer of the clouds whose edges they describe."""
     options, task = config.dcsvm, task_for(config)
     nu = task.nu(config)
     share = 1.0 if nu is None else min(1.0, 2 * nu)

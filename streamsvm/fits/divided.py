@@ -63,11 +63,9 @@ BOUND_TASKS = 16  # that read their partitions
 
 
 class DividedProblem:
-    """All rows of a fit's store; partitions are solved ahead of the solver's requests.
-
-    early: the level that a model is made of; keep takes its partitions, in order. The data of each row is held in
-    memory if the rows are, else in files that tasks write and read.
-    """
+    """All rows of a fit's store; partitions are solved ahead of the solver's requests. early: the level that a model is
+    made of; keep takes its partitions, in order. The data of each row is held in memory if the rows are, else in files
+    that tasks write and read."""
 
     def __init__(
         self,

@@ -31,11 +31,9 @@ MOST_TOGETHER = 32  # chunks that one task writes
 
 @dataclass(frozen=True)
 class JoinedArray(SizedInBytes):
-    """One array of the model: those of all partitions, concatenated.
-
-    bounds (partitions + 1,): the first row of each. like: the array without rows. before (partitions,): entries of the
-    sparse rows before each partition, which are added to the ends of its rows.
-    """
+    """One array of the model: those of all partitions, concatenated. bounds (partitions + 1,): the first row of each.
+    like: the array without rows. before (partitions,): entries of the sparse rows before each partition, which are
+    added to the ends of its rows."""
 
     files: PartFiles
     name: str

@@ -31,10 +31,7 @@ def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
 
 def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) -> bool:
     """Whether one of these configurations made the model at `model_path` from this store, wherever it ran, to whatever
-    tolerance.
-
-    So a run that was killed between its model and its end resumes, and does not replace another's model.
-    """
+    tolerance. So a run that was killed between its model and its end resumes, and does not replace another's model."""
     model = read_attrs(model_path)
     own = [with_task(config, store) for config in configs]
     if store.matches(str(model.get("fingerprint"))) is False:
@@ -51,10 +48,7 @@ def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) ->
 
 def ended(run_dir: Place, model_path: Place, store: Store, config: FitConfig) -> Report | None:
     """The report of a run that has ended, whose model is in place: nothing is left to resume. Else None, also of a fit
-    that ended before it had converged, or to another tolerance.
-
-    Raises ConfigError if it ended with other options.
-    """
+    that ended before it had converged, or to another tolerance. Raises ConfigError if it ended with other options."""
     report, config = read_result(run_dir), with_task(config, store)
     if report is None or not is_model(model_path) or not is_same(place_of(str(report.get("model"))), model_path):
         return None

@@ -29,10 +29,8 @@ TOGETHER = 16  # partitions in files that one task decides with
 
 class EarlyPartitions:
     """Takes one partition after another, saves it in the run directory, and lets each decide for the held-out rows that
-    fall into it. Memory keeps only what assigns rows to partitions.
-
-    files: in which tasks have written the partitions, which come as `PartitionOnDisk`; folder: for their joined arrays.
-    """
+    fall into it. Memory keeps only what assigns rows to partitions. files: in which tasks have written the partitions,
+    which come as `PartitionOnDisk`; folder: for their joined arrays."""
 
     def __init__(self, draft: ModelDraft, prepared: TrainingData, log: PartLog, files: PartFiles | None = None) -> None:
         self._draft, self._prepared, self._log, self.files = draft, prepared, log, files
@@ -186,10 +184,8 @@ def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPartition | Pa
 
 def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:
     """What the partitions of a model with metrics per partition look at, for its report; rows (partitions,): how many.
-
     columns: those that count most, over all rows. shares: of them in each of the largest partitions, of 1 in all
-    columns: the diagonal of its metric, the global one's included. own: partitions that kept a separate metric.
-    """
+    columns: the diagonal of its metric, the global one's included. own: partitions that kept a separate metric."""
     if model.weights is None:
         return {}
     scaling, names = model.header.scaling, model.header.feature_names

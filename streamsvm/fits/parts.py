@@ -52,9 +52,8 @@ ROUGH_TOL = 0.03  # of partitions that are solved to estimate a bias
 @dataclass(frozen=True)
 class PartitionColumns(SizedInBytes):
     """The data that goes with rows into their partitions: ids, targets and bounds, and the start of their solution.
-
-    close: partitions of the lowest level. start: coefficients (n, columns). Both are None at the lowest level itself.
-    """
+    close: partitions of the lowest level. start: coefficients (n, columns). Both are None at the lowest level
+    itself."""
 
     answers: TargetSource
     close: Vector | None = None
@@ -97,8 +96,7 @@ class TaskPartitions(SizedInBytes):
 class ModelPartition(SizedInBytes):
     """What a model keeps of a partition: support rows (s, d), as the store's scaling leaves them, their coefficients
     alpha (s, columns), compact of pairs of classes, and codes (s,); present (k,): classes that it learned. weights
-    (d,): of the columns, specific to the partition; None if there are none. bias (subproblems,).
-    """
+    (d,): of the columns, specific to the partition; None if there are none. bias (subproblems,)."""
 
     rows: Rows
     alpha: np.ndarray
@@ -150,10 +148,8 @@ class PartitionOnDisk(SizedInBytes):
 
 @dataclass(frozen=True)
 class SolvedPartition(PartSolution):
-    """A partition's solution; in_model: what a model has of it, its coefficients among them.
-
-    seconds: to read its rows and solve. centre: see `sketch`.
-    """
+    """A partition's solution; in_model: what a model has of it, its coefficients among them. seconds: to read its rows
+    and solve. centre: see `sketch`."""
 
     in_model: ModelPartition | PartitionOnDisk | None = None
     seconds: float | None = None
@@ -328,11 +324,8 @@ Solve = Callable[[int, Rows, DualData, np.ndarray, float], np.ndarray]
 
 @dataclass(frozen=True)
 class Trial:
-    """Weights of columns, the coefficients of the fit under them, and how well it predicts held-out rows.
-
-    alpha (n, columns): 0 for held-out rows. right: y g(x), clipped at -1 and 1, of each subproblem and its held-out
-    rows.
-    """
+    """Weights of columns, the coefficients of the fit under them, and how well it predicts held-out rows. alpha (n,
+    columns): 0 for held-out rows. right: y g(x), clipped at -1 and 1, of each subproblem and its held-out rows."""
 
     weights: np.ndarray
     alpha: np.ndarray
@@ -389,11 +382,9 @@ class PartitionMetric:
 
 
 def refitted(weights: np.ndarray, gradients: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Weights (d,) from gradients (g, d) of a fit under the weights before.
-
-    Weights of columns without influence stay above 0, so that rows can be distinguished from weighted ones. spread
-    (d,): variances of columns up to a factor; its sum over weighted columns stays, and with it the meaning of gamma.
-    """
+    """Weights (d,) from gradients (g, d) of a fit under the weights before. Weights of columns without influence stay
+    above 0, so that rows can be distinguished from weighted ones. spread (d,): variances of columns up to a factor; its
+    sum over weighted columns stays, and with it the meaning of gamma."""
     new_weights = weights * Metric.of_gradients(gradients).factor
     new_weights = np.maximum(new_weights, NEGLIGIBLE * new_weights.max())
     total = float(spread @ new_weights**2)

@@ -185,11 +185,8 @@ def prepare(
     phase: Phases | None = None,
     targets: Targets | None = None,
 ) -> TrainingData:
-    """Targets, scaling, kernel and weights of a store, with warnings as events if they promise little.
-
-    targets: from a caller that knows classes which these rows may lack; default: those of the task. Raises
-    ConfigError, DataError.
-    """
+    """Targets, scaling, kernel and weights of a store, with warnings as events if they promise little. targets: from a
+    caller that knows classes which these rows may lack; default: those of the task. Raises ConfigError, DataError."""
     task = task_for(config)
     whole, held_out = None, None
     store = encoded(store, config, task, engine, events)
@@ -246,10 +243,8 @@ def measured(
     store: Store, config: FitConfig, scaling: Scaling, first: Rows, moments: Moments | None, events: Events
 ) -> tuple[Scaling, Kernel]:
     """What a configuration makes of a scaling of its kind: the scaling under its metric, moved to where float32 suits
-    the kernel, and the kernel with its gamma as a number.
-
-    All fits get both from here, with options that were given or chosen. Raises ConfigError.
-    """
+    the kernel, and the kernel with its gamma as a number. All fits get both from here, with options that were given or
+    chosen. Raises ConfigError."""
     factor = None if config.metric.kind == "none" else config.metric.factor
     scaling = replace(scaling, metric=None)
     total = None
@@ -339,11 +334,9 @@ def _is_same_anywhere(kernel: Kernel, config: FitConfig) -> bool:
 
 
 def origin(kernel: Kernel, rows: Rows, moments: Moments | None = None) -> np.ndarray | None:
-    """The point (d,) that dense rows are to be moved to for float32 values of the kernel; None if they may stay.
-
-    The mean of the rows, or the median, where a few broken ones are so far away that they hide how far the others are,
-    or the mean of all rows, where these first ones are unlike them. moments: of all rows, if they are known.
-    """
+    """The point (d,) that dense rows are to be moved to for float32 values of the kernel; None if they may stay. The
+    mean of the rows, or the median, where a few broken ones are so far away that they hide how far the others are, or
+    the mean of all rows, where these first ones are unlike them. moments: of all rows, if they are known."""
     if kernel.is_coarse(float(rows.sq_norms.max()), 0.0):
         X = rows.dense().astype(np.float64)
         for centre, typical in ((X.mean(axis=0), np.max), (np.median(X, axis=0), np.median)):

@@ -55,10 +55,8 @@ def merge(a: TargetMoments, b: TargetMoments) -> TargetMoments:
 
 
 def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events: Events) -> Store:
-    """The store of a fit: with values of other folds instead of codes. Unchanged without such columns.
-
-    Rows that the configuration holds out count in no value. Raises ConfigError, DataError.
-    """
+    """The store of a fit: with values of other folds instead of codes. Unchanged without such columns. Rows that the
+    configuration holds out count in no value. Raises ConfigError, DataError."""
     texts = codes_without_values(store)
     if not texts:
         return store

@@ -133,11 +133,9 @@ def dual_data_of(task: Task, targets: Targets, upper: np.ndarray) -> DualData:
 def target_source_of(
     store: Store, config: FitConfig, task: Task, targets: Targets | None = None
 ) -> tuple[TargetSource, np.ndarray]:
-    """The targets of all rows of a store, and the rows of each class, (k,), or (1,) without classes.
-
-    For balanced weights, a row counts as often as its weight says. targets: of all rows, if they are known. Raises
-    ConfigError, DataError.
-    """
+    """The targets of all rows of a store, and the rows of each class, (k,), or (1,) without classes. For balanced
+    weights, a row counts as often as its weight says. targets: of all rows, if they are known. Raises ConfigError,
+    DataError."""
     is_balanced = config.class_weight == "balanced" or "class_weight" in config.search.chosen
     weighs_classes = is_balanced and not isinstance(store, Sketch)  # of which none are read
     weighs_classes = weighs_classes and store.weights_at(np.empty(0, np.int64)) is not None

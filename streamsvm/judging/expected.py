@@ -25,11 +25,8 @@ STEEPEST = 0.5  # the largest power of the number of rows by which errors fall
 @dataclass(frozen=True)
 class ExpectedScore:
     """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and the number of rows that
-    they are based on.
-
-    model: whether the model itself decided these rows, else fits on fewer rows did: of the search, or of folds with
-    the chosen options (folds), by the model's threshold or costs.
-    """
+    they are based on. model: whether the model itself decided these rows, else fits on fewer rows did: of the search,
+    or of folds with the chosen options (folds), by the model's threshold or costs."""
 
     scoring: str
     score: float
@@ -130,11 +127,9 @@ class Decider(Protocol):
 
 @dataclass(frozen=True)
 class SearchExpectation(SizedInBytes):
-    """The score that a search expects of the model, and the rows as stored (h, d) that this is based on.
-
-    The model may learn from these rows: if it decides them worse than is expected of new ones, its fit has failed.
-    samples: their targets, with the weights of their scores, sample by sample.
-    """
+    """The score that a search expects of the model, and the rows as stored (h, d) that this is based on. The model may
+    learn from these rows: if it decides them worse than is expected of new ones, its fit has failed. samples: their
+    targets, with the weights of their scores, sample by sample."""
 
     rows: Rows
     samples: Sequence[DualData]
@@ -159,10 +154,8 @@ class SearchExpectation(SizedInBytes):
 
 def weighted_losses(predicted: np.ndarray, held_out_data: DualData) -> np.ndarray:
     """(h,) losses of held-out rows by their predicted codes or scaled numbers: 0 or 1 for classes, the mean over
-    several labels of a row, squared errors over the variance of numbers.
-
-    They are weighted as rows are; 1 less their mean is the accuracy, or R2.
-    """
+    several labels of a row, squared errors over the variance of numbers. They are weighted as rows are; 1 less their
+    mean is the accuracy, or R2."""
     task = held_out_data.task
     if task.has_classes:
         wrong = predicted != task.truth(held_out_data.targets)

@@ -21,11 +21,8 @@ MORE = 5  # up to a fifth more, if that brings the coverage nearer to the reques
 
 @dataclass(frozen=True)
 class HeldOutRows(SizedInBytes):
-    """Rows as stored, (h, d), that a fit does not learn from.
-
-    ids: rising, of the rows that are in the store of the fit. codes, y (h,): numbers of their classes, see
-    `Task.truth`, and labels.
-    """
+    """Rows as stored, (h, d), that a fit does not learn from. ids: rising, of the rows that are in the store of the
+    fit. codes, y (h,): numbers of their classes, see `Task.truth`, and labels."""
 
     ids: np.ndarray
     rows: Rows
@@ -40,10 +37,8 @@ def held_out_ids(store: Store, config: FitConfig) -> np.ndarray:
 
 
 def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
-    """Rising ids of rows to hold out: of whole groups and queries if there are any, until there are enough.
-
-    Skips groups that could make it more than half of the rows. Raises ConfigError if rows are too many.
-    """
+    """Rising ids of rows to hold out: of whole groups and queries if there are any, until there are enough. Skips
+    groups that could make it more than half of the rows. Raises ConfigError if rows are too many."""
     require_holdout(store, rows)
     groups, rng = store.connected_groups, np.random.default_rng([seed, 26])
     if groups is None:

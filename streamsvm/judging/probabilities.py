@@ -67,11 +67,8 @@ def held_out(
     model: Any, store: Store, requested: ProbabilityConfig, *, engine: Engine, events: Events = heard
 ) -> tuple[Any, int]:
     """The model with probabilities, a threshold or costs as requested, by the rows of a store that it was not trained
-    on, and the number of these rows.
-
-    What is not requested stays; costs alone need no rows. Rows with labels that the model does not know are ignored.
-    Raises ConfigError, DataError.
-    """
+    on, and the number of these rows. What is not requested stays; costs alone need no rows. Rows with labels that the
+    model does not know are ignored. Raises ConfigError, DataError."""
     require_supported(requested, model.task, len(model.classes))
     if requested.costs is not None:
         model.learned.costs(requested.costs, model.classes)  # before any work, whether its labels are known
@@ -146,11 +143,9 @@ def by_parts(
     is_decided: np.ndarray | None = None,
     seed: int = 0,
 ) -> FoldDecisions:
-    """With a sigmoid for each partition of the model, if held-out rows show that these are surely better.
-
-    is_decided (n,): which rows of the store were decided, else all. The models of folds had other partitions; rows
-    count for the partitions of this model.
-    """
+    """With a sigmoid for each partition of the model, if held-out rows show that these are surely better. is_decided
+    (n,): which rows of the store were decided, else all. The models of folds had other partitions; rows count for the
+    partitions of this model."""
     calibration, rows = decided.calibration, decided.rows
     if calibration is None or rows is None or calibration.method != "sigmoid" or model.n_parts == 1:
         return decided
@@ -175,10 +170,8 @@ def cross_validated(
     events: Events = ignore,
 ) -> list[FoldDecisions]:
     """Probabilities and a threshold by folds, as config.probability requests, for each model that `learn` makes.
-
     Finished folds are saved in the run directory. Raises what `learn` raises, and DataError if a class has one row
-    only.
-    """
+    only."""
     with ExitStack() as stack:
         if run_dir is None:
             folder: Place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamsvm-folds-")))

@@ -166,10 +166,8 @@ def with_threshold(header: Header, report: ThresholdReport) -> Header:
 
 
 def with_costs(header: Header, costs: Costs | None, task: Task) -> Header:
-    """The header of a model that decides by these costs instead of at a threshold; unchanged without costs.
-
-    Raises ConfigError for labels that it does not know, and without probabilities.
-    """
+    """The header of a model that decides by these costs instead of at a threshold; unchanged without costs. Raises
+    ConfigError for labels that it does not know, and without probabilities."""
     if costs is None:
         return header
     if header.calibration is None:

@@ -154,20 +154,15 @@ class ReadRule(NamedTuple):
 
 
 class SolverOptions(Options):
-    """The options of a solver, named in its row of the catalogue.
-
-    rules: options that it reads only with certain values of its other options. parameters: names of options in
-    estimators, if they differ.
-    """
+    """The options of a solver, named in its row of the catalogue. rules: options that it reads only with certain values
+    of its other options. parameters: names of options in estimators, if they differ."""
 
     rules: ClassVar[tuple[ReadRule, ...]] = ()
     parameters: ClassVar[Mapping[str, str]] = {}
 
     def has_bias(self, *, zero_at_origin: bool) -> bool:
         """Whether decision values have a constant without a penalty, y'a = 0 in the dual, whatever the task.
-
-        zero_at_origin: of the kernel, K(a, 0) = 0.
-        """
+        zero_at_origin: of the kernel, K(a, 0) = 0."""
         return False
 
     def require(self, kernel: KernelConfig) -> None:
@@ -176,10 +171,8 @@ class SolverOptions(Options):
 
 @dataclass(frozen=True)
 class OneOf:
-    """Marks text as one of the names of a table, which is read at each validation.
-
-    unlisted: further names that are accepted but not listed; the caller interprets them.
-    """
+    """Marks text as one of the names of a table, which is read at each validation. unlisted: further names that are
+    accepted but not listed; the caller interprets them."""
 
     names: Callable[[], tuple[str, ...]]
     unlisted: tuple[str, ...] = ()

@@ -65,10 +65,7 @@ class SearchConfig(Options):
 
 def searched(values: Mapping[str, Any]) -> dict[str, Any]:
     """The nested values of a configuration, completed with the options to choose: with a metric, those that are not
-    given.
-
-    A solver on a budget keeps its C and kernel, because those that suit exact fits may not suit it.
-    """
+    given. A solver on a budget keeps its C and kernel, because those that suit exact fits may not suit it."""
     search, metric = values.get("search") or {}, values.get("metric") or {}
     if not isinstance(search, Mapping) or not isinstance(metric, Mapping):
         return dict(values)

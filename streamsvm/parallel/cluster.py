@@ -107,10 +107,8 @@ def open_cluster(
 
 
 def joined_cluster(client: Client, events: Events = ignore) -> ClusterEngine:
-    """The engine of the cluster of another client, which can be used meanwhile and is not closed.
-
-    Raises ClusterError if its scheduler does not answer.
-    """
+    """The engine of the cluster of another client, which can be used meanwhile and is not closed. Raises ClusterError
+    if its scheduler does not answer."""
     with ExitStack() as opened:
         own_client = connected(address_of(client), client.security)
         opened.callback(disconnect, own_client)
@@ -460,11 +458,8 @@ class RemoteValue:
 
 
 class ResultQueue:
-    """The results of tasks, taken in the order in which the tasks were started; `meter` counts them as they end.
-
-    fetch: returns the result of the first of tasks, whatever happens to workers, and ensures that all of them are
-    running.
-    """
+    """The results of tasks, taken in the order in which the tasks were started; `meter` counts them as they end. fetch:
+    returns the result of the first of tasks, whatever happens to workers, and ensures that all of them are running."""
 
     def __init__(self, contact: Contact, fetch: Callable[[Sequence[RemoteValue]], Any], meter: Meter) -> None:
         self._contact, self._fetch, self._meter = contact, fetch, meter

@@ -43,10 +43,8 @@ LOADED = "import streamsvm.kernels.tiles, streamsvm.data.regroup"  # numba, scip
 
 class Contact:
     """The connection to a cluster, by a client. Data goes to workers directly, unless only the scheduler reaches them.
-
     next_client: waits for another scheduler, given the reason; None: not wanted. The new one knows nothing: the futures
-    of the client before it are cancelled, so that each `RemoteValue` is made again when it is needed.
-    """
+    of the client before it are cancelled, so that each `RemoteValue` is made again when it is needed."""
 
     def __init__(self, client: Client, events: Events, next_client: Callable[[str], Client] | None = None) -> None:
         self.client, self._events, self._next_client = client, events, next_client
@@ -70,10 +68,8 @@ class Contact:
         self._choose_route()
 
     def current(self) -> Client:
-        """The client of a running scheduler: a new one, if the scheduler is gone and another one is waited for.
-
-        Raises ClusterError.
-        """
+        """The client of a running scheduler: a new one, if the scheduler is gone and another one is waited for. Raises
+        ClusterError."""
         if self.client.status != "running":
             self._replace()
         return self.client
@@ -130,11 +126,9 @@ class Contact:
         del demand  # which held its place until now
 
     def send(self, values: list[object]) -> list[Future]:
-        """Futures of values, each held by one worker.
-
-        The other workers fetch it from each other when they need it. To send it to all at once would save nothing, and
-        the scheduler tries for ever if one of them has left (distributed 2026.8).
-        """
+        """Futures of values, each held by one worker. The other workers fetch it from each other when they need it. To
+        send it to all at once would save nothing, and the scheduler tries for ever if one of them has left (distributed
+        2026.8)."""
         self.wait_for_workers()
         awake = [address for address in self.workers() if address not in self._frozen]
         seconds = MOVE_S + sum(map(sizeof, values)) / SLOWEST
@@ -249,10 +243,7 @@ def warnings_alone() -> None:
 
 def connected(scheduler: str, security: Security | None = None, timeout_s: float | None = None) -> Client:
     """A client of the scheduler at this address (see `current_address`); security: None is that of dask's
-    configuration.
-
-    Raises ClusterError if none answers within timeout_s (None: CONNECT_S).
-    """
+    configuration. Raises ClusterError if none answers within timeout_s (None: CONNECT_S)."""
     options: dict[str, Any] = {} if security is None else {"security": security}
     try:
         options |= {"timeout": timeout_s or CONNECT_S, "direct_to_workers": True, "set_as_default": False}
@@ -286,9 +277,7 @@ def first_client(scheduler: str, next_client: Callable[[str], Client] | None) ->
 
 def wait_for_client(scheduler: str, wait_s: float, events: Events, reason: str) -> Client:
     """A client of the scheduler that answers at this address within wait_s; why: the reason that there is none now.
-
-    Raises ClusterError.
-    """
+    Raises ClusterError."""
     events.warn(f"{reason}; waiting up to {human_seconds(wait_s)} for one")
     until = time.monotonic() + wait_s
     while (left := until - time.monotonic()) > 0:

@@ -42,11 +42,9 @@ class Deferred:
 
 
 class Engine:
-    """Runs plain functions as the tasks of dask graphs on the threads of this machine.
-
-    Both cores stay busy with one BLAS thread each: every task sees a BLAS that does not thread itself.
-    threads: of this process. slots: tasks that run at a time.
-    """
+    """Runs plain functions as the tasks of dask graphs on the threads of this machine. Both cores stay busy with one
+    BLAS thread each: every task sees a BLAS that does not thread itself. threads: of this process. slots: tasks that
+    run at a time."""
 
     is_local = True
 
@@ -78,11 +76,9 @@ class Engine:
         events: Events = ignore,
         window: int | None = None,
     ) -> Iterator[P]:
-        """fn(*shared, item, ...) for each item and the values that `more` has with it, in order.
-
-        At most `window` results (default: two a slot, on a cluster more if they are small) wait to be taken while as
-        many are being computed.
-        """
+        """fn(*shared, item, ...) for each item and the values that `more` has with it, in order. At most `window`
+        results (default: two a slot, on a cluster more if they are small) wait to be taken while as many are being
+        computed."""
         jobs = ((*shared, *job) for job in zip(items, *more, strict=True))
         yield from self._results(fn, jobs, window, Meter(events, phase, len(items)))
 
@@ -97,10 +93,7 @@ class Engine:
         events: Events = ignore,
     ) -> tuple[list[T], P]:
         """For fn that returns (result, part), called as by `map`: every result in order, and every `part` merged in a
-        fixed tree.
-
-        The tree follows from the number of items alone, so the result does not depend on the workers.
-        """
+        fixed tree. The tree follows from the number of items alone, so the result does not depend on the workers."""
         results: list[T] = []
 
         def parts() -> Iterator[P]:
@@ -124,10 +117,8 @@ class Engine:
         nbytes: float = 0.0,
     ) -> Sequence[Any]:
         """The results of `read` as `map` would yield them, as items for many calls of `map`: workers of a cluster keep
-        them, and this process reads them again.
-
-        nbytes: of all of them. Workers keep no more than they have memory for.
-        """
+        them, and this process reads them again. nbytes: of all of them. Workers keep no more than they have memory
+        for."""
         return [Deferred(read, *shared, *job) for job in zip(items, *more, strict=True)]
 
     def release(self, values: Iterable[object]) -> None:

@@ -32,10 +32,8 @@ def imported(place: str) -> Any:
 
 
 def whole_class(place: str, what: str) -> Any:
-    """The class at `module:name`; what: its role, for the error.
-
-    Raises ConfigError if it does not exist, or lacks something that it must define.
-    """
+    """The class at `module:name`; what: its role, for the error. Raises ConfigError if it does not exist, or lacks
+    something that it must define."""
     try:
         defined = imported(place)
     except (ImportError, AttributeError, ValueError) as error:

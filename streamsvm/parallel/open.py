@@ -42,10 +42,8 @@ def open_engine(
     performance_report: Path | None = None,
     wait_s: float | None = None,
 ) -> Engine:
-    """The engine that the options name: a cluster if a scheduler, workers or a client are given, else threads.
-
-    wait_s: how long to wait for a scheduler that does not answer, or no longer does.
-    """
+    """The engine that the options name: a cluster if a scheduler, workers or a client are given, else threads. wait_s:
+    how long to wait for a scheduler that does not answer, or no longer does."""
     client = _client.get()
     if scheduler is None and workers is None and client is None:
         if performance_report is not None:

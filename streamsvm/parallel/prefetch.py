@@ -15,10 +15,8 @@ R = TypeVar("R")
 
 
 def ahead(work: Callable[[T], R], items: Iterable[T], threads: int = 1, most: int | None = None) -> Iterator[R]:
-    """work(item) for each item, in order, computed on separate threads while the last result is used.
-
-    At most `most` results (default: one a thread) are started and not yet taken. Ctrl-C does not wait for them.
-    """
+    """work(item) for each item, in order, computed on separate threads while the last result is used. At most `most`
+    results (default: one a thread) are started and not yet taken. Ctrl-C does not wait for them."""
     waiting = iter(items)
     pool = ThreadPoolExecutor(threads)
 
@@ -50,10 +48,8 @@ def on_thread(stream: Iterator[T], most: int = 2) -> Iterator[T]:
 
 
 def as_they_come(streams: Iterable[Callable[[], Iterable[R]]], threads: int) -> Iterator[R]:
-    """The items of all streams, in the order in which they come; `threads` of them at work, each on its own thread.
-
-    An error of one is raised, and ends the others at their next result.
-    """
+    """The items of all streams, in the order in which they come; `threads` of them at work, each on its own thread. An
+    error of one is raised, and ends the others at their next result."""
     results: SimpleQueue[Any] = SimpleQueue()
     is_over = Event()
 

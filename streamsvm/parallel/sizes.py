@@ -11,10 +11,8 @@ from scipy import sparse
 
 
 class SizedInBytes:
-    """Objects whose `sys.getsizeof` counts their contents, and whose arrays are aligned after they were sent.
-
-    dask uses the size: it runs tasks where their data is, sends large values past the scheduler, and spills.
-    """
+    """Objects whose `sys.getsizeof` counts their contents, and whose arrays are aligned after they were sent. dask uses
+    the size: it runs tasks where their data is, sends large values past the scheduler, and spills."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({name: aligned(value) for name, value in state.items()})
@@ -37,10 +35,8 @@ def size_of(value: object) -> int:
 
 
 def aligned(value: Any) -> Any:
-    """A received value, with copies of arrays in it that are not aligned.
-
-    For those, numpy's products use other routines than for arrays of this process, and give other last digits.
-    """
+    """A received value, with copies of arrays in it that are not aligned. For those, numpy's products use other
+    routines than for arrays of this process, and give other last digits."""
     if isinstance(value, np.ndarray):
         return value if value.flags.aligned else value.copy()
     if sparse.issparse(value):

@@ -87,10 +87,8 @@ class Checkpoints:
         return self.run_dir is not None and has_state(self.run_dir / name)
 
     def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
-        """Saves `state()` as a checkpoint if one is due, and after the last step. Called after every step.
-
-        A full disk does not end a run: the previous checkpoint is kept, with a warning.
-        """
+        """Saves `state()` as a checkpoint if one is due, and after the last step. Called after every step. A full disk
+        does not end a run: the previous checkpoint is kept, with a warning."""
         self._steps += 1
         if self.run_dir is None or not (last or self._is_time()):
             return
@@ -121,11 +119,9 @@ class Checkpoints:
             numbered[old].unlink()
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run.
-
-        A run with another tol continues from the same states. States of a fit with another choice, by a search or by
-        the time left, cannot be used.
-        """
+        """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run. A run
+        with another tol continues from the same states. States of a fit with another choice, by a search or by the time
+        left, cannot be used."""
         if not self.resume or self.run_dir is None:
             return None
         numbered = _numbered(self.run_dir)
@@ -169,9 +165,7 @@ def require_same_run(
     path: Place, saved: str, expected_identity: Mapping[str, Any], store: Store, events: Events
 ) -> None:
     """Raises ConfigError if the saved identity of a checkpoint, as JSON, has other data, options or another version.
-
-    Warns if an earlier version wrote it, which did not identify all of the data.
-    """
+    Warns if an earlier version wrote it, which did not identify all of the data."""
     try:
         saved_values = {renamed_option(name): saved_value for name, saved_value in dict(json.loads(saved)).items()}
     except (ValueError, TypeError):
@@ -286,10 +280,8 @@ def is_at_work(run_dir: Place) -> bool:
 
 @contextmanager
 def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
-    """Creates the folder of a run if needed, and locks it against a second writer. Raises StorageError.
-
-    Removes scratch files of a run that was killed in it.
-    """
+    """Creates the folder of a run if needed, and locks it against a second writer. Raises StorageError. Removes scratch
+    files of a run that was killed in it."""
     if (kind := kind_at(path)) in ("a store", "a model"):
         raise StorageError(f"{path}: found {kind}, expected the folder of a run; take another --run-dir")
     with ExitStack() as stack:

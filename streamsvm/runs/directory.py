@@ -40,10 +40,8 @@ LIBRARIES = ("numpy", "scipy", "numba", "dask", "zarr")
 
 
 class RunLog:
-    """A sink that appends records to a run's events.jsonl. Of progress, it keeps at most one record a second.
-
-    The last record of a phase is kept if an earlier one was.
-    """
+    """A sink that appends records to a run's events.jsonl. Of progress, it keeps at most one record a second. The last
+    record of a phase is kept if an earlier one was."""
 
     def __init__(self, path: Place) -> None:
         self._lines = opened_lines(path)
@@ -100,10 +98,8 @@ def _rss_bytes(process: psutil.Process) -> int:
 @contextmanager
 def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
     """Events that also go into the run directory, which is locked meanwhile. The first one, `Started`, has the facts.
-
     Results of an earlier run are removed. The last record is `done`, or `failed` with a message. Without a run
-    directory, events are unchanged. Raises StorageError.
-    """
+    directory, events are unchanged. Raises StorageError."""
     if run_dir is None:
         yield events
         return

@@ -17,10 +17,8 @@ SEARCH = ("search", "regions")  # phases in which options are chosen
 
 
 class Phases:
-    """Seconds of a run by phase, and the busy cores in each. Nested phases are counted once.
-
-    Compiling inside a phase belongs to the phase `compile`.
-    """
+    """Seconds of a run by phase, and the busy cores in each. Nested phases are counted once. Compiling inside a phase
+    belongs to the phase `compile`."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -61,9 +59,7 @@ class Phases:
 
 def whole_command(report: JsonObject, start: tuple[float, float]) -> JsonObject:
     """A report with the further phases `start` (imports, options) and `other`, so that phases add up to its `seconds`.
-
-    start: (wall, CPU) seconds of this process when the run began, from `used_s`.
-    """
+    start: (wall, CPU) seconds of this process when the run began, from `used_s`."""
     seconds, busy = report["seconds_by_phase"], report["cores_busy_by_phase"]
     total = usage_so_far()
     cpu = time.process_time() - start[1] - sum(seconds[name] * busy[name] for name in seconds)

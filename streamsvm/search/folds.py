@@ -98,10 +98,7 @@ def along_C(
     store: Store, folds: Folds, jobs: list[FoldFit], score: Score, events: Events, until: float | None = None
 ) -> Iterator[Outcome | Failure]:
     """The outcomes of jobs whose points differ only in C, on all folds; C rises. until: time.time() after which no more
-    start.
-
-    If a fit fails, so do those of larger C.
-    """
+    start. If a fit fails, so do those of larger C."""
     if is_late(until):
         return
     done = set[int]()

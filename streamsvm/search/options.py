@@ -108,10 +108,8 @@ class TuneConfig(Options):
 
 
 def search_of(layers: list[Layer]) -> tuple[TuneConfig, list[tuple[Point, FitConfig]]]:
-    """The search options, and every point with its configuration, from layers of which one has a table [tune].
-
-    Raises ConfigError.
-    """
+    """The search options, and every point with its configuration, from layers of which one has a table [tune]. Raises
+    ConfigError."""
     tables = [(f"{origin}: tune", values["tune"]) for origin, values in layers if "tune" in values]
     budgets = [(origin, search) for origin, values in layers if (search := values.get("search"))]
     base = [(origin, {k: v for k, v in values.items() if k not in ("tune", "search")}) for origin, values in layers]
@@ -121,9 +119,7 @@ def search_of(layers: list[Layer]) -> tuple[TuneConfig, list[tuple[Point, FitCon
 
 def points(options: TuneConfig, *base: Layer) -> list[tuple[Point, FitConfig]]:
     """Every combination of the grid's values with its configuration, once for those that differ only in unread options.
-
-    An option that a point does not read is None in it. Raises ConfigError for one that no point reads.
-    """
+    An option that a point does not read is None in it. Raises ConfigError for one that no point reads."""
     combined = [dict(zip(options.grid, values, strict=True)) for values in product(*options.grid.values())]
     configs = [build_config(*base, *_layers(point)) for point in combined]
     idle = require_read([*base, *(layer for point in combined for layer in _layers(point))], *configs)
@@ -141,11 +137,8 @@ def _layers(point: Point) -> Iterator[Layer]:
 
 
 def completed(layers: list[Layer], *, searches: bool = True) -> FitConfig:
-    """The configuration of these layers, with a search for what they leave out.
-
-    A model gives all of its options, and a table [search] names itself what is chosen. Raises ConfigError, also for
-    options that nothing reads.
-    """
+    """The configuration of these layers, with a search for what they leave out. A model gives all of its options, and a
+    table [search] names itself what is chosen. Raises ConfigError, also for options that nothing reads."""
     layers = [*layers, *_solver(merged(*layers))]
     values = merged(*layers)
     is_given = any(isinstance(layer_values, Resolved) for _, layer_values in layers) or "options" in (

@@ -45,9 +45,7 @@ def has_scores(run_dir: Place) -> bool:
 
 class ScoreTable:
     """scores: outcomes by (point, fold, share of the rows). With a run directory, each is a line of a file at once.
-
-    Raises ConfigError if the directory holds scores of another store or search.
-    """
+    Raises ConfigError if the directory holds scores of another store or search."""
 
     def __init__(
         self,

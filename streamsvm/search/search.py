@@ -294,9 +294,7 @@ def tune_as_fit(
     events: Events = heard,
 ) -> JsonObject:
     """The result of `search.tune` for the options that a fit of `config` chooses; `results` has a record for each step.
-
-    With model_path the model is that of the fit. Raises StreamSVMError.
-    """
+    With model_path the model is that of the fit. Raises StreamSVMError."""
     began, start = time.perf_counter(), used_s()
     config = with_task(config, store)
     if not is_searched(str(config.task)):
