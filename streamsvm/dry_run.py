@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from streamsvm.choosing.choices import DENSE, as_chosen
-from streamsvm.choosing.samples import folds_of
 from streamsvm.choosing.time_budget import FIT_SHARE, SEARCH_S, planned_in_time
+from streamsvm.choosing.trials import folds_of
 from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store

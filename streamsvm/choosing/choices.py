@@ -23,17 +23,24 @@ from streamsvm.choosing.metric_search import (
     factor_width,
     facts,
 )
-from streamsvm.choosing.samples import LEAST_ROWS, MOST_HELD, class_weights, draw_samples, region_samples
 from streamsvm.choosing.time_budget import Deadline, as_before, has_time_for_regions, in_time, rows_in_time, with_sample
-from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings
+from streamsvm.choosing.trials import (
+    LEAST_ROWS,
+    MOST_HELD,
+    Sample,
+    SampleTrials,
+    TrialSettings,
+    class_weights,
+    draw_samples,
+    region_samples,
+)
 from streamsvm.config import FitConfig, KernelConfig, SearchConfig, build_config, repeating
 from streamsvm.data.metric import Metric
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
-from streamsvm.fits.advice import advice
 from streamsvm.fits.base import FitContext, FittedModel
-from streamsvm.fits.prepare import TrainingData, first_rows, measured, require_range, scaled
+from streamsvm.fits.prepare import TrainingData, advice, first_rows, measured, require_range, scaled
 from streamsvm.judging.expected import ExpectedScore, SearchExpectation, gain_of_rows, of_candidates
 from streamsvm.judging.held_out import can_hold_out
 from streamsvm.kernels.base import Kernel, Stationary
@@ -380,7 +387,7 @@ def starts_of(prepared: TrainingData, engine: Engine) -> tuple[Scaling, dict[str
     if is_settled or not (asks or config.metric.is_learned):
         return given, {"given": ScalingCandidate(given, same)}
     assert moments is not None  # a search makes the pass
-    of_kind = partial(scaled, prepared.store, config, moments=moments, engine=engine)
+    of_kind = partial(scaled, prepared.store, config, moments=moments)
     if np.array_equal(moments.low, moments.high):
         raise DataError(f"{prepared.store.url or 'X'}: found the same values in every row, expected rows that differ")
     usual = given

@@ -20,9 +20,8 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Compressed, Events, Phase, Step
-from streamsvm.fits.advice import unreached
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, PathFit, Solution
-from streamsvm.fits.prepare import TrainingData
+from streamsvm.fits.prepare import TrainingData, unreached
 from streamsvm.hss.budget import HSSOptions, least_bytes
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.files import Factorisation, SubtreeFactorisation

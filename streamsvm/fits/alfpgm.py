@@ -19,10 +19,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import gather
 from streamsvm.errors import DataError
 from streamsvm.events import Phase
-from streamsvm.fits.advice import unreached
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Solution, model_of_duals
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.prepare import TrainingData
+from streamsvm.fits.prepare import TrainingData, unreached
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Precomputed
 from streamsvm.parallel.engine import Engine

@@ -18,13 +18,11 @@ from streamsvm.config import FitConfig
 from streamsvm.data.samples import gather
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared
-from streamsvm.fits.advice import unreached
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution, model_of_duals
 from streamsvm.fits.divided import COPIES, DividedProblem, MemoryPlan, cuts_of, plan_memory, spans_of, vector_bytes
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.early import EarlyPartitions, part_facts
-from streamsvm.fits.parts import has_bias, in_plane
-from streamsvm.fits.prepare import TrainingData
+from streamsvm.fits.parts import EarlyPartitions, has_bias, in_plane, part_facts
+from streamsvm.fits.prepare import TrainingData, unreached
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.problems.subproblems import over_margins
 from streamsvm.progress.approach import Rounds

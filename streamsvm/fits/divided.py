@@ -29,8 +29,8 @@ from streamsvm.data.samples import (
 from streamsvm.data.vectors import Vector, VectorFactory, VectorInMemory, VectorOnDisk
 from streamsvm.errors import CorruptDataError, MemoryLimitError
 from streamsvm.fits.base import Fit
-from streamsvm.fits.early import EarlyPartitions
 from streamsvm.fits.parts import (
+    EarlyPartitions,
     PartitionColumns,
     PartitionSolver,
     SolvedPartition,

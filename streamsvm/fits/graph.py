@@ -31,8 +31,7 @@ from streamsvm.fits.base import Fit, Solution, with_certificate
 from streamsvm.fits.dcsvm import DCSVMFit, require_graph
 from streamsvm.fits.divided import TaskSpans, cuts_of, division_of, part_solver, rng_of, spans_of
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.early import EarlyPartitions
-from streamsvm.fits.parts import PartitionColumns, PartitionSolver, SolvedPartition, TaskPartitions
+from streamsvm.fits.parts import EarlyPartitions, PartitionColumns, PartitionSolver, SolvedPartition, TaskPartitions
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.division import (
     LeafPartitions,

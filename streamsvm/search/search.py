@@ -20,9 +20,8 @@ from streamsvm.data.folds import SUBSET_STREAM, default_folds, draw_groups, draw
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, heard
-from streamsvm.fits.advice import uneven_columns
 from streamsvm.fits.earlier import run_facts
-from streamsvm.fits.prepare import first_rows, with_task
+from streamsvm.fits.prepare import first_rows, uneven_columns, with_task
 from streamsvm.models.files import read_attrs
 from streamsvm.parallel.compiling import compile_notices
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result

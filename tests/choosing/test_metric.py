@@ -16,8 +16,7 @@ from scipy import sparse
 from streamsvm import ALFPGMSVR, DCSVC, BudgetedSVC
 from streamsvm.choosing import trials
 from streamsvm.choosing.metric_search import Trial
-from streamsvm.choosing.samples import region_samples
-from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings, losses, solution
+from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings, losses, region_samples, solution
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows

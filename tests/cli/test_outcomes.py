@@ -57,7 +57,7 @@ def outcome(request, monkeypatch) -> dict[str, Any]:
 
     def one_start(prepared, engine):
         base = starts(prepared, engine)[0]
-        scaling = scaled(prepared.store, prepared.config, forced["scale"], prepared.moments, engine)
+        scaling = scaled(prepared.store, prepared.config, forced["scale"], prepared.moments)
         return base, {"given": ScalingCandidate(scaling, scaling.scale / base.scale)}
 
     monkeypatch.setattr(choices, "chosen", as_forced)

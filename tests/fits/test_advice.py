@@ -16,7 +16,7 @@ from streamsvm import ALFPGMSVC, ALFPGMSVR, DCSVC, DCSVR, HSSSVC, BudgetedSVC, C
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Record, Warned
-from streamsvm.fits.advice import uneven_columns, vanishing_values
+from streamsvm.fits.prepare import uneven_columns, vanishing_values
 from streamsvm.kernels.distance import RBF
 from streamsvm.search.options import TuneConfig, points
 from streamsvm.search.search import tune

@@ -5,7 +5,7 @@ import pytest
 
 from streamsvm import ALFPGMSVC, DCSVC, DCSVR, HSSSVC, BudgetedSVC, DCOneClassSVM
 from streamsvm.data.rows import Rows
-from streamsvm.fits.advice import rounded_columns
+from streamsvm.fits.prepare import rounded_columns
 from streamsvm.tasks.pairs import pair_coefficients
 
 N = 120

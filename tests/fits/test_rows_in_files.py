@@ -17,7 +17,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import StorageError
 from streamsvm.events import Event, Events, LevelSolved, Record, Warned, ignore
-from streamsvm.fits.early import EarlyPartitions
+from streamsvm.fits.parts import EarlyPartitions
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.models.files import load_model
 from streamsvm.train import train

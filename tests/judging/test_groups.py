@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cases import config
 
-from streamsvm.choosing import samples as choosing_samples
-from streamsvm.choosing.samples import region_samples
+from streamsvm.choosing import trials as choosing_samples
+from streamsvm.choosing.trials import region_samples
 from streamsvm.config import validated
 from streamsvm.data.metric import Metric
 from streamsvm.data.store import Store

@@ -21,8 +21,7 @@ from streamsvm.data import regroup
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, LevelSolved, Memory, Warned, ignore
-from streamsvm.fits.early import EarlyPartitions
-from streamsvm.fits.parts import PartitionSolver
+from streamsvm.fits.parts import EarlyPartitions, PartitionSolver
 from streamsvm.models.files import load_model
 from streamsvm.report.read import read_run
 from streamsvm.runs.directory import Tail

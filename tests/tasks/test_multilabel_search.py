@@ -14,8 +14,7 @@ from sklearn import metrics as twin
 
 from streamsvm import DCSVC, AutoSVC, Store, load_model
 from streamsvm.choosing.metric_search import Trial
-from streamsvm.choosing.samples import draw_samples
-from streamsvm.choosing.trials import SampleTrials, TrialSettings
+from streamsvm.choosing.trials import SampleTrials, TrialSettings, draw_samples
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.fits.prepare import prepare
