@@ -1,6 +1,6 @@
 """From a store and a configuration to a model: prepare, plan, solve, certify, save. Read this page first.
 
-`fits.prepare` makes the input of all solvers, and each solver has a file in `training`.
+`fits.prepare` makes the input of all solvers, and each solver has a file in `fits`.
 """
 
 from __future__ import annotations

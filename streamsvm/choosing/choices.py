@@ -45,7 +45,6 @@ from streamsvm.judging.expected import ExpectedScore, SearchExpectation, gain_of
 from streamsvm.judging.held_out import can_hold_out
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
-from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import EXECUTION, digest
 from streamsvm.solvers.catalogue import fit_class, made_for
 from streamsvm.solvers.loop import run
@@ -83,7 +82,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
             f"{prepared.task.name}: leave it out, and give values"
         )
     prepared = _holding_out(prepared)
-    base, starts = starts_of(prepared, context.engine)
+    base, starts = starts_of(prepared)
     sample = draw_samples(prepared, base, context.engine)
     if isinstance(sample, str):
         return _unchosen(prepared, sample, context)
@@ -376,7 +375,7 @@ class ScalingCandidate:
     factor: np.ndarray
 
 
-def starts_of(prepared: TrainingData, engine: Engine) -> tuple[Scaling, dict[str, ScalingCandidate]]:
+def starts_of(prepared: TrainingData) -> tuple[Scaling, dict[str, ScalingCandidate]]:
     """The scaling of the sample, and those that tracks begin with, always including the given one. Of dense rows that
     nobody scaled, and a kernel of distances, the sample has columns of variance 1 about 0, whatever their units; a
     metric over it shows what columns count for. Raises DataError if all rows are the same."""

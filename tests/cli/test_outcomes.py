@@ -55,8 +55,8 @@ def outcome(request, monkeypatch) -> dict[str, Any]:
         trial = replace(fitted.trial, class_weight=forced.get("weight", ""))
         return replace(fitted, trial=trial, learned=forced["learned"])
 
-    def one_start(prepared, engine):
-        base = starts(prepared, engine)[0]
+    def one_start(prepared):
+        base = starts(prepared)[0]
         scaling = scaled(prepared.store, prepared.config, forced["scale"], prepared.moments)
         return base, {"given": ScalingCandidate(scaling, scaling.scale / base.scale)}
 
