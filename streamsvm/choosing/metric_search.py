@@ -168,8 +168,7 @@ class Oracle(Protocol):
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
     ) -> list[TrialResult]:
-        """The result of each trial on the first rows. start: coefficients alpha / C to start from, maybe of fewer
-        rows."""
+        """The result of each trial on the first rows. start: coefficients alpha / C to start from, maybe of fewer."""
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
         """The factor from the gradients of a solution; None if they are beyond float32."""

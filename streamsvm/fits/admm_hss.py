@@ -131,8 +131,7 @@ def save_factorisation(factorisation: Factorisation, path: Place, engine: Engine
 
 
 def saved_factorisation(path: Place, key: str, engine: Engine) -> Factorisation | None:
-    """The factorisation that was saved for the same key, if it exists; its subtrees are on the workers. Raises
-    CorruptDataError."""
+    """The factorisation saved for the same key, if any; its subtrees are on the workers. Raises CorruptDataError."""
     with suppress(NotFoundError):
         factorisation = load_factorisation(path)
         if not isinstance(factorisation, Factorisation) or factorisation.key != key:
@@ -186,8 +185,7 @@ class Solved:
 def polished(
     fit: Fit, rows: Rows, duals: Iterable[Subproblem], bounds: np.ndarray, start: np.ndarray, most_rounds: int
 ) -> tuple[Solved, JsonObject]:
-    """The exact solution of each dual, with bounds (n,), from coefficients to start from (n, columns), and report
-    facts."""
+    """The exact solution of each dual, with bounds (n,), from coefficients start (n, columns), and report facts."""
     coef, bias = np.empty_like(start), np.empty(start.shape[1])
     before = after = objective = 0.0
     rounds, converged, late, worst, is_rounded = 0, True, False, 0.0, False
@@ -311,8 +309,7 @@ class ADMMHSSFit(PathFit):
         return not config.admm_hss.polish
 
     def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """As `Fit.folds`. All folds and values of C share one factorisation: a fold has bounds of 0 on its held-out
-        rows."""
+        """As `Fit.folds`. All folds and Cs share a factorisation: held-out rows of a fold have bounds of 0."""
         self._require_columns(Cs, count)
         rows = self.samples.load().rows
         factorisation = self._factorised(rows)

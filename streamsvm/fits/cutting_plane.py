@@ -270,8 +270,7 @@ class CuttingPlaneFit(Fit):
 
 
 def _with_best_threshold(state: BundleState, risk: SupportRisk) -> bool:
-    """Gives the w of one class its best threshold; whether it is 0. The common part of the planes is a feasible point
-    of the dual."""
+    """Gives the w of one class its best threshold; whether it is 0. The common part of planes is a dual point."""
     [bundle] = state.columns
     is_flat = abs(bundle.objective) <= bundle.least
     w = np.zeros(risk.d)

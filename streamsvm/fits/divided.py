@@ -232,8 +232,7 @@ class DividedProblem:
         )
 
     def to_arrays(self) -> dict[str, Any]:
-        """What a checkpoint keeps with the solver's state: levels with known partitions, and these if held in
-        memory."""
+        """What a checkpoint keeps with the solver's state: known levels, and their partitions if held in memory."""
         divided = dict(arrays for arrays in (self._bottom, self._parts) if arrays is not None)
         in_memory = divided if self._memory.in_memory else {}
         arrays = {f"parts{level}": parts.all() for level, parts in in_memory.items()}

@@ -84,8 +84,7 @@ def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[Join
 
 
 def indptr_after(indptr: np.ndarray, part: int, entries: int) -> np.ndarray:
-    """The ends of a partition's sparse rows, after `entries` of the partitions before; only the first one starts with
-    0."""
+    """The ends of a partition's sparse rows, after `entries` of partitions before; only the first one starts with 0."""
     return indptr[part > 0 :] + entries
 
 

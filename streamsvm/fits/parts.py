@@ -484,8 +484,7 @@ class EarlyPartitions:
         return self._partition
 
     def join(self, division: Division, folder: Place, engine: Engine) -> None:
-        """For partitions in files: puts their arrays into the draft, and keeps what they decide for the held-out
-        rows."""
+        """For partitions in files: puts their arrays into the draft, and keeps what they decide for held-out rows."""
         if self.files is None:
             return
         counts = np.array([(part.n_support, part.n_entries) for part in self._parts])
@@ -517,8 +516,7 @@ class EarlyPartitions:
         )
 
     def decided(self, model: LocalModel) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """(h, columns) what the model decides of the held-out rows, and of those of a search; None if there are
-        none."""
+        """(h, columns) what the model decides of the held-out rows, and of those of a search; None without them."""
         held_out = self._prepared.held_out
         if self._kept is None:
             return None, None

@@ -232,8 +232,7 @@ class Ranked:
 
 
 def bootstrap_rows(h: int, k: int, rng: np.random.Generator) -> slice | np.ndarray:
-    """The rows that the bootstrap draws from: all of h rows of k values, or so many at random that there are MOST_ROWS
-    values."""
+    """The rows that the bootstrap draws from: all of h rows of k values, or at random so many with MOST_ROWS values."""
     most = MOST_ROWS // k
     return slice(None) if h <= most else rng.choice(h, most, replace=False)
 

@@ -144,8 +144,7 @@ class KernelConfig(Options):
 
 
 class ReadRule(NamedTuple):
-    """An option (its dotted name), the fits that read it, in words, and the other option that decides whether it is
-    read."""
+    """An option (its dotted name), the fits that read it, in words, and the option that decides whether it is read."""
 
     option: str
     readers: str

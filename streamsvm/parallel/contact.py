@@ -68,8 +68,7 @@ class Contact:
         self._choose_route()
 
     def current(self) -> Client:
-        """The client of a running scheduler: a new one, if the scheduler is gone and another one is waited for. Raises
-        ClusterError."""
+        """The client of a running scheduler: a new one, if that is gone and another one comes. Raises ClusterError."""
         if self.client.status != "running":
             self._replace()
         return self.client
@@ -235,8 +234,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS
 
 
 def warnings_alone() -> None:
-    """Silences distributed's log of each connection that ends, with a traceback, unless its configuration asks for
-    it."""
+    """Silences distributed's log, with a traceback, of each connection that ends, unless it is configured."""
     if "distributed" not in dask.config.get("logging", {}):
         logging.getLogger("distributed").setLevel(logging.WARNING)
 
@@ -258,8 +256,7 @@ def connected(scheduler: str, security: Security | None = None, timeout_s: float
 
 
 def current_address(scheduler: str) -> str:
-    """This address, or that in the file that it names as file:PATH, which `dask scheduler --scheduler-file PATH`
-    writes."""
+    """This address, or that in the file that it names as file:PATH, from `dask scheduler --scheduler-file PATH`."""
     if not scheduler.startswith("file:"):
         return scheduler
     return str(json.loads(Path(scheduler.removeprefix("file:")).read_text(encoding="utf-8"))["address"])

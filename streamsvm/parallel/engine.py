@@ -129,8 +129,7 @@ class Engine:
         return (self.threads, 1) if count < 4 * self.threads else (1, 16 * self.threads)
 
     def together(self, count: int) -> int:
-        """The number of `count` large pieces of work that a task does one after the other, as tasks cost a scheduler
-        time."""
+        """How many of `count` large pieces of work a task does one after the other, as tasks cost a scheduler time."""
         return 1
 
     def worker_memory(self) -> tuple[int | None, int]:

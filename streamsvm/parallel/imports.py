@@ -13,8 +13,7 @@ from streamsvm.errors import ConfigError
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: imports make many objects and no garbage, and to look for some takes 0.1 s of a
-    fit."""
+    """Without garbage collection, which would take 0.1 s of a fit: imports make many objects and no garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -148,8 +148,7 @@ def write_result(run_dir: Place, name: str, result: object) -> None:
 
 
 def end_with(run_dir: Place, events: Events, result: Mapping[str, Any]) -> None:
-    """Writes the result of a run with its time and memory. If the disk is full, the file is missing and the run
-    continues."""
+    """Writes the result of a run with its time and memory; nothing, if the disk is full."""
     try:
         write_result(run_dir, RESULT, {**usage_so_far(), **result})
     except StorageError as error:

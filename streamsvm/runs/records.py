@@ -37,8 +37,7 @@ class Unknown(Event):
 
 
 def flat(record: Record[Event]) -> JsonObject:
-    """A record as it is written in a line: its fields, and its facts next to them. Optional fields only if they are
-    set."""
+    """A record as it is written in a line: its fields, optional ones if they are set, and its facts next to them."""
     line: JsonObject = {"event": record.event.kind, "t": record.t}
     optional = _layouts()[record.event.kind].optional
     for name, value in vars(record.event).items():

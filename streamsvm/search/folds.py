@@ -209,8 +209,7 @@ class FoldFit:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The score of a point on a fold's held-out rows, the seconds that it took, and whether its fit reached its tol, if
-    any."""
+    """The score of a point on a fold's held-out rows, its seconds, and whether its fit reached its tol, if any."""
 
     point: int
     fold: int

@@ -107,8 +107,7 @@ def _lines(path: Place) -> list[JsonObject]:
 
 
 def write_records(records: Sequence[JsonObject], out: Place) -> None:
-    """Writes the table as .csv, .json (a list of objects) or .zarr (an array for each column), completely or not at
-    all."""
+    """Writes the table as .csv, .json (a list of objects) or .zarr (an array a column), completely or not at all."""
     writers = {".csv": _write_csv, ".json": _write_json, ".zarr": _write_zarr}
     require_suffix("--out", out, *writers)
     writers[out.suffix](records, out)

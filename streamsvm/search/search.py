@@ -188,9 +188,8 @@ class _Search:
             return
         count = sum(not outcome.converged for outcome in fits.values())
         self.events.warn(
-            f"not converged: {count} of {len(fits)} fits on folds, the first of them at {self._named(points[0])}, "
-            "so their scores may be lower than they could be; give a smaller C or a larger tol, or scale the "
-            "features",
+            f"not converged: {count} of {len(fits)} fits on folds, the first of them at {self._named(points[0])}, so "
+            "their scores may be lower than they could be; give a smaller C or a larger tol, or scale the features",
             about="convergence",
         )
 
