@@ -79,7 +79,8 @@ def all_along_C(
     config = groups[0][0].config
     slots = min(len(groups), slots_of(store, config), max(1, _fit_at_a_time(store, config, folds.count)))
     if slots > 1:
-        groups = [[_on_one_thread(job) for job in group] for group in groups]
+        one = {"threads": 1}
+        groups = [[replace(job, config=job.config.model_copy(update=one)) for job in group] for group in groups]
     with Engine(1).serial_blas():
         yield from as_they_come([partial(along_C, store, folds, g, score, events, until) for g in groups], slots)
 
@@ -90,10 +91,6 @@ def _gamma_of(group: list[FoldFit]) -> float:
     return gamma if isinstance(gamma, float) else 0.0
 
 
-def _on_one_thread(job: FoldFit) -> FoldFit:
-    return replace(job, config=job.config.model_copy(update={"threads": 1}))
-
-
 def along_C(
     store: Store, folds: Folds, jobs: list[FoldFit], score: Score, events: Events, until: float | None = None
 ) -> Iterator[Outcome | Failure]:
@@ -101,39 +98,28 @@ def along_C(
     start. If a fit fails, so do those of larger C."""
     if is_late(until):
         return
-    done = set[int]()
-    try:
-        for outcome in _along_C(store, folds, jobs, score, events, until):
-            done.add(outcome.point)
-            yield outcome
-    except ConfigError as error:  # for example values beyond float32
-        yield from (Failure(point, error) for point in {job.point for job in jobs} - done)
-
-
-def _along_C(
-    store: Store, folds: Folds, jobs: list[FoldFit], score: Score, events: Events, until: float | None
-) -> Iterator[Outcome]:
-    jobs = sorted(jobs, key=lambda job: job.config.C)
+    jobs, done = sorted(jobs, key=lambda job: job.config.C), set[int]()
     share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
     ids = np.flatnonzero(folds.joins < share)
     shared_store, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
     began = time.perf_counter()
-    with (
-        planned_fit(shared_store, with_task(jobs[0].config, shared_store), Run(progress_of(events))) as fit,
-        fit.engine.serial_blas(),
-    ):
-        judge = fit.judge()
-        decide = _factorised if decides_folds(type(fit)) else _solved
-        for point, decisions, converged in decide(fit, Cs, fold_of, folds.count):
-            seconds, began = (time.perf_counter() - began) / folds.count, time.perf_counter()
-            for job in (job for job in jobs if job.point == point):
-                held_out = np.flatnonzero(fold_of == job.fold)
-                evaluation = assess(
-                    judge, shared_store.subset(held_out), [(0, len(held_out), (decisions[held_out], None))]
-                )
-                yield Outcome(point, job.fold, score(evaluation), seconds, bool(converged[job.fold]))
-            if is_late(until):
-                return
+    try:
+        config, run = with_task(jobs[0].config, shared_store), Run(progress_of(events))
+        with planned_fit(shared_store, config, run) as fit, fit.engine.serial_blas():
+            judge, decide = fit.judge(), _factorised if decides_folds(type(fit)) else _solved
+            for point, decisions, converged in decide(fit, Cs, fold_of, folds.count):
+                seconds, began = (time.perf_counter() - began) / folds.count, time.perf_counter()
+                for job in (job for job in jobs if job.point == point):
+                    held_out = np.flatnonzero(fold_of == job.fold)
+                    blocks = [(0, len(held_out), (decisions[held_out], None))]
+                    evaluation = assess(judge, shared_store.subset(held_out), blocks)
+                    outcome = Outcome(point, job.fold, score(evaluation), seconds, bool(converged[job.fold]))
+                    done.add(point)
+                    yield outcome
+                if is_late(until):
+                    return
+    except ConfigError as error:  # for example values beyond float32
+        yield from (Failure(point, error) for point in Cs.keys() - done)
 
 
 # A point, decision values (n,) or (n, k) of held-out rows, and whether the fit without each fold reached tol (folds,)
