@@ -58,7 +58,7 @@ from streamsvm.parallel.engine import (
 from streamsvm.parallel.heaps import in_worker
 from streamsvm.private.distributed import forget_groups, in_one_span, run_on_scheduler
 from streamsvm.progress import EVERY_S, LEAST_S, Meter
-from streamsvm.storage.paths import Place, URLPath
+from streamsvm.storage.paths import Place
 from streamsvm.storage.text import JsonObject
 
 T = TypeVar("T")
@@ -239,8 +239,12 @@ class ClusterEngine(Engine):
         return 1 << max(0, most_together.bit_length() - 1)
 
     def require_folder(self, folder: Place) -> None:
-        with _probe(folder) as probe:
+        probe = folder / f".{uuid4().hex}"
+        probe.write_bytes(b"")
+        try:
             sees_by_worker = self._contact.ask(lambda client: client.run(_sees, probe))
+        finally:
+            probe.unlink(missing_ok=True)
         without = [address for address, sees in sees_by_worker.items() if not sees]
         if without:
             raise ConfigError(
@@ -348,19 +352,6 @@ class ClusterEngine(Engine):
                     task.forget()
                 self._contact.renew()
         raise AssertionError("unreachable")
-
-
-@contextmanager
-def _probe(folder: Place) -> Iterator[Place]:
-    probe = folder / f".{uuid4().hex}"
-    if isinstance(probe, URLPath):
-        probe.write_bytes(b"")
-    else:
-        probe.touch(exist_ok=False)
-    try:
-        yield probe
-    finally:
-        probe.unlink(missing_ok=True)
 
 
 def _sees(probe: Place) -> bool:

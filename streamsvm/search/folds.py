@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -252,11 +252,8 @@ def _cluster(config: FitConfig, events: Events) -> Iterator[str | None]:
         return
     from streamsvm.parallel.cluster import open_cluster
 
-    engine = open_cluster(None, config.workers, config.memory_limit, events)
-    try:
+    with closing(open_cluster(None, config.workers, config.memory_limit, events)) as engine:
         yield engine.address
-    finally:
-        engine.close()
 
 
 def slots_of(store: Store, config: FitConfig) -> int:
