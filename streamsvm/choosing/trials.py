@@ -252,10 +252,8 @@ def solution(
         alpha[: len(start)] = start[: len(alpha)]
     in_pairs = dual_data.task.in_pairs
     bias = dual_data.task.one_sided(dual_data.present[None])[0]
-    class_pairs, problem_of = (
-        _ClassPairs(kernel, rows, dual_data, squared),
-        with_loss(in_memory(kernel, rows, 1, 0), squared=squared),
-    )
+    class_pairs = _ClassPairs(kernel, rows, dual_data, squared)
+    problem_of = with_loss(in_memory(kernel, rows, 1, 0), squared=squared)
     if in_pairs and class_pairs.are_many:
         return class_pairs.all_solved(alpha), bias
     for part in dual_data.task.subproblems(dual_data.targets):

@@ -448,23 +448,17 @@ class ADMMHSSFit(PathFit):
 
     def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """(c,) intercepts by equation (7), with the exact kernel: the compressed one has a smooth error."""
-        seed, problem_columns = (
-            [self.config.seed, 5],
-            problem.columns,
-        )  # of each column, so that it does not depend on the others
-        columns = zip(z.T, np.maximum(problem_columns.upper, -problem_columns.lower).T, strict=True)
-        drawn = [draw_margin(a, most, BIAS_ROWS, np.random.default_rng(seed)) for a, most in columns]
+        columns, seed = problem.columns, [self.config.seed, 5]  # of each, so that it does not depend on the others
+        bounds = np.maximum(columns.upper, -columns.lower)
+        pairs = zip(z.T, bounds.T, strict=True)
+        drawn = [draw_margin(a, most, BIAS_ROWS, np.random.default_rng(seed)) for a, most in pairs]
         margin_rows, places = np.unique(np.stack(drawn), return_inverse=True)
         support = np.flatnonzero(coef.any(axis=1))
         f = self.kernel.apply(rows.take(margin_rows), rows.take(support), coef[support], self.engine.threads)
         intercepts = []
         for c, (ids, place) in enumerate(zip(drawn, places.reshape(len(drawn), -1), strict=True)):
-            target, z_of_rows, *bounds = (
-                array[ids, c] for array in (problem_columns.target, z, problem_columns.lower, problem_columns.upper)
-            )
-            intercepts.append(
-                intercept(target - f[place, c], z_of_rows, (bounds[0], bounds[1]), problem_columns.epsilon)
-            )
+            limits = columns.lower[ids, c], columns.upper[ids, c]
+            intercepts.append(intercept(columns.target[ids, c] - f[place, c], z[ids, c], limits, columns.epsilon))
         return np.array(intercepts)
 
     def _products(self, rows: Rows, matrix: AnyKernel, z: np.ndarray) -> np.ndarray:
@@ -495,15 +489,11 @@ class ADMMHSSFit(PathFit):
         config = self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json")
         header = replace(self.prepared.header(), config=config)
         units = self.prepared.no_targets.units
-        support, coef, bias = (
-            rows.take(support_ids),
-            units.scale * solved.coef[support_ids],
-            units.labels(solved.bias),
-        )
+        support, coef = rows.take(support_ids), units.scale * solved.coef[support_ids]
         if isinstance(self.kernel.for_sums(support, coef), Kernel):
             coef = coef.astype(np.float32)
         ids = self.prepared.original_ids(order[support_ids])
-        model = ExpansionModel(header, support, coef, bias, ids, self.task.name)
+        model = ExpansionModel(header, support, coef, units.labels(solved.bias), ids, self.task.name)
         advice = (
             f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; take a "
             "smaller C or more iterations, or let the exact solver finish (polish, 1000 say)"

@@ -181,10 +181,8 @@ class ALFPGMFit(Fit):
         started = np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
         if self.checkpoints.has_other_tol and (unsolved := saved["facts"][:, 4] > self.config.tol).any():
             done = int(np.argmax(unsolved))
-            unsolved_duals = duals[done : len(started)]
-            duals[done : len(started)] = (
-                replace(d, begin=a) for d, a in zip(unsolved_duals, started[done:], strict=True)
-            )
+            for number in range(done, len(started)):
+                duals[number] = replace(duals[number], begin=started[number])
             saved = {"facts": saved["facts"][:done]}
         alphas += started[:done]
         facts += [Outcome(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()]

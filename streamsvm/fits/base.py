@@ -281,12 +281,9 @@ class Fit(ABC):
             )
         weight = None
         if (class_weight := self.config.class_weight) is not None:
-            in_sets = self.task.in_sets
-            weight = (
-                self.prepared.no_targets.factors
-                if in_sets
-                else class_factors(self.prepared.class_rows, self.classes, class_weight)
-            )
+            weight = self.prepared.no_targets.factors
+            if not self.task.in_sets:
+                weight = class_factors(self.prepared.class_rows, self.classes, class_weight)
         return Calibration.logistic(self.task.columns(len(self.classes)), weight)
 
     @abstractmethod

@@ -362,11 +362,8 @@ class BSGDFit(Fit):
     def _bytes(self, rows: int, row_bytes: float, tasks: int) -> dict[str, int]:
         """Supports and their values, labels and weights, windows of rows. With regions: every learner and the state of
         each in transit, a window and a learner for each task, and the rows that regions are computed from."""
-        partitions, slots, columns = (
-            self.config.bsgd.partitions,
-            self.config.bsgd.budget + 1,
-            max(1, len(self.classes)),
-        )
+        partitions, slots = self.config.bsgd.partitions, self.config.bsgd.budget + 1
+        columns = max(1, len(self.classes))
         supports = 4 * slots * (self.scaling.width + slots + 5 * columns)
         planned = {
             "supports_bytes": supports,

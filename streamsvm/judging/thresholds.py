@@ -367,15 +367,9 @@ def _together(
     places = best_cuts(terms)
     subset = bootstrap_rows(len(f), len(labels), rng)
     subset_labels = _labels(codes[subset], f[subset], weight[subset], is_free)
-    samples = (
-        [label.terms(counts) for label in subset_labels]
-        for counts in bootstrap_counts(len(f[subset]), len(labels), rng)
-    )
-    [expected] = expected_scores(
-        [label.terms() for label in subset_labels],
-        samples,
-        best_cuts,
-        lambda terms, places: np.array([ratio(terms, places)]),
-    )
+    draws = bootstrap_counts(len(f[subset]), len(labels), rng)
+    samples = ([label.terms(counts) for label in subset_labels] for counts in draws)
+    of_all = [label.terms() for label in subset_labels]
+    [expected] = expected_scores(of_all, samples, best_cuts, lambda terms, at: np.array([ratio(terms, at)]))
     reports = [label.report(place) for label, place in zip(labels, places, strict=True)]
     return reports, {MICRO: ratio(terms, places), "expected": {MICRO: expected}}

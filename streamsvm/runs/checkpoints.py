@@ -69,12 +69,8 @@ class Checkpoints:
     def inside(self, name: str) -> Checkpoints:
         """The checkpoints of a search before the fit, in a folder of the run directory."""
         checkpoints = copy(self)
-        checkpoints._steps, checkpoints._saved_at, checkpoints.choice, checkpoints.is_loaded = (
-            0,
-            time.perf_counter(),
-            {},
-            False,
-        )
+        checkpoints._steps, checkpoints._saved_at = 0, time.perf_counter()
+        checkpoints.choice, checkpoints.is_loaded = {}, False
         if self.run_dir is not None:
             checkpoints.run_dir = self.run_dir / name
             checkpoints.run_dir.mkdir(exist_ok=True)
@@ -184,9 +180,20 @@ def require_same_run(
             )
 
 
+@contextmanager
+def _as_damage(path: Place) -> Iterator[None]:
+    """Raises CorruptDataError for what damaged bytes make zipfile and NumPy raise, which is a dozen kinds."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        raise CorruptDataError(f"{path}: the checkpoint is damaged ({error})") from None
+
+
 def read_state(path: Place) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint. Raises CorruptDataError."""
-    try:
+    with _as_damage(path):
         source = _source(path)
         _require_whole(source)
         if isinstance(source, BytesIO):
@@ -195,24 +202,16 @@ def read_state(path: Place) -> dict[str, np.ndarray]:
             state = {name: arrays[name] for name in arrays}
         if not all(isinstance(values, np.ndarray) for values in state.values()):
             raise ValueError("members that are not arrays")
-    except StorageError:
-        raise
-    except Exception as error:  # damaged bytes make zipfile and NumPy raise a dozen kinds
-        raise CorruptDataError(f"{path}: the checkpoint is damaged ({error})") from None
     return state
 
 
 def read_array(path: Place, name: str) -> np.ndarray:
-    """One array of a checkpoint. Raises CorruptDataError."""
-    try:
+    """One array of a checkpoint, whose checksum is verified while it is read. Raises CorruptDataError."""
+    with _as_damage(path):
         with np.load(_source(path), allow_pickle=False) as arrays:
             array = arrays[name]
         if not isinstance(array, np.ndarray):
             raise ValueError(f"{name} is not an array")
-    except StorageError:
-        raise
-    except Exception as error:  # as above; a member's checksum is verified while it is read
-        raise CorruptDataError(f"{path}: the checkpoint is damaged ({error})") from None
     return array
 
 
