@@ -420,7 +420,13 @@ class Store(FactsRepr, SizedInBytes):
         return f"--gaps {value}".rstrip()
 
     def read_finite(self, start: int, stop: int, *, gaps: bool = False) -> Rows:
-        """As `read`. Raises DataError as `require_finite`, too."""
+        """As `read`. Raises DataError as `require_finite`, too.
+
+        Parameters
+        ----------
+        gaps : bool
+            Whether NaN is allowed.
+        """
         rows = self.read(start, stop)
         self.require_finite(rows, start, gaps=gaps)
         return rows
