@@ -11,19 +11,19 @@ from streamsvm.parallel.imports import uncollected
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
     from streamsvm.estimators.admm_hss import HSSSVC as HSSSVC
-    from streamsvm.estimators.admm_hss_svr import HSSSVR as HSSSVR
+    from streamsvm.estimators.admm_hss import HSSSVR as HSSSVR
     from streamsvm.estimators.alfpgm import ALFPGMSVC as ALFPGMSVC
-    from streamsvm.estimators.alfpgm_svr import ALFPGMSVR as ALFPGMSVR
+    from streamsvm.estimators.alfpgm import ALFPGMSVR as ALFPGMSVR
     from streamsvm.estimators.auto import AutoSVC as AutoSVC
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
-    from streamsvm.estimators.budgeted_svr import BudgetedSVR as BudgetedSVR
+    from streamsvm.estimators.budgeted import BudgetedSVR as BudgetedSVR
+    from streamsvm.estimators.cutting_plane import CuttingPlaneOneClassSVM as CuttingPlaneOneClassSVM
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
-    from streamsvm.estimators.cutting_plane_oneclass import CuttingPlaneOneClassSVM as CuttingPlaneOneClassSVM
-    from streamsvm.estimators.cutting_plane_svr import CuttingPlaneSVR as CuttingPlaneSVR
-    from streamsvm.estimators.dconeclass import DCOneClassSVM as DCOneClassSVM
+    from streamsvm.estimators.cutting_plane import CuttingPlaneSVR as CuttingPlaneSVR
     from streamsvm.estimators.dcsvm import DCSVC as DCSVC
-    from streamsvm.estimators.dcsvr import DCSVR as DCSVR
+    from streamsvm.estimators.dcsvm import DCSVR as DCSVR
+    from streamsvm.estimators.dcsvm import DCOneClassSVM as DCOneClassSVM
     from streamsvm.estimators.recording import recording as recording
     from streamsvm.models.audit import audit as audit
     from streamsvm.models.files import load_model as load_model

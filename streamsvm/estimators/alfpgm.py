@@ -1,4 +1,4 @@
-"""ALFPGMSVC: LIBSVM's problem, exactly, under the names of scikit-learn's SVC."""
+"""ALFPGMSVC and ALFPGMSVR: LIBSVM's problems, exactly, under the names of scikit-learn's SVC and SVR."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreEstimator, set_parameters
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor, set_parameters
 from streamsvm.estimators.dcsvm import multiclass_of
-from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.support_vectors import SupportVectors
-from streamsvm.estimators.types import (
+from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
     Columns,
@@ -34,22 +32,11 @@ from streamsvm.estimators.types import (
     SearchedScale,
     TargetEncode,
 )
+from streamsvm.estimators.support_vectors import RegressionVectors, SupportVectors
 from streamsvm.kernels.table import KernelName
 from streamsvm.models import KernelModel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Subproblem
-
-ALFPGM_OPTIONS = (
-    "pairs",
-    "subproblem",
-    "mu",
-    "min_alpha_check",
-    "min_alpha_opt",
-    "max_alpha_opt",
-    "delta_alpha",
-    "shrinking",
-)
-
 
 KernelFunction = Callable[[Any, Any], Any]  # of m rows and q rows: their kernel values (m, q)
 
@@ -94,9 +81,7 @@ class ALFPGMEstimator(StoreEstimator):
         out.
     """
 
-    _fixed = {"solver": "alfpgm"}
-    _fields: tuple[str, ...] = ("C", "tol")
-    _solver_options: tuple[str, ...] = ALFPGM_OPTIONS
+    _solver = "alfpgm"
 
     kernel: str | KernelFunction  # type: ignore[assignment]
     cache_size: float
@@ -145,7 +130,7 @@ class ALFPGMEstimator(StoreEstimator):
         self.shape_fit_ = (store.n, store.d)
 
 
-class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
+class ALFPGMSVC(ALFPGMEstimator, SupportVectors, StoreClassifier):
     r"""Support vector classification with an intercept, exactly LIBSVM's problem; replaces scikit-learn's `SVC`.
 
     Improves many pairs of dual variables in each round. It is fastest on rows that fit in memory. With a y (n, k) of 0
@@ -209,53 +194,29 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
     0.95
     """
 
-    _solver_options = (*ALFPGM_OPTIONS, "break_ties")
-
     multi_class: str
     decision_function_shape: str
     break_ties: bool
 
     def __init__(
-        self,
-        *,
-        C: Searched = 1.0,
-        kernel: Literal[KernelName, Search] | KernelFunction = "rbf",
-        degree: int = 3,
-        gamma: SearchedGamma = "scale",
-        coef0: float = 0.0,
-        kernel_params: Options = None,
+        self, *, C: Searched = 1.0,
+        kernel: Literal[KernelName, Search] | KernelFunction = "rbf", degree: int = 3, gamma: SearchedGamma = "scale",
+        coef0: float = 0.0, kernel_params: Options = None,
         shrinking: bool = True,
         tol: float = 1e-3,
         cache_size: float = 200,
         class_weight: ClassWeight = None,
-        probability: Probability = False,
-        threshold: str | None = None,
-        costs: Costs = None,
-        metric: SearchedMetric = "none",
-        metric_params: Options = None,
-        search_params: Options = None,
-        max_iter: int = -1,
-        decision_function_shape: MultiClass = "ovr",
-        break_ties: bool = False,
+        probability: Probability = False, threshold: str | None = None, costs: Costs = None,
+        metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
+        max_iter: int = -1, decision_function_shape: MultiClass = "ovr", break_ties: bool = False,
         multi_class: MultiClass = "ovo",
-        random_state: RandomState = None,
-        pairs: int = 500,
-        subproblem: Subproblem = "pairs",
-        mu: float = 0.1,
-        min_alpha_check: int | None = 2000,
-        min_alpha_opt: int | None = None,
-        max_alpha_opt: int | None = None,
+        random_state: RandomState = None, pairs: int = 500, subproblem: Subproblem = "pairs", mu: float = 0.1,
+        min_alpha_check: int | None = 2000, min_alpha_opt: int | None = None, max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
-        scale: SearchedScale = "none",
-        gaps: Fill | None = None,
-        mark_gaps: bool = False,
-        category: Columns = None,
+        scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None,
-        n_jobs: int | None = None,
-        client: Client = None,
-        verbose: int = 0,
-    ) -> None:
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
     def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
@@ -308,3 +269,75 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
 def _of_pairs(model: KernelModel, rows: Rows) -> np.ndarray:
     """(m, pairs), positive for the first class of each pair."""
     return -model.binary_decisions(rows)
+
+
+class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
+    r"""Epsilon support vector regression, exactly LIBSVM's problem; replaces scikit-learn's `SVR`.
+
+    Improves many pairs of dual variables in each round, as `ALFPGMSVC`.
+
+    Parameters
+    ----------
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_, feature_importances_
+    model_ : ExpansionModel
+    chosen_, expected_, metric_, objective_, dual_gap_
+    n_iter_ : ndarray of shape (1,)
+        Number of rounds.
+    fit_status_ : int
+        0 if it converged, 1 if `max_iter` stopped it.
+    shape_fit_ : tuple of int of shape (2,)
+        Number of training rows and features.
+    coef_ : ndarray of shape (1, n_features_in_)
+        Weights of the features; linear kernel only.
+    support_, support_vectors_, dual_coef_, intercept_, n_support_
+
+    See Also
+    --------
+    DCSVR : for more rows, or with early prediction.
+    CuttingPlaneSVR : linear.
+    ALFPGMSVC : classification.
+    sklearn.svm.SVR : the same problem and names.
+
+    Notes
+    -----
+    For :math:`f(x) = \sum_i v_i K(x_i, x) + b` it solves
+
+    .. math::
+
+        \min_v\: \tfrac12\, v^\top K v + \epsilon \sum_i \lvert v_i \rvert - t^\top v \quad
+        \text{where} \quad -C_i \le v_i \le C_i, \: \sum_i v_i = 0
+
+    References
+    ----------
+    * V. Aregbesola and I. Griva. A fast algorithm for training large scale support vector machines. JCC 10(12), 2022.
+    * J. Lei et al. Distribution-free predictive inference for regression. JASA 113, 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from streamsvm import ALFPGMSVR
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> svm = ALFPGMSVR(C=1000, epsilon=10).fit(X[:350], y[:350])
+    >>> round(svm.score(X[350:], y[350:]), 2)
+    0.32
+    """
+
+    random_state = None
+
+    def __init__(
+        self, *, kernel: Literal[KernelName, Search] | KernelFunction = "rbf", degree: int = 3,
+        gamma: SearchedGamma = "scale", coef0: float = 0.0, kernel_params: Options = None,
+        tol: float = 1e-3, C: Searched = 1.0, epsilon: float = 0.1, scale_targets: bool = False,
+        interval: float | None = None,
+        shrinking: bool = True, cache_size: float = 200, max_iter: int = -1, pairs: int = 500,
+        subproblem: Subproblem = "pairs", mu: float = 0.1, min_alpha_check: int | None = 2000,
+        min_alpha_opt: int | None = None, max_alpha_opt: int | None = None, delta_alpha: float = 1e-6,
+        metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
+        scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
+        target_encode: TargetEncode = None,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())

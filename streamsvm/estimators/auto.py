@@ -5,14 +5,22 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from streamsvm.config import FitConfig
-from streamsvm.estimators.base import set_parameters
-from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.types import Balanced, Client, Columns, Costs, Options, Probability, RandomState, TargetEncode
+from streamsvm.estimators.base import StoreClassifier, set_parameters
+from streamsvm.estimators.inputs import (
+    Balanced,
+    Client,
+    Columns,
+    Costs,
+    Options,
+    Probability,
+    RandomState,
+    TargetEncode,
+)
 from streamsvm.options.base import Fill
 from streamsvm.search.options import completed
 
 
-class AutoSVC(SetClassifier):
+class AutoSVC(StoreClassifier):
     """Support vector classification that chooses every parameter from the data, as `streamsvm fit` does.
 
     Compares scalings, kernels, C, gamma, feature weights, and exact or early prediction by fits on a sample, scored on
@@ -73,25 +81,14 @@ class AutoSVC(SetClassifier):
     scoring: str | None
 
     def __init__(
-        self,
-        time_budget: float | str | None = None,
-        *,
-        class_weight: Balanced = None,
+        self, time_budget: float | str | None = None, *, class_weight: Balanced = None,
         scoring: Literal["accuracy", "balanced_accuracy"] | None = None,
-        probability: Probability = False,
-        threshold: str | None = None,
-        costs: Costs = None,
+        probability: Probability = False, threshold: str | None = None, costs: Costs = None,
         search_params: Options = None,
-        gaps: Fill | None = None,
-        mark_gaps: bool = False,
-        category: Columns = None,
-        target_encode: TargetEncode = None,
+        gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None, target_encode: TargetEncode = None,
         random_state: RandomState = None,
-        memory_limit: int | str | None = None,
-        n_jobs: int | None = None,
-        client: Client = None,
-        verbose: int = 0,
-    ) -> None:
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
     def _config(self, **overrides: Any) -> FitConfig:

@@ -1,49 +1,51 @@
 """What all batch estimators share: parameters become a configuration, `train` fits it, `predict` decides by it.
 
 Rows are wrapped as stores by scikit-learn's rules (`estimators.inputs`); nothing is solved here. An estimator is an
-`__init__` and a row of class attributes, see `StoreEstimator`; classifiers and regressors share their `fit`. Decisions
-on a dask array are a dask array, computed where its blocks are.
+`__init__`, a solver and a task, see `StoreEstimator`; classifiers, regressors and detectors of outliers share their
+`fit`. Decisions on a dask array are a dask array, computed where its blocks are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import ClassifierMixin, RegressorMixin
+from scipy import sparse
+from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, is_multilabel
 from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import FitConfig, build_config
-from streamsvm.data.labels import label_texts
+from streamsvm.data.labels import label_texts, set_texts
 from streamsvm.data.rows import Rows
-from streamsvm.data.sources import is_dask
+from streamsvm.data.sources import computed, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.estimators.callbacks import CallbackSupport, with_callback_sinks
 from streamsvm.estimators.clients import on_cluster
-from streamsvm.estimators.inputs import StoreInputs, has_no_rows, in_memory
+from streamsvm.estimators.inputs import Client, Costs, Data, Options, RandomState, StoreInputs, has_no_rows, in_memory
 from streamsvm.estimators.recording import record_events, record_report
 from streamsvm.estimators.searched import SEARCH, chosen_parameters, with_search
-from streamsvm.estimators.types import Client, Costs, Data, Options, RandomState
-from streamsvm.events import Events, Sink, warn
+from streamsvm.events import STEPS, Event, Events, Record, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
+from streamsvm.models import LocalModel
 from streamsvm.models.base import Model
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
+from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown
-from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of
-from streamsvm.tables.frames import read_once
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, options_class, section_of, solver_row
+from streamsvm.tables.streams import read_once
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import BATCH_METHODS
 from streamsvm.train import train_in_memory
@@ -52,7 +54,7 @@ T = TypeVar("T")
 Decide = Callable[[Any, Rows], np.ndarray]  # of a model and m rows, what is decided: (m, ...)
 
 CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a fit that chooses
-REGRESSION_FIELDS = ("epsilon", "scale_targets", "interval")
+PROBLEM = ("C", "nu", "tol", "epsilon", "scale_targets", "interval")  # options of a fit, for parameters of these names
 
 
 def set_parameters(estimator: object, arguments: Mapping[str, object]) -> None:
@@ -60,25 +62,35 @@ def set_parameters(estimator: object, arguments: Mapping[str, object]) -> None:
     vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
 
 
-class StoreEstimator(CallbackSupport, StoreInputs):
+def _has_callbacks(_: object) -> bool:
+    if find_spec("sklearn.callback") is None:
+        raise AttributeError("callbacks need scikit-learn 1.9 or newer")
+    return True
+
+
+def _callback_mixin() -> Any:
+    """scikit-learn's class for callbacks (its 1.9 and later), imported when one of its methods is called: it brings
+    rich."""
+    from sklearn.callback import CallbackSupportMixin
+
+    return CallbackSupportMixin
+
+
+class StoreEstimator(StoreInputs):
     """An estimator over `train`; `model_` is what it learned.
 
-    A subclass says which of its parameters are options of the configuration, and overrides `_options` and `_values`
-    where they have other names or values there.
+    Parameters with the names of options, of the problem or of the solver, are these options. A subclass overrides
+    `_options` and `_values` where they have other names or values.
 
     Attributes
     ----------
-    _fixed : dict
-        Options of every fit: "solver" and "task", unless they are the default ones.
-    _fields : tuple of str
-        Parameters that are options of a fit, under the same names.
-    _solver_options : tuple of str
-        Parameters that are options of the solver, under the same names.
+    _solver : str
+    _task : str or None
+        None: the default.
     """
 
-    _fixed: Mapping[str, str] = {}
-    _fields: tuple[str, ...] = ()
-    _solver_options: tuple[str, ...] = ()
+    _solver = DEFAULT_SOLVER
+    _task: str | None = None
 
     C: float | Sequence[float] | str
     tol: float
@@ -135,13 +147,16 @@ class StoreEstimator(CallbackSupport, StoreInputs):
 
     def _values(self) -> dict[str, Any]:
         """The configuration's values of this kind of estimator: its problem and its solver."""
-        fields = {name: getattr(self, name) for name in self._fields}
-        section = section_of(self._fixed.get("solver", DEFAULT_SOLVER))
-        return {**self._fixed, **fields, section: self._options()}
+        task = {} if self._task is None else {"task": self._task}
+        return {"solver": self._solver} | task | self._named(PROBLEM) | {section_of(self._solver): self._options()}
 
     def _options(self) -> dict[str, Any]:
         """The solver's options."""
-        return {name: getattr(self, name) for name in self._solver_options}
+        return self._named(options_class(self._solver).model_fields)
+
+    def _named(self, options: Collection[str]) -> dict[str, Any]:
+        """The parameters that have names of these options."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name in options}
 
     def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         """Trains `model_`; the report."""
@@ -174,7 +189,20 @@ class StoreEstimator(CallbackSupport, StoreInputs):
                 return fit(events)
 
         with shown(self.verbose, type(self).__name__) as lines:
-            return with_callback_sinks(self, lambda callbacks: run(Events(warn, *sinks, *lines, *callbacks)))
+            return _with_callbacks(self, lambda callbacks: run(Events(warn, *sinks, *lines, *callbacks)))
+
+    @available_if(_has_callbacks)
+    def set_callbacks(self, *callbacks: object) -> Self:
+        """Sets callbacks that hear of each step of `fit`: `sklearn.callback.ProgressBar` and others.
+
+        Needs scikit-learn 1.9. In the middle of a fit there is no estimator to score, and a wish to stop is not heard.
+        """
+        _callback_mixin().set_callbacks(self, *callbacks)
+        return self
+
+    @available_if(_has_callbacks)
+    def _init_callback_context(self, *args: object, **options: object) -> Any:
+        return _callback_mixin()._init_callback_context(self, *args, **options)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the client, which is of this process."""
@@ -252,8 +280,33 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         return decide(self.model_, Rows(np.zeros((1, self.model_.d), np.float32)))[:0]
 
 
-for shared in (CallbackSupport, StoreEstimator):
-    fill(shared, BATCH_METHODS)  # subclasses do so when they are created
+fill(StoreEstimator, BATCH_METHODS)  # subclasses do so when they are created
+
+
+def _with_callbacks(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
+    """Runs a fit with the estimator's callbacks, if it has any, as sinks of its events; its result."""
+    if not (hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")):
+        return fit([])
+    from sklearn.callback import with_callbacks
+
+    result: T = with_callbacks(_fit_as_tasks)(estimator, fit)
+    return result
+
+
+def _fit_as_tasks(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
+    """Each step of the solver is a task of the fit, which begins and ends when the step was made."""
+    context = estimator._init_callback_context(max_subtasks=None)
+
+    def step_as_task(record: Record[Event]) -> None:
+        if isinstance(record.event, STEPS):
+            task = context.subcontext(task_name=record.event.kind)
+            task.call_on_fit_task_begin(estimator=estimator)
+            task.call_on_fit_task_end(estimator=estimator)
+
+    context.call_on_fit_task_begin(estimator=estimator)
+    result = fit([step_as_task])
+    context.call_on_fit_task_end(estimator=estimator)
+    return result
 
 
 def _costs(costs: Any) -> Any:
@@ -279,53 +332,86 @@ def _probabilities(model: Any, rows: Rows) -> np.ndarray:
     return model.answers(rows)[1]
 
 
+def _set_decisions(k: int, model: Model, rows: Rows) -> np.ndarray:
+    """(m, k) decision values, -1 of columns that were 0 in all rows: labels that the model does not know."""
+    return _spread(k, model, model.decision_function(rows).reshape(len(rows), -1), -1.0)
+
+
+def _set_indicators(no_indicators: np.ndarray, model: Model, rows: Rows) -> np.ndarray:
+    """(m, k) of 0 and 1, in the type of the training labels."""
+    k, codes = no_indicators.shape[1], model.codes_of(*model.answers(rows))
+    return _spread(k, model, codes, False).astype(no_indicators.dtype)
+
+
+def _set_probabilities(k: int, model: Any, rows: Rows) -> np.ndarray:
+    return _spread(k, model, model.answers(rows)[1], 0.0)
+
+
+def _spread(k: int, model: Model, values: np.ndarray, unknown: float) -> np.ndarray:
+    """(m, k) values of all columns, from those of the labels that the model knows."""
+    out = np.full((len(values), k), unknown)
+    out[:, model.classes.astype(np.intp)] = values
+    return out
+
+
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
-    if not estimator._is_probable:
+    if not (estimator.probability or are_odds(estimator.loss)):
         raise AttributeError(f"predict_proba is there with {estimator._probable_with} only")
     return True
 
 
 class StoreClassifier(ClassifierMixin, StoreEstimator):
-    """A classifier over `train`."""
+    """A classifier of one label a row, or, if y is an indicator (n, k) of 0 and 1, of any number of k labels, which are
+    learned as sets of the numbers of columns."""
 
     class_weight: Any
     loss = "hinge"
     _probable_with = "probability=True"
-
-    @property
-    def _is_probable(self) -> bool:
-        """Whether it has, or will have, probabilities."""
-        return bool(self.probability) or are_odds(self.loss)
+    _like: np.ndarray | None = None  # (0, k) of the type of y, where `fit` was given indicators (n, k)
 
     def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
         """Trains on all rows.
 
         Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
         """
-        self._train(X, y, sample_weight, groups=groups)
-        return self
-
-    def _train(self, X: Data, y: Data, sample_weight: Data, groups: Data = None) -> None:
-        """Checks the rows and labels, and trains."""
+        y = computed(y) if is_dask(y) else y
+        if not sparse.issparse(y) and is_multilabel(y):
+            self._fit_sets(X, np.asarray(y), sample_weight, groups)
+            return self
         config = self._config()
         store, y = self._training_store(X, y, sample_weight, groups=groups)
         classes = classes_of(y, store.sample_weight)
         check_classification_targets(y)
         config = config.model_copy(update={"class_weight": self._class_weight(classes, y, store)})
         self._learn(store, config)
-        self.classes_ = classes
+        self.classes_, self._like = classes, None
+        return self
+
+    def _fit_sets(self, X: Data, y: np.ndarray, sample_weight: Data, groups: Data) -> None:
+        weight = None if self.class_weight == SEARCH else self.class_weight
+        config = self._config(task="multilabel", class_weight=weight)
+        if not np.isin(y, (0, 1)).all():
+            raise ValueError(f"y has shape {y.shape}, a column for each label; expected 0 and 1 alone")
+        labels = np.arange(y.shape[1])
+        sets = set_texts(y.astype(bool), labels.astype(str))
+        store, texts = self._training_store(X, sets, sample_weight, groups=groups)
+        classes_of(texts, store.sample_weight)
+        self._learn(store, config)
+        self.classes_, self._like = labels, y[:0]
 
     def decision_function(self, X: Data) -> np.ndarray:
-        """(n,) decision values for two classes, positive for classes_[1], else (n, n_classes)."""
-        return self._by_blocks(X, decisions_of)
+        """(n,) for two classes, positive for classes_[1], else (n, n_classes). (n, k) for k labels a row."""
+        return self._by_blocks(X, decisions_of if self._like is None else partial(_set_decisions, self._like.shape[1]))
 
     def predict(self, X: Data) -> np.ndarray:
-        """(n,) labels.
+        """(n,) labels, or (n, k) of 0 and 1 if `fit` had such.
 
         With `threshold` those of decision values above it, with `probability` the most probable, with `costs` those
         with the smallest expected cost, else those of the largest decision value or vote.
         """
         check_is_fitted(self)
+        if self._like is not None:
+            return self._by_blocks(X, partial(_set_indicators, self._like))
         return self._by_blocks(X, partial(labels_of, self.classes_))
 
     @available_if(_wants_probabilities)
@@ -334,16 +420,20 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
         Without `threshold`, `costs` and `class_weight` the largest is that of the label from `predict`.
         """
-        return self._by_blocks(X, self._probable())
-
-    def _probable(self) -> Decide:
-        return _probabilities
+        of_sets = self._like is not None and partial(_set_probabilities, self._like.shape[1])
+        return self._by_blocks(X, of_sets or _probabilities)
 
     @available_if(_wants_probabilities)
     def predict_log_proba(self, X: Data) -> np.ndarray:
         """(n, n_classes) logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        takes_sets = "multilabel" in solver_row(self._solver).tasks
+        tags.classifier_tags.multi_label = takes_sets and getattr(self, "nu", None) is None
+        return tags
 
     def score(self, X: Data, y: Data = None, sample_weight: Data = None) -> float:
         """Mean accuracy."""
@@ -380,8 +470,8 @@ def _wants_intervals(estimator: StoreRegressor) -> bool:
 class StoreRegressor(RegressorMixin, StoreEstimator):
     """A regressor over `train`."""
 
-    epsilon: float
-    scale_targets: bool
+    _task = "regress"
+
     interval: float | None
 
     def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
@@ -407,6 +497,56 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
         check_is_fitted(self)
         self.model_.intervals.half_width(level)
         return self._by_blocks(X, partial(_ends, level))
+
+
+class OutlierDetector(OutlierMixin, StoreEstimator):
+    """Learns from rows alone. Decision values are scores minus `offset_`; below 0 a row is an outlier."""
+
+    _task = "oneclass"
+
+    offset_: float
+
+    def fit(self, X: Data, y: Data = None, sample_weight: Data = None) -> Self:
+        """Trains on all rows. y, and labels of a Store, are ignored.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
+        config = self._config()
+        self._learn(self._unlabelled_store(X, sample_weight), config)
+        model = self.model_
+        self.offset_ = 0.0 if isinstance(model, LocalModel) else -float(model.intercept[0])
+        return self
+
+    def decision_function(self, X: Data) -> np.ndarray:
+        """(n,) decision values, below 0 for outliers."""
+        return self._by_blocks(X, decisions_of)
+
+    def score_samples(self, X: Data) -> np.ndarray:
+        """(n,) decision values plus `offset_`. Larger: more like the training rows."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Data) -> np.ndarray:
+        """(n,) 1 for inliers, -1 for outliers."""
+        check_is_fitted(self)
+        return self._by_blocks(X, _own_labels)
+
+    def _unlabelled_store(self, X: Data, sample_weight: Data) -> Store:
+        if isinstance(X, Store):
+            if sample_weight is not None:
+                raise ValueError("X is a Store, which brings its own sample_weight; found it given as well")
+            if self.category:
+                raise ValueError("X is a Store, which says what is encoded: give category to ingest")
+            return self._store(X, reset=True)
+        X = self._checked(X, "no_validation", reset=True)[0]
+        if sample_weight is not None:
+            sample_weight = in_memory(sample_weight)
+            sample_weight = check_sample_weight(sample_weight, sample_weight if is_dask_frame(X) else X)
+        names, category = self._names(), self._categories()
+        return self._new_store(X, sample_weight=sample_weight, feature_names=names, category=category)
+
+
+def _own_labels(model: Model, rows: Rows) -> np.ndarray:
+    return labels_of(model.classes, model, rows)
 
 
 def threads(n_jobs: int | None) -> int:

@@ -1,4 +1,4 @@
-"""BudgetedSVC: budgeted stochastic gradient descent as a scikit-learn estimator."""
+"""BudgetedSVC and BudgetedSVR: budgeted stochastic gradient descent as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from streamsvm.config import FitConfig
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.estimators.base import StoreEstimator, set_parameters, threads
-from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.searched import searched_parameters
-from streamsvm.estimators.types import (
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor, set_parameters, threads
+from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
     Columns,
@@ -29,6 +27,7 @@ from streamsvm.estimators.types import (
     SearchedScale,
     TargetEncode,
 )
+from streamsvm.estimators.searched import searched_parameters
 from streamsvm.events import Events, warn
 from streamsvm.fits.bsgd import typical_weight
 from streamsvm.fits.prepare import prepare
@@ -44,7 +43,6 @@ from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.tasks.weights import class_factors, row_weights
 
-BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
 
 
@@ -70,9 +68,7 @@ class BudgetedEstimator(StoreEstimator):
         Support vectors. They are merged points, not rows of X.
     """
 
-    _fixed = {"solver": "bsgd"}
-    _fields: tuple[str, ...] = ("C",)
-    _solver_options: tuple[str, ...] = BSGD_OPTIONS
+    _solver = "bsgd"
 
     fit_intercept: bool
 
@@ -92,7 +88,7 @@ class BudgetedEstimator(StoreEstimator):
         return self._intercept(self.model_.bias)
 
 
-class BudgetedSVC(BudgetedEstimator, SetClassifier):
+class BudgetedSVC(BudgetedEstimator, StoreClassifier):
     r"""Kernel classification by stochastic gradient descent with a limited number of support vectors.
 
     Learns row by row. When the budget is full, `merge` support vectors become one. With more than two classes, and with
@@ -157,44 +153,23 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
     0.9
     """
 
-    _solver_options = ("loss", *BSGD_OPTIONS)
     _probable_with = "probability=True or loss='logistic'"
 
     def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        kernel: DefiniteKernel = "rbf",
-        gamma: SearchedGamma = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
+        self, *, C: float = 1.0,
+        kernel: DefiniteKernel = "rbf", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None,
-        budget: int = 500,
-        merge: int = 3,
-        strategy: Strategy = "sequence",
-        epochs: int = 1,
-        lam: float | None = None,
-        loss: Loss = "hinge",
-        fit_intercept: bool = False,
+        budget: int = 500, merge: int = 3, strategy: Strategy = "sequence", epochs: int = 1, lam: float | None = None,
+        loss: Loss = "hinge", fit_intercept: bool = False,
         average: bool = False,
         class_weight: ClassWeight = None,
-        probability: Probability = False,
-        threshold: str | None = None,
-        costs: Costs = None,
-        metric: SearchedMetric = "none",
-        metric_params: Options = None,
-        search_params: Options = None,
+        probability: Probability = False, threshold: str | None = None, costs: Costs = None,
+        metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
         random_state: RandomState = None,
-        scale: SearchedScale = "none",
-        gaps: Fill | None = None,
-        mark_gaps: bool = False,
-        category: Columns = None,
+        scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None,
-        n_jobs: int | None = None,
-        client: Client = None,
-        verbose: int = 0,
-    ) -> None:
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
     def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:
@@ -290,3 +265,81 @@ class BudgetedSVC(BudgetedEstimator, SetClassifier):
             raise ConfigError("class_weight 'balanced' needs all rows: use fit, or give the weights")
         weights = [float(self.class_weight.get(label, 1.0)) for label in classes.tolist()]
         return self._config_weight(dict(zip(label_texts(classes).tolist(), weights, strict=True)))
+
+
+class BudgetedSVR(BudgetedEstimator, StoreRegressor):
+    r"""Kernel regression by stochastic gradient descent with a limited number of support vectors.
+
+    Learns row by row, in shuffled order, by implicit steps. When the budget is full, `merge` support vectors become
+    one, as in `BudgetedSVC`. By default it learns the standardised target t, and answers in units of y.
+
+    Parameters
+    ----------
+    C : float
+        Inverse strength of the regularisation, as in `sklearn.svm.SVR`, above 0. Larger: fewer training errors, a less
+        smooth function. `lam` takes precedence.
+    lam : float or None
+        lambda, the strength of the regularisation, above 0. Larger: a smoother function. None: 1 / (n C).
+    fit_intercept : bool
+        Learn an intercept in addition to the mean of y, regularised like the rest.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_, feature_importances_
+    model_ : BudgetModel
+    chosen_, expected_, metric_
+    objective_ : float
+        Regularised mean loss of the rows of the last epoch, each before its step.
+    support_vectors_
+    dual_coef_ : ndarray of shape (1, n_SV)
+        Coefficients of the support vectors.
+    intercept_ : ndarray of shape (1,)
+        Intercept: the mean of y, plus what `fit_intercept` learns.
+
+    See Also
+    --------
+    DCSVR : exact.
+    BudgetedSVC : classification.
+    online.BSGDRegressor : learns event by event.
+
+    Notes
+    -----
+    With :math:`\lambda = 1 / (n C)` it minimises
+
+    .. math::
+
+        \tfrac{\lambda}{2} \lVert w \rVert^2 + \tfrac1n \sum_i \max(0,\, \lvert t_i - f(x_i) \rvert - \epsilon)
+
+    which is the problem of `sklearn.svm.SVR` divided by n C.
+
+    References
+    ----------
+    * Z. Wang, K. Crammer and S. Vucetic. Breaking the curse of kernelization: budgeted stochastic gradient descent for
+      large-scale SVM training. JMLR 13, 2012.
+    * S. Qaadan and T. Glasmachers. Multi-merge budget maintenance for stochastic gradient descent SVM training. 2018.
+    * B. Kulis and P. L. Bartlett. Implicit online learning. ICML 2010.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamsvm import BudgetedSVR
+    >>> X, y = make_friedman1(2000, noise=1, random_state=0)
+    >>> svm = BudgetedSVR(budget=200, epochs=3, random_state=0).fit(X[:1500], y[:1500])
+    >>> round(svm.score(X[1500:], y[1500:]), 1)
+    0.8
+    """
+
+    def __init__(
+        self, *, C: float = 1.0, epsilon: float = 0.1, scale_targets: bool = True, interval: float | None = None,
+        kernel: DefiniteKernel = "rbf", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
+        kernel_params: Options = None,
+        budget: int = 500, merge: int = 3, strategy: Strategy = "sequence", epochs: int = 1, lam: float | None = None,
+        fit_intercept: bool = False,
+        average: bool = False,
+        metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
+        random_state: RandomState = None,
+        scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
+        target_encode: TargetEncode = None,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())

@@ -85,10 +85,7 @@ def _without_files(client: Any) -> str | None:
     from streamsvm.parallel.contact import REACH_S
     from streamsvm.private.distributed import run
 
-    with (
-        tempfile.NamedTemporaryFile() as file,
-        suppress(TimeoutError),
-    ):  # one that is frozen is waited for later
+    with tempfile.NamedTemporaryFile() as file, suppress(TimeoutError):  # one that is frozen is waited for later
         seen = run(client, REACH_S, os.path.exists, file.name, on_error="return")
         return next((address for address, sees in seen.items() if sees is not True), None)
     return None

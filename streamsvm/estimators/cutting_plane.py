@@ -1,4 +1,4 @@
-"""CuttingPlaneSVC and CuttingPlaneRanker: linear problems by cutting planes, as scikit-learn estimators."""
+"""Linear problems by cutting planes, as scikit-learn estimators: classes, numbers, ranks and outliers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of, set_parameters
-from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.types import (
+from streamsvm.estimators.base import (
+    OutlierDetector,
+    StoreClassifier,
+    StoreEstimator,
+    StoreRegressor,
+    classes_of,
+    labels_of,
+    set_parameters,
+)
+from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
     Columns,
@@ -73,11 +80,8 @@ class LinearEstimator(StoreEstimator):
         Weights of the features; without landmarks only.
     """
 
-    _fixed = {"solver": "cutting-plane"}
-    _fields: tuple[str, ...] = ("tol",)
-    _solver_options: tuple[str, ...] = ("method", "landmarks")
+    _solver = "cutting-plane"
 
-    method: str
     landmarks: int | None
     max_passes: int
 
@@ -117,8 +121,6 @@ class WithIntercept(LinearEstimator):
         Intercepts.
     """
 
-    _fields: tuple[str, ...] = ("C", "tol")
-
     fit_intercept: bool
     intercept_scaling: float
 
@@ -130,7 +132,7 @@ class WithIntercept(LinearEstimator):
         return super()._options() | {"bias": self.intercept_scaling if self.fit_intercept else 0.0}
 
 
-class CuttingPlaneSVC(WithIntercept, SetClassifier):
+class CuttingPlaneSVC(WithIntercept, StoreClassifier):
     r"""Linear support vector classification in a few passes over any number of rows.
 
     Bounds the risk from below by planes, one for each step, with a line search. With more than two classes, and with a
@@ -177,44 +179,23 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
     0.89
     """
 
-    _fixed = WithIntercept._fixed | {"task": "classify"}
-    _solver_options = (*WithIntercept._solver_options, "loss")
+    _task = "classify"
     _probable_with = "probability=True or loss='logistic'"
 
     def __init__(
-        self,
-        *,
-        loss: Loss = "hinge",
-        C: Searched = 1.0,
-        kernel: DefiniteKernel = "linear",
-        gamma: SearchedGamma = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        kernel_params: Options = None,
-        landmarks: int | None = None,
-        tol: float = 1e-3,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
+        self, *, loss: Loss = "hinge", C: Searched = 1.0,
+        kernel: DefiniteKernel = "linear", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
+        kernel_params: Options = None, landmarks: int | None = None,
+        tol: float = 1e-3, fit_intercept: bool = True, intercept_scaling: float = 1.0,
         method: Method = "ocas",
         class_weight: ClassWeight = None,
-        probability: Probability = False,
-        threshold: str | None = None,
-        costs: Costs = None,
-        metric: SearchedMetric = "none",
-        metric_params: Options = None,
-        search_params: Options = None,
-        max_passes: int = 1000,
-        random_state: RandomState = None,
-        scale: SearchedScale = "none",
-        gaps: Fill | None = None,
-        mark_gaps: bool = False,
-        category: Columns = None,
+        probability: Probability = False, threshold: str | None = None, costs: Costs = None,
+        metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
+        max_passes: int = 1000, random_state: RandomState = None,
+        scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None,
-        n_jobs: int | None = None,
-        client: Client = None,
-        verbose: int = 0,
-    ) -> None:
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
 
@@ -276,32 +257,17 @@ class CuttingPlaneRanker(LinearEstimator):
     0.76
     """
 
-    _fixed = LinearEstimator._fixed | {"task": "ordinal"}
-    _fields = ("C", "tol")
+    _task = "ordinal"
 
     def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        kernel: DefiniteKernel = "linear",
-        gamma: Gamma = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        kernel_params: Options = None,
-        landmarks: int | None = None,
+        self, *, C: float = 1.0,
+        kernel: DefiniteKernel = "linear", gamma: Gamma = "scale", degree: int = 3, coef0: float = 0.0,
+        kernel_params: Options = None, landmarks: int | None = None,
         tol: float = 1e-3,
-        method: Method = "ocas",
-        max_passes: int = 1000,
-        random_state: RandomState = None,
-        scale: Scale = "none",
-        gaps: Fill | None = None,
-        mark_gaps: bool = False,
-        category: Columns = None,
-        memory_limit: int | str | None = None,
-        n_jobs: int | None = None,
-        client: Client = None,
-        verbose: int = 0,
-    ) -> None:
+        method: Method = "ocas", max_passes: int = 1000, random_state: RandomState = None,
+        scale: Scale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
     def fit(self, X: Data, y: Data = None, qid: Data = None, sample_weight: Data = None) -> Self:
@@ -348,3 +314,145 @@ class CuttingPlaneRanker(LinearEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+class CuttingPlaneSVR(StoreRegressor, WithIntercept):
+    r"""Linear support vector regression in a few passes over any number of rows.
+
+    Bounds the risk from below by planes, as `CuttingPlaneSVC`. By default it learns the standardised target t, and
+    answers in units of y.
+
+    Parameters
+    ----------
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_, feature_importances_, model_, chosen_, expected_, metric_
+    coef_ : ndarray of shape (n_features_in_,)
+        Weights of the features, in units of y; without landmarks only.
+    intercept_ : ndarray of shape (1,)
+        Intercept, in units of y.
+    objective_ : float
+        Value of the primal objective in the units of t, exact.
+    dual_gap_
+    n_iter_ : int
+        Number of planes.
+    n_passes_
+
+    See Also
+    --------
+    DCSVR : with a kernel.
+    CuttingPlaneSVC : classification.
+    sklearn.svm.LinearSVR : without `scale_targets` the same problem.
+
+    Notes
+    -----
+    It solves
+
+    .. math:: \min_w\: \tfrac12 \lVert w \rVert^2 + \sum_i C_i \max(0,\, \lvert t_i - w^\top x_i \rvert - \epsilon)
+
+    References
+    ----------
+    * T. Joachims. Training linear SVMs in linear time. KDD 2006.
+    * V. Franc and S. Sonnenburg. Optimized cutting plane algorithm for large-scale risk minimization. JMLR 10, 2009.
+    * J. Lei et al. Distribution-free predictive inference for regression. JASA 113, 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from streamsvm import CuttingPlaneSVR
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> svm = CuttingPlaneSVR(C=10).fit(X[:350], y[:350])
+    >>> round(svm.score(X[350:], y[350:]), 1)
+    0.5
+    """
+
+    def __init__(
+        self, *, C: Searched = 1.0, epsilon: float = 0.0, scale_targets: bool = True, interval: float | None = None,
+        kernel: DefiniteKernel = "linear", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
+        kernel_params: Options = None, landmarks: int | None = None,
+        tol: float = 1e-3, fit_intercept: bool = True, intercept_scaling: float = 1.0,
+        method: Method = "ocas",
+        metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
+        max_passes: int = 1000, random_state: RandomState = None,
+        scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
+        target_encode: TargetEncode = None,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())
+
+    @property
+    def coef_(self) -> np.ndarray:
+        return super().coef_[0]
+
+
+class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
+    r"""Outlier detection in a few passes over any number of rows: a half-space away from 0 that holds most of them.
+
+    The decision function is below 0 for outliers, a share `nu` of the training rows. Without `landmarks` it is linear,
+    and rows that lie all around 0 do not form a class.
+
+    Parameters
+    ----------
+    nu : float
+        Share of outliers among the training rows. Above 0, at most 1. Larger: more outliers.
+    gamma : float, "scale" or "auto"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile"}
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_, feature_importances_, model_
+    objective_ : float
+        Value of the dual objective, as `sklearn.svm.OneClassSVM` has it.
+    dual_gap_
+    coef_ : ndarray of shape (1, n_features_in_)
+        Weights of the features; without landmarks only.
+    offset_
+    n_iter_ : int
+        Number of planes.
+    n_passes_
+
+    See Also
+    --------
+    DCOneClassSVM : with a kernel, exact.
+    online.BSGDOneClass : learns event by event.
+    sklearn.linear_model.SGDOneClassSVM : about the same problem.
+
+    Notes
+    -----
+    For :math:`f(x) = w^\top x - \rho` and sample weights :math:`v_i` it solves
+
+    .. math::
+
+        \min_{w, \rho}\: \tfrac12 \lVert w \rVert^2 - \rho\, \nu \sum_i v_i + \sum_i v_i \max(0,\, \rho - w^\top x_i)
+
+    With `landmarks`, x stands for the Nystroem features of the kernel.
+
+    References
+    ----------
+    * B. Schoelkopf et al. Estimating the support of a high-dimensional distribution. Neural Computation 13, 2001.
+    * T. Joachims. Training linear SVMs in linear time. KDD 2006.
+    * V. Franc and S. Sonnenburg. Optimized cutting plane algorithm for large-scale risk minimization. JMLR 10, 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamsvm import CuttingPlaneOneClassSVM
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> svm = CuttingPlaneOneClassSVM(nu=0.1, kernel="rbf", landmarks=100, random_state=0).fit(X)
+    >>> svm.predict([[0, 0], [5, 5]])
+    array([ 1, -1])
+    >>> round(float(np.mean(svm.predict(X) == -1)), 2)
+    0.1
+    """
+
+    def __init__(
+        self, *, nu: float = 0.5,
+        kernel: DefiniteKernel = "linear", gamma: Gamma = "scale", degree: int = 3, coef0: float = 0.0,
+        kernel_params: Options = None, landmarks: int | None = None,
+        tol: float = 1e-3,
+        method: Method = "ocas", max_passes: int = 1000, random_state: RandomState = None,
+        scale: Scale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())

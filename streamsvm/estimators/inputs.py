@@ -1,12 +1,13 @@
-"""What batch estimators take: rows and their columns of labels and weights, by scikit-learn's rules, as stores."""
+"""What batch estimators take: parameters, and rows with labels and weights, by scikit-learn's rules, as stores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.random import RandomState as NumpyRandomState
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_X_y, column_or_1d, validate_data
 
@@ -17,10 +18,33 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.estimators.types import Columns, Data, TargetEncode
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Scale
+from streamsvm.options.metric import MetricKind
+from streamsvm.options.probability import Calibrator
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.tables.frames import read_once
 from streamsvm.tables.target_encoding import encoded_features
+
+# Types of parameters, made of those of options: type checkers and editors know the values.
+Search = Literal["search"]
+Searched = float | Search
+SearchedGamma = float | Literal["scale", "auto", "search"]
+SearchedKernel = Literal[DefiniteKernel, Search]
+SearchedMetric = Literal[MetricKind, Search]
+SearchedScale = Literal[Scale, Search]
+Gamma = float | Literal["scale", "auto"]
+Balanced = Mapping[Any, float] | Literal["balanced"] | None
+ClassWeight = Balanced | Search
+Probability = bool | Calibrator
+MultiClass = Literal["ovo", "ovr"]
+Options = dict[str, Any] | None
+Costs = Mapping[tuple[object, object], float] | None
+RandomState = int | NumpyRandomState | None
+Columns = str | Sequence[str] | None
+TargetEncode = str | Sequence[str] | Mapping[str, object] | None
+Client: TypeAlias = Any  # distributed.Client, False or None
+Data: TypeAlias = Any  # rows, labels or weights of any kind that estimators take
 
 
 class StoreInputs(BaseEstimator):

@@ -17,11 +17,7 @@ from streamsvm.tasks import is_searched
 
 SEARCH = "search"
 SEARCHED_KIND = "diagonal"  # of a metric that is "search"
-WITH_METRIC = (
-    "kernel",
-    "C",
-    "gamma",
-)  # chosen with a metric that is learned, where they are at their defaults
+WITH_METRIC = ("kernel", "C", "gamma")  # chosen with a metric that is learned, where they are at their defaults
 OPTIONS = {"kernel": ("kernel", "name"), "gamma": ("kernel", "gamma"), "metric": ("metric", "kind")}
 
 

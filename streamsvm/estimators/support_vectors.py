@@ -9,21 +9,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from streamsvm.data.rows import Rows
-from streamsvm.models import ExpansionModel, Header, KernelModel
+from streamsvm.models import ExpansionModel, KernelModel
 
 BY_PART = "an early model has support vectors by part, in model_.part(p); fit with early=False"
-
-
-def given_rows(rows: Rows, header: Header) -> np.ndarray | sparse.csr_array:
-    """Support vectors as rows of X: without the shift to the origin that a fit makes of itself.
-
-    Of a precomputed kernel there are none, (0, 0).
-    """
-    scaling = header.scaling
-    if header.kernel.row.whole:
-        return np.empty((0, 0))
-    return rows.X + scaling.offset.astype(rows.X.dtype) if scaling.kind == "centre" else rows.X
 
 
 class SupportVectors:
@@ -42,7 +30,11 @@ class SupportVectors:
     @property
     def support_vectors_(self) -> np.ndarray | sparse.csr_array:
         model, order = self._exact_model()
-        return given_rows(model.support.take(order), model.header)
+        if model.header.kernel.row.whole:  # given kernel values, which have no rows
+            return np.empty((0, 0))
+        rows, scaling = model.support.take(order), model.header.scaling
+        # without the shift to the origin that a fit makes of itself
+        return rows.X + scaling.offset.astype(rows.X.dtype) if scaling.kind == "centre" else rows.X
 
     @property
     def dual_coef_(self) -> np.ndarray:
@@ -69,19 +61,18 @@ class SupportVectors:
             return np.count_nonzero(model.coef, axis=0).astype(np.int32)
         return np.bincount(model.codes, minlength=len(self.classes_)).astype(np.int32)
 
-    def _exact_model(self) -> tuple[KernelModel | ExpansionModel, np.ndarray]:
-        """The model, and its support vectors' order class by class, where each has a class."""
+    def _exact_model(self) -> tuple[KernelModel | ExpansionModel, Any]:
+        """The model, and its support vectors' order, class by class if each has a class."""
         check_is_fitted(self)
         if isinstance(self.model_, ExpansionModel):
-            return self.model_, np.arange(self.model_.n_support)
+            return self.model_, slice(None)
         if not isinstance(self.model_, KernelModel):
             raise AttributeError(BY_PART)
         return self.model_, np.argsort(self.model_.codes, kind="stable")
 
 
-class RegressionVectors:
-    """Attributes of an estimator whose `model_` is an ExpansionModel of one column, as `SVR` has them. Raises
-    AttributeError for any other.
+class RegressionVectors(SupportVectors):
+    """Attributes of an estimator whose `model_` is an ExpansionModel of one column, as `SVR` has them.
 
     Attributes
     ----------
@@ -93,32 +84,6 @@ class RegressionVectors:
         Number of support vectors.
     """
 
-    model_: Any
-    _intercept: Callable[[np.ndarray], np.ndarray]
-
-    @property
-    def support_(self) -> np.ndarray:
-        return self._fitted().ids
-
-    @property
-    def support_vectors_(self) -> np.ndarray | sparse.csr_array:
-        model = self._fitted()
-        return given_rows(model.support, model.header)
-
-    @property
-    def dual_coef_(self) -> np.ndarray:
-        return self._fitted().coef.T
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        return self._intercept(self._fitted().intercept)
-
     @property
     def n_support_(self) -> np.ndarray:
-        return np.array([len(self._fitted().ids)], np.int32)
-
-    def _fitted(self) -> ExpansionModel:
-        check_is_fitted(self)
-        if not isinstance(self.model_, ExpansionModel):
-            raise AttributeError(BY_PART)
-        return self.model_
+        return np.array([len(self._exact_model()[0].ids)], np.int32)

@@ -40,8 +40,8 @@ SOLVERS = {
         "streamsvm.options.solvers:DCSVMConfig",
         (
             "streamsvm.estimators.dcsvm:DCSVC",
-            "streamsvm.estimators.dcsvr:DCSVR",
-            "streamsvm.estimators.dconeclass:DCOneClassSVM",
+            "streamsvm.estimators.dcsvm:DCSVR",
+            "streamsvm.estimators.dcsvm:DCOneClassSVM",
         ),
         tasks=("classify", "multilabel", "regress", "oneclass"),
         reads=("tol", "cache_size", "nu", "multiclass"),
@@ -50,7 +50,7 @@ SOLVERS = {
     "bsgd": SolverRow(
         "streamsvm.fits.bsgd:BSGDFit",
         "streamsvm.options.solvers:BSGDConfig",
-        ("streamsvm.estimators.budgeted:BudgetedSVC", "streamsvm.estimators.budgeted_svr:BudgetedSVR"),
+        ("streamsvm.estimators.budgeted:BudgetedSVC", "streamsvm.estimators.budgeted:BudgetedSVR"),
         tasks=("classify", "multilabel", "regress", "oneclass"),
         reads=("nu",),
         searches=("scale", "metric", "gamma"),
@@ -61,8 +61,8 @@ SOLVERS = {
         (
             "streamsvm.estimators.cutting_plane:CuttingPlaneSVC",
             "streamsvm.estimators.cutting_plane:CuttingPlaneRanker",
-            "streamsvm.estimators.cutting_plane_svr:CuttingPlaneSVR",
-            "streamsvm.estimators.cutting_plane_oneclass:CuttingPlaneOneClassSVM",
+            "streamsvm.estimators.cutting_plane:CuttingPlaneSVR",
+            "streamsvm.estimators.cutting_plane:CuttingPlaneOneClassSVM",
         ),
         tasks=("classify", "multilabel", "ordinal", "rank", "regress", "oneclass"),
         reads=("tol", "nu"),
@@ -72,14 +72,14 @@ SOLVERS = {
     "admm-hss": SolverRow(
         "streamsvm.fits.admm_hss:ADMMHSSFit",
         "streamsvm.options.solvers:ADMMHSSConfig",
-        ("streamsvm.estimators.admm_hss:HSSSVC", "streamsvm.estimators.admm_hss_svr:HSSSVR"),
+        ("streamsvm.estimators.admm_hss:HSSSVC", "streamsvm.estimators.admm_hss:HSSSVR"),
         aliases=("hss",),
         tasks=("classify", "multilabel", "regress"),
     ),
     "alfpgm": SolverRow(
         "streamsvm.fits.alfpgm:ALFPGMFit",
         "streamsvm.options.solvers:ALFPGMConfig",
-        ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm_svr:ALFPGMSVR"),
+        ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm:ALFPGMSVR"),
         tasks=("classify", "multilabel", "regress"),
         takes_indefinite=True,
         reads=("tol", "cache_size", "multiclass"),

@@ -112,6 +112,7 @@ class ToyFit(Fit):
 
 
 class ToySVC(StoreClassifier):
+    _solver = "toy-descent"
     degree, coef0, kernel_params, class_weight = 3, 0.0, None, None
     scale, memory_limit = "none", None
 
@@ -132,11 +133,7 @@ class ToySVC(StoreClassifier):
         self.n_jobs, self.verbose = n_jobs, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> ToySVC:
-        self._train(X, y, sample_weight)
-        return self
-
-    def _values(self) -> dict[str, Any]:
-        return {"solver": "toy-descent", "C": self.C, "toy_descent": {"steps": self.steps}}
+        return super().fit(X, y, sample_weight)
 
 
 HERE = [f"{__name__}:{made.__name__}" for made in (ToyFit, ToyConfig, ToySVC)]
