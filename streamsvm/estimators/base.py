@@ -46,6 +46,7 @@ from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, options_class, section_of, solver_row
 from streamsvm.tables.streams import read_once
+from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import BATCH_METHODS
 from streamsvm.train import train_in_memory
@@ -431,7 +432,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        takes_sets = "multilabel" in solver_row(self._solver).tasks
+        takes_sets = any(task_of(name).in_sets for name in solver_row(self._solver).tasks)
         tags.classifier_tags.multi_label = takes_sets and getattr(self, "nu", None) is None
         return tags
 
