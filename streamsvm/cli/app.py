@@ -1,6 +1,7 @@
 """The `streamsvm` command: its subcommands, their help, and every error as one line and an exit status.
 
-A subcommand is a function in the module of its name, imported when it is called or asked for its help. The help lists
+A subcommand is a function in the module of its name, or in one of `HOMES`, imported when it is called or asked for its
+help. The help lists
 options by group, one below the other, as wide as the terminal: the usual ones, or with `--help-all` every one.
 """
 
@@ -9,21 +10,23 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from itertools import pairwise
 from keyword import iskeyword
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from streamsvm._version import __version__
-from streamsvm.cli.imports import importing, own_process
 from streamsvm.errors import StreamSVMError
+from streamsvm.parallel.heaps import few_heaps
+from streamsvm.parallel.imports import uncollected
 from streamsvm.storage.paths import was_url
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
@@ -48,11 +51,32 @@ COMMANDS = {  # the first paragraph of each one's --help
     "import": "Read a model that LIBSVM or `streamsvm export` wrote.",
     "demo": "Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits.",
 }
+HOMES = {  # modules of commands that share one
+    "ingest": "stores",
+    "info": "stores",
+    "check": "stores",
+    "calibrate": "judging",
+    "evaluate": "judging",
+    "ui": "report",
+    "export": "exchange",
+    "import": "exchange",
+}
 SETTINGS: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,  # plain lines fit a narrow terminal, a page and a pipe
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
+
+_is_ours = Event()  # set if this process ends with the command
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """If the process ends with the command, modules stay loaded, so the collector need not scan them again."""
+    with uncollected():
+        yield
+        if _is_ours.is_set():
+            gc.freeze()
 
 
 class Commands(TyperGroup):
@@ -72,9 +96,9 @@ class Commands(TyperGroup):
 
 def command(name: str) -> Any:
     """The command of this name, with its flags."""
-    module_name = f"{name}_" if iskeyword(name) else name
     with importing():
-        function = getattr(import_module(f"streamsvm.cli.{module_name}"), module_name)
+        module = import_module(f"streamsvm.cli.{HOMES.get(name, name)}")
+    function = getattr(module, f"{name}_" if iskeyword(name) else name)
     made = _command(name, function)
     made.params += _command("all", _all_options).params
     return made
@@ -124,7 +148,8 @@ def main() -> None:
     """The entry point: exits 0, 2 after an error of one line, 130 when interrupted."""
     if isinstance(sys.stdout, TextIOWrapper):  # Windows code pages lack most letters that labels may have
         sys.stdout.reconfigure(errors="backslashreplace")
-    own_process()
+    _is_ours.set()
+    few_heaps()
     status = exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False))
     if status == INTERRUPTED:  # everything is cleaned up; a plain exit would wait for running tasks in other threads
         sys.stdout.flush()
@@ -171,13 +196,7 @@ def _say(line: str) -> None:
 
 OTHERS = "Options"  # those without a group
 NAME_SHARE = 3  # the names of options get at most this part of the width, 1 / 3
-PLACEHOLDERS = {
-    "<int>": "N",
-    "<int range>": "N",
-    "<float>": "NUMBER",
-    "<float range>": "NUMBER",
-    "<path>": "PATH",
-}
+PLACEHOLDERS = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>": "NUMBER", "<path>": "PATH"}
 LONG_TEXT = 90  # characters of an option's text that --help shows whole
 
 
@@ -194,11 +213,7 @@ class Command(TyperCommand):
         """Required options by name, then arguments."""
         options = [p for p in self.params if p.param_type_name == "option" and p.required]
         arguments = [p for p in self.params if p.param_type_name == "argument"]
-        return [
-            *(f"{p.opts[0]} {_placeholder(p, ctx)}" for p in options),
-            "[OPTIONS]",
-            *map(_argument, arguments),
-        ]
+        return [*(f"{p.opts[0]} {_placeholder(p, ctx)}" for p in options), "[OPTIONS]", *map(_argument, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         from streamsvm.cli.options import DETAILS  # whose imports the list of commands does without

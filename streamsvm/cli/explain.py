@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from streamsvm.cli.imports import importing
-from streamsvm.cli.inputs import ROWS, FilesIn, given_rows, reads, require_other
-from streamsvm.cli.options import AsJson, ModelIn, XName, option
+from streamsvm.cli.app import importing
+from streamsvm.cli.inputs import ROWS, TO_PREDICT, GivenRows, takes_rows
+from streamsvm.cli.options import AsJson, ModelIn, option
 from streamsvm.cli.output import emit, print_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
@@ -26,18 +25,16 @@ VALUES = 3  # columns of support vectors that a table shows
 SHORT, RAW = 4, 6  # digits of computed numbers, and of values in rows
 
 
-@reads(*ROWS)
+@takes_rows(*ROWS, files=TO_PREDICT, store="Rows to explain, unscaled.", has_labels=False)
 def explain(
     model: ModelIn,
-    files: FilesIn = None,
-    store: Annotated[str | None, option("--store", "Rows to explain, unscaled.", "STORE")] = None,
+    given: GivenRows,
     rows: Annotated[
         str | None, option("--rows", f"Which rows, such as 0,5,10..20 (default {FIRST}).", "N,N..N")
     ] = None,
     top: Annotated[int, option("--top", "Columns to show in tables.", "N", min=1)] = 10,
     support: Annotated[
-        int,
-        option("--support", "Support vectors to show for each row, by weight and by distance.", "N", min=0),
+        int, option("--support", "Support vectors to show for each row, by weight and by distance.", "N", min=0)
     ] = 3,
     shapley: Annotated[
         bool, option("--shapley", "Shapley values of each row: rbf and laplacian kernels, pools.")
@@ -45,8 +42,6 @@ def explain(
     of_label: Annotated[
         str | None, option("--of-label", "Whose decision to explain, of a model of task multilabel.", "LABEL")
     ] = None,
-    read: Mapping[str, Any] = {},
-    x: XName = None,
     out: Annotated[Path | None, option("--out", "Write everything to this file, .csv or .json.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,32 +51,25 @@ def explain(
     streamsvm explain --model model.zarr
     streamsvm explain --model model.zarr new.csv --rows 0,7 --shapley
     """
-    has_rows = bool(files) or store is not None
-    _require(has_rows, out, {"rows": rows, "shapley": shapley or None, "x": x, **read})
+    has_rows = bool(given.files) or given.store is not None
+    _require(has_rows, out, {"rows": rows, "shapley": shapley or None, "x": given.x, **given.read})
     with importing():
         from streamsvm.explain.tables import importances_table, rows_tables
         from streamsvm.models.files import load_model
 
-    require_other(out, files)
+    given.require_other(out)
     loaded = load_model(model)
     if not has_rows:
         result = {"model": str(model), **importances_table(loaded, None, of_label)}
     else:
         with (
             progress() as events,
-            given_rows(
-                files, store, read, loaded.layout, events, x, label="none", category=loaded.categories
-            ) as input_rows,
+            given.opened(events, loaded.layout, loaded.categories, label="none") as (opened, name, _),
         ):
-            ids = row_numbers(rows or FIRST, input_rows.store.n, input_rows.name, clipped=rows is None)
-            _warn(loaded, input_rows.store, events)
-            result = {
-                "model": str(model),
-                "store": input_rows.name,
-                **importances_table(loaded, input_rows.store, of_label),
-            }
-            explained = rows_tables(loaded, input_rows.store, ids, shapley=shapley, support=support, label=of_label)
-            result |= {"rows": explained}
+            ids = row_numbers(rows or FIRST, opened.n, name, clipped=rows is None)
+            _warn(loaded, opened, events)
+            result = {"model": str(model), "store": name, **importances_table(loaded, opened, of_label)}
+            result["rows"] = rows_tables(loaded, opened, ids, shapley=shapley, support=support, label=of_label)
     if out is not None:
         from streamsvm.explain.tables import write
 
@@ -154,11 +142,7 @@ def _show_support(row: dict[str, Any]) -> None:
     names = (feature["feature"] for feature in row["features"])
     first = [name for name in names if values.get(name) is not None][:VALUES]
     cells = [
-        [
-            by,
-            *(_text(vector[name]) for name in facts),
-            *(_text(vector["values"][name], RAW) for name in first),
-        ]
+        [by, *(_text(vector[name]) for name in facts), *(_text(vector["values"][name], RAW) for name in first)]
         for by, vector in vectors
     ]
     print_table(f"Support vectors of row {row['row']}", ["by", *map(heading, facts), *first], cells)

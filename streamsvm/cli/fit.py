@@ -10,31 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.cli.app import importing
 from streamsvm.cli.choices import print_fit
-from streamsvm.cli.flags import (
-    COSTS,
-    OBJECTIVES,
-    MemoryLimit,
-    SchedulerFlag,
-    SetOption,
-    WaitFlag,
-    WorkersFlag,
-    class_weights,
-    flag,
-    flag_layers,
-)
-from streamsvm.cli.imports import importing
 from streamsvm.cli.inputs import (
     LEARNT,
-    FilesToLearnIn,
-    StoreToLearnFrom,
-    reads,
-    require_other_than_store,
-    store_to_learn_from,
+    TO_LEARN,
+    GivenRows,
+    MemoryLimit,
+    SetOption,
+    WorkersFlag,
+    configured,
+    given_layers,
+    takes_rows,
 )
 from streamsvm.cli.options import (
     ANSWERS,
     CHOICE,
+    CLUSTER,
     DATA,
     MODEL,
     PAPERS,
@@ -45,8 +37,7 @@ from streamsvm.cli.options import (
     AsJson,
     ForceModel,
     PerformanceReport,
-    XName,
-    YName,
+    PlaceFlag,
     default_model,
     open_store,
     option,
@@ -56,11 +47,10 @@ from streamsvm.cli.options import (
 from streamsvm.cli.output import emit, progress
 from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError, CorruptDataError
-from streamsvm.options.layers import Layer, parse_set, read_layer
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.options import completed
-from streamsvm.storage.paths import Place, is_same
-from streamsvm.storage.text import number_or_text
+from streamsvm.storage.paths import Place
+from streamsvm.storage.place import is_same
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -68,79 +58,45 @@ if TYPE_CHECKING:
 KEPT = (".", "search", "regions", "folds")  # folders of a run directory that hold checkpoints
 
 
-@reads(*LEARNT)
+FLAGS = {
+    DATA: ("scale", "class_weight"),
+    VALUES: ("gaps", "mark_gaps", "positive"),
+    MODEL: ("solver", "task", "C", "early", "probability", "kernel", "gamma", "metric"),
+    PAPERS: ("nu", "budget", "merge", "epochs"),
+    TUNING: ("tol", "seed", "degree", "coef0", "trials", "scoring"),
+    ANSWERS: ("interval", "threshold", "costs"),
+    CHOICE: ("time_budget",),
+    RUNS: ("checkpoint_every",),
+    CLUSTER: ("scheduler", "wait_for_scheduler"),
+}
+MODEL_TEXT = "Model to write. Default: STORE.model.zarr, next to the store."
+PILOT_TEXT = "With --dry-run: seconds for small fits that estimate the time; 0 for none."
+
+
+@takes_rows(*LEARNT, files=TO_LEARN, store="Rows and labels to train on.", group=DATA)
+@configured(FLAGS)
 def fit(
-    context: typer.Context,
-    files: FilesToLearnIn = None,
-    store: StoreToLearnFrom = None,
-    read: Mapping[str, Any] = {},
-    scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
-    gaps: Annotated[Any, flag("--gaps", "gaps", VALUES)] = None,
-    mark_gaps: Annotated[bool | None, flag("--mark-gaps", "mark_gaps", VALUES)] = None,
-    positive: Annotated[str | None, flag("--positive", "positive", VALUES, metavar="L[,L...]", parser=str)] = None,
-    class_weight: Annotated[
-        Any, flag("--class-weight", "class_weight", DATA, metavar="balanced|L=W[,...]", parser=class_weights)
-    ] = None,
-    x: XName = None,
-    y: YName = None,
-    solver: Annotated[Any, flag("--solver", "solver", MODEL)] = None,
-    task: Annotated[Any, flag("--task", "task", MODEL)] = None,
-    C: Annotated[Any, flag("--C", "C", MODEL)] = None,
-    nu: Annotated[Any, flag("--nu", "nu", PAPERS)] = None,
-    tol: Annotated[Any, flag("--tol", "tol", TUNING)] = None,
-    interval: Annotated[Any, flag("--interval", "interval", ANSWERS)] = None,
-    early: Annotated[bool | None, flag("--early", "dcsvm.early", MODEL)] = None,
-    budget: Annotated[Any, flag("--budget", "bsgd.budget", PAPERS)] = None,
-    merge: Annotated[Any, flag("--merge", "bsgd.merge", PAPERS)] = None,
-    epochs: Annotated[Any, flag("--epochs", "bsgd.epochs", PAPERS)] = None,
-    probability: Annotated[Any, flag("--probability", "probability.method", MODEL)] = None,
-    threshold: Annotated[
-        Any, flag("--threshold", "probability.threshold", ANSWERS, metavar=OBJECTIVES, parser=str)
-    ] = None,
-    costs: Annotated[Any, flag("--costs", "probability.costs", ANSWERS, metavar=COSTS, parser=str)] = None,
-    seed: Annotated[Any, flag("--seed", "seed", TUNING)] = None,
-    kernel: Annotated[Any, flag("--kernel", "kernel.name", MODEL)] = None,
-    gamma: Annotated[Any, flag("--gamma", "kernel.gamma", MODEL, metavar="NUMBER", parser=number_or_text)] = None,
-    degree: Annotated[Any, flag("--degree", "kernel.degree", TUNING)] = None,
-    coef0: Annotated[Any, flag("--coef0", "kernel.coef0", TUNING)] = None,
-    metric: Annotated[Any, flag("--metric", "metric.kind", MODEL)] = None,
-    time_budget: Annotated[
-        Any, flag("--time-budget", "search.time_budget", CHOICE, metavar="60s|10m|2h", parser=str)
-    ] = None,
-    trials: Annotated[Any, flag("--trials", "search.trials", TUNING)] = None,
-    scoring: Annotated[Any, flag("--scoring", "search.scoring", TUNING)] = None,
+    given: GivenRows,
+    flags: Mapping[str, Any],
     no_search: Annotated[
         bool, option("--no-search", "Use defaults for options that you leave out.", group=CHOICE)
     ] = False,
-    model: Annotated[
-        Any,
-        place_option("--model", "Model to write. Default: STORE.model.zarr, next to the store.", "MODEL", RUN),
+    model: Annotated[PlaceFlag | None, place_option("--model", MODEL_TEXT, "MODEL", RUN)] = None,
+    config: Annotated[
+        PlaceFlag | None, place_option("--config", "A TOML file, or a model to repeat.", "FILE", RUN)
     ] = None,
-    config: Annotated[Any, place_option("--config", "A TOML file, or a model to repeat.", "FILE", RUN)] = None,
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
-    run_dir: Annotated[Any, place_option("--run-dir", "Folder for events and checkpoints.", "DIR", RUN)] = None,
-    checkpoint_every: Annotated[
-        Any, flag("--checkpoint-every", "checkpoint_every", RUNS, metavar="SECONDS|'N steps'", parser=str)
+    run_dir: Annotated[
+        PlaceFlag | None, place_option("--run-dir", "Folder for events and checkpoints.", "DIR", RUN)
     ] = None,
     resume: Annotated[bool, option("--resume", "Resume from the checkpoint in --run-dir.", group=RUN)] = False,
     dry_run: Annotated[bool, option("--dry-run", "Print the memory and time plan only.", group=RUN)] = False,
-    pilot: Annotated[
-        float,
-        option(
-            "--pilot",
-            "With --dry-run: seconds for small fits that estimate the time; 0 for none.",
-            "SECONDS",
-            RUNS,
-            min=0,
-        ),
-    ] = 15.0,
+    pilot: Annotated[float, option("--pilot", PILOT_TEXT, "SECONDS", RUNS, min=0)] = 15.0,
     graph: Annotated[
         Path | None, option("--graph", "Draw the task graph of an early fit.", "FILE.svg|.png", RUNS)
     ] = None,
     workers: WorkersFlag = None,
-    scheduler: SchedulerFlag = None,
-    wait_for_scheduler: WaitFlag = None,
     performance_report: PerformanceReport = None,
     force: ForceModel = False,
     as_json: AsJson = False,
@@ -155,20 +111,21 @@ def fit(
     streamsvm fit --store train.zarr --time-budget 2m --kernel rbf
     streamsvm fit --store train.zarr --no-search --scale minmax --C 10 --early
     """
-    resolved = completed(given_layers(context.params, config, set_ or []), searches=not no_search)
+    layers = given_layers({**flags, "memory_limit": memory_limit, "workers": workers}, config, set_)
+    resolved = completed(layers, searches=not no_search)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
-    require_other_than_store(files, store, model=model, run_dir=run_dir, graph=graph)
-    if files and model is not None and not (dry_run or resume):
+    given.require_other_than_store(model=model, run_dir=run_dir, graph=graph)
+    if given.files and model is not None and not (dry_run or resume):
         require_model_place(model, force=force)
-    store = store_to_learn_from(files, store, read)
+    store = given.to_learn_from()
     if dry_run:
-        _print_plan(open_store(store, x, y), resolved, pilot, as_json)
+        _print_plan(open_store(store, given.x, given.y), resolved, pilot, as_json)
         return
     model = model or default_model(store)
     if run_dir is not None and is_same(run_dir, model):
         raise ConfigError(f"--run-dir {run_dir}: found the place of --model, expected another one")
-    rows = open_store(store, x, y)
+    rows = open_store(store, given.x, given.y)
     if resume and not force and (report := _ended(run_dir, model, rows, resolved)) is not None:
         if as_json:
             emit(report, as_json=True, title="Trained")
@@ -182,10 +139,7 @@ def fit(
         from streamsvm.runs.checkpoints import has_state
         from streamsvm.train import train
 
-    with (
-        hint_to_resume(run_dir, lambda run: any(has_state(run / name) for name in KEPT)),
-        progress() as events,
-    ):
+    with hint_to_resume(run_dir, lambda run: any(has_state(run / name) for name in KEPT)), progress() as events:
         report = train(
             rows,
             resolved,
@@ -200,8 +154,10 @@ def fit(
     if as_json:
         emit(report, as_json=True, title="Trained")
         return
-    print_fit(report, resolved, _words(store, model, x, y))
-    command, of = ("predict", "FILE") if files else ("evaluate", "--store TEST_STORE")
+    places = [("--store", store), ("--x", given.x), ("--y", given.y), ("--model", str(model))]
+    words = [word for name, value in places if value for word in (name, value)]  # of a fit of the same model
+    print_fit(report, resolved, ["streamsvm", "fit", *words])
+    command, of = ("predict", "FILE") if given.files else ("evaluate", "--store TEST_STORE")
     typer.echo(f"next: streamsvm {command} --model {shlex.quote(str(model))} {of}")
 
 
@@ -211,18 +167,6 @@ def _ended(run_dir: Place, model: Place, rows: Store, config: FitConfig) -> dict
         from streamsvm.fits.earlier import ended
 
     return ended(run_dir, model, rows, config)
-
-
-def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:
-    """The words of a command that fits the same model on the same store."""
-    named = [("--x", x), ("--y", y), ("--model", str(model))]
-    return [
-        "streamsvm",
-        "fit",
-        "--store",
-        store,
-        *(word for name, value in named if value for word in (name, value)),
-    ]
 
 
 def _require_drawn(graph: Path, config: FitConfig, n: int) -> None:
@@ -250,11 +194,6 @@ def _draw(graph: Path, report: dict[str, Any], store: str) -> None:
         return
     title = f"Early fit of {Path(store).name}: {report['n']:,} rows, {report['d']:,} columns"
     write_plot(graph_picture(report["graph"], report["seconds_by_phase"], title), graph)
-
-
-def given_layers(flags: dict[str, Any], config: Place | None, sets: list[str]) -> list[Layer]:
-    """The layers of a file, then of flags, then of `--set`. Raises ConfigError."""
-    return [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
 
 
 @contextmanager

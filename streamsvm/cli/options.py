@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.imports import importing
+from streamsvm.cli.app import importing
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
 from streamsvm.storage.paths import Place, place_of
@@ -49,33 +49,25 @@ def _time(text: str) -> float:
         raise typer.BadParameter(f"found {text!r}, {error}") from None
 
 
+if TYPE_CHECKING:
+    PlaceFlag, Parsed = Place, str  # typer takes the type of such a flag from its parser
+else:
+    PlaceFlag = Parsed = Any
 AsJson = Annotated[bool, option("--json", "Print one JSON object on stdout.")]
-ModelIn = Annotated[Any, place_option("--model", "A model written by fit.", "MODEL")]
+ModelIn = Annotated[PlaceFlag, place_option("--model", "A model written by fit.", "MODEL")]
 ForceModel = Annotated[bool, option("--force", "Replace an existing model.")]
 XName = Annotated[
-    str | None,
-    option("--x", "Array or CSR group with the rows, in a store of another program.", "NAME", FILES),
+    str | None, option("--x", "Array or CSR group with the rows, in a store of another program.", "NAME", FILES)
 ]
 YName = Annotated[str | None, option("--y", "Array with the labels, in a store of another program.", "NAME", FILES)]
 PerformanceReport = Annotated[
     Path | None,
-    option(
-        "--performance-report",
-        "Write Dask's performance report of the workers here (HTML).",
-        "FILE",
-        CLUSTER,
-    ),
+    option("--performance-report", "Write Dask's performance report of the workers here (HTML).", "FILE", CLUSTER),
 ]
 CLUSTER_FLAGS = {
     "workers": Annotated[
         int | None,
-        option(
-            "--workers",
-            "Number of worker processes on this machine. Default: threads only.",
-            "N",
-            CLUSTER,
-            min=1,
-        ),
+        option("--workers", "Number of worker processes on this machine. Default: threads only.", "N", CLUSTER, min=1),
     ],
     "scheduler": Annotated[
         str | None,
@@ -186,11 +178,7 @@ def default_model(store: str) -> Place:
 
 
 def require_model_place(
-    model: Place,
-    *,
-    force: bool,
-    option: str = "--model",
-    of: tuple[Store, list[FitConfig]] | None = None,
+    model: Place, *, force: bool, option: str = "--model", of: tuple[Store, list[FitConfig]] | None = None
 ) -> None:
     """Raises StorageError, before any work, if a model would be lost or something else is in the way.
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
-from streamsvm.cli.imports import importing
-from streamsvm.cli.inputs import ROWS, FilesIn, file_options, given_rows, kept_columns, reads, require_other
-from streamsvm.cli.options import THREADS, AsJson, Cluster, ModelIn, XName, on_cluster, option, place_option
+from streamsvm.cli.app import importing
+from streamsvm.cli.inputs import ROWS, TO_PREDICT, GivenRows, file_options, kept_columns, takes_rows
+from streamsvm.cli.options import THREADS, AsJson, Cluster, ModelIn, PlaceFlag, on_cluster, option, place_option
 from streamsvm.cli.output import emit, progress
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.runs.phases import usage_so_far
 
 
 @on_cluster
-@reads(*ROWS)
+@takes_rows(*ROWS, files=TO_PREDICT, store="Rows to predict, unscaled.", has_labels=False)
 def predict(
     model: ModelIn,
-    files: FilesIn = None,
-    store: Annotated[str | None, option("--store", "Rows to predict, unscaled.", "STORE")] = None,
+    given: GivenRows,
     out: Annotated[
-        Any, place_option("--out", "File to write: .csv, .npy or .zarr. Default: CSV on stdout.", "FILE")
+        PlaceFlag | None, place_option("--out", "File to write: .csv, .npy or .zarr. Default: CSV on stdout.", "FILE")
     ] = None,
     keep: Annotated[
         str | None, option("--keep", "Columns of FILE to write with the predictions.", "COL[,COL...]")
@@ -35,8 +33,6 @@ def predict(
             "LEVEL",
         ),
     ] = None,
-    read: Mapping[str, Any] = {},
-    x: XName = None,
     cluster: Cluster = THREADS,
     force: Annotated[bool, option("--force", "Replace an existing file.")] = False,
     as_json: AsJson = False,
@@ -49,31 +45,27 @@ def predict(
     """
     if out is None and as_json:
         raise ConfigError("--json prints one object on stdout, where predictions would go; name a file with --out")
-    if keep is not None and not files:
+    if keep is not None and not given.files:
         raise ConfigError("--keep names columns of a FILE, found no FILE")
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import PredictionOptions, write_predictions
         from streamsvm.storage.paths import kind_at
 
-    require_other(out, files)
+    given.require_other(out)
     if out is not None and not force and (existing := kind_at(out)) is not None:
         raise StorageError(f"--out {out}: found {existing}; --force replaces it, or take another --out")
     loaded = load_model(model)
-    also, is_plain = (
-        PredictionOptions(decision, proba, interval),
-        cluster.is_this_process and x is None,
-    )
+    also = PredictionOptions(decision, proba, interval)
+    is_plain = cluster.is_this_process and given.store is None and given.x is None
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
-    table_options = _table_options(loaded, files, read) if files and not store and is_plain and not counts else None
+    table_options = _table_options(loaded, given) if given.files and is_plain and not counts else None
     with progress(prints_rows=out is None) as events:
-        if files and table_options is not None:
-            n = _write_as_read(loaded, files, table_options, out, also, keep, events)
+        if table_options is not None:
+            n = _write_as_read(loaded, given.files, table_options, out, also, keep, events)
         else:
             with (
-                given_rows(
-                    files, store, read, loaded.layout, events, x, label="none", category=loaded.categories
-                ) as rows,
+                given.opened(events, loaded.layout, loaded.categories, label="none") as rows,
                 kept_columns(rows.files, keep) as columns,
                 cluster.engine(events) as tasks,
             ):
@@ -82,11 +74,11 @@ def predict(
         emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
 
 
-def _table_options(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
+def _table_options(model: Any, given: GivenRows) -> Any:
     """How to read files that are tables with columns that the model knows; None for others."""
     from streamsvm.ingest.inputs import known_tables
 
-    return known_tables(files, file_options({"label": "none", **read}, model.layout), model.layout)
+    return known_tables(given.files, file_options({"label": "none", **given.read}, model.layout), model.layout)
 
 
 def _write_as_read(

@@ -1,17 +1,21 @@
-"""`streamsvm report`: one run or several as a page of HTML or Markdown, or the card of a model."""
+"""`streamsvm report`: one run or several as a page of HTML or Markdown, or the card of a model. `streamsvm ui`: runs as
+pages that follow them."""
 
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import closing, suppress
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamsvm.cli.options import AsJson, option, place_option
+from streamsvm.cli.app import importing
+from streamsvm.cli.options import AsJson, PlaceFlag, option, place_option
 from streamsvm.cli.output import emit
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import Place, place_of
 
@@ -24,31 +28,17 @@ class PageFormat(StrEnum):
     md = "md"
 
 
+CARD_TEXT = "Instead of the page, write the card of this model in Markdown, with the scores of its run."
+FORMAT_TEXT = "Format of the page (default: md if --out ends in .md, otherwise html)."
+
+
 def report(
-    out: Annotated[
-        Any,
-        place_option("--out", "Page or model card to write.", "FILE"),
-    ],
+    out: Annotated[PlaceFlag, place_option("--out", "Page or model card to write.", "FILE")],
     runs: Annotated[
-        list[str] | None,
-        typer.Argument(help="Run directories of fit, stream or tune (--run-dir).", metavar="RUN_DIR"),
+        list[str] | None, typer.Argument(help="Run directories of fit, stream or tune (--run-dir).", metavar="RUN_DIR")
     ] = None,
-    model: Annotated[
-        Any,
-        place_option(
-            "--model",
-            "Instead of the page, write the card of this model in Markdown, with the scores of its run.",
-            "MODEL",
-        ),
-    ] = None,
-    form: Annotated[
-        PageFormat | None,
-        option(
-            "--format",
-            "Format of the page (default: md if --out ends in .md, otherwise html).",
-            show_default=False,
-        ),
-    ] = None,
+    model: Annotated[PlaceFlag | None, place_option("--model", CARD_TEXT, "MODEL")] = None,
+    form: Annotated[PageFormat | None, option("--format", FORMAT_TEXT, show_default=False)] = None,
     plots: Annotated[Path | None, option("--plots", "Folder in which to save each plot as PNG and SVG.", "DIR")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,12 +70,7 @@ def report(
     written = _write_plots(plots, shown) if plots is not None else []
     with whole_file(out) as file:
         file.write(text.encode("utf-8", errors="replace"))
-    result = {
-        "out": out,
-        "runs": len(read),
-        "sections": [section.id for section, _ in shown],
-        "plots": written,
-    }
+    result = {"out": out, "runs": len(read), "sections": [section.id for section, _ in shown], "plots": written}
     emit(result | usage_so_far(), as_json=as_json, title="Report")
 
 
@@ -129,3 +114,46 @@ def _write_plots(folder: Path, shown: list) -> list[str]:
                 write_plot(part.figure, folder / name)
                 names.append(name)
     return names
+
+
+def ui(
+    runs: Annotated[Path, typer.Argument(help="A folder of run directories, at any depth, or one.", metavar="RUNS")],
+    host: Annotated[
+        str, option("--host", "Address to listen at; other than 127.0.0.1, others can read the runs.", "HOST")
+    ] = "127.0.0.1",
+    port: Annotated[int, option("--port", "0: a free one.", min=0, max=65535)] = 8321,
+) -> None:
+    """Show runs on a live page: lists, compares and follows them. Read-only, on this machine.
+
+    \b
+    streamsvm ui runs
+    streamsvm ui runs --port 0
+    """
+    if not runs.is_dir():
+        raise NotFoundError(f"{runs}: no such folder, expected one of run directories; fit --run-dir makes them")
+    with importing():
+        try:
+            import uvicorn
+        except ImportError:
+            raise ConfigError("ui needs uvicorn (the extra serve): pip install uvicorn") from None
+        import matplotlib.figure  # noqa: F401 - the first page need not wait for it
+
+        from streamsvm.report.live import LOCAL, LivePages
+    with closing(_listening(host, port)) as sock:
+        at = sock.getsockname()[:2]
+        shown = f"[{at[0]}]" if ":" in at[0] else at[0]
+        typer.echo(f"http://{shown}:{at[1]}/ (Ctrl+C ends it)", err=True)
+        app = LivePages(runs, host if host in LOCAL else None)
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning", server_header=False))
+        with suppress(KeyboardInterrupt):  # how one ends it
+            server.run(sockets=[sock])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Raises ConfigError."""
+    try:
+        family = socket.getaddrinfo(host, port)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigError(f"--host {host} --port {port}: {why}; take another, --port 0 finds a free one") from None

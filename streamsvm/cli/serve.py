@@ -6,12 +6,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.app import INTERRUPTED
-from streamsvm.cli.imports import importing
+from streamsvm.cli.app import INTERRUPTED, importing
 from streamsvm.cli.options import ModelIn, option
 from streamsvm.cli.stream import alone
 from streamsvm.errors import ConfigError, ModelError
@@ -27,14 +26,6 @@ LIMITS, LEARNING = "Limits", "Learning, of models that `stream` writes"  # group
 EVERY = 10_000
 
 
-class EventFields(NamedTuple):
-    """Of events: where their labels are, and their ids, if labels come later, for at most `wait` events."""
-
-    label: str
-    wait: int | None
-    id: str | None
-
-
 def _size(text: str) -> int:
     from streamsvm.options.base import parse_size
 
@@ -44,33 +35,20 @@ def _size(text: str) -> int:
         raise typer.BadParameter(f"found {text!r}, {error}") from None
 
 
+SNAPSHOT_TEXT = "Events from snapshot to snapshot (10,000)."
+DURABLE_TEXT = "Keep events in MODEL.log before they are answered, and learn them again after a kill."
+WAIT_TEXT = "Events sent to /learn that may wait for labels, which come later by their ids."
+RATE_TEXT = "Maximum number of requests a second; more get 429 (default: no limit)."
+
+
 def serve(
     model: ModelIn,
     host: Annotated[str, option("--host", "Address to listen at.", "HOST")] = "127.0.0.1",
     port: Annotated[int, option("--port", "Port to listen at; 0: a free one.", "N", min=0, max=65_535)] = 8000,
     label: Annotated[str | None, option("--label", "Field that holds the label (y).", "FIELD", LEARNING)] = None,
-    every: Annotated[
-        int | None,
-        option("--snapshot-every", "Events from snapshot to snapshot (10,000).", "N", LEARNING, min=1),
-    ] = None,
-    durable: Annotated[
-        bool,
-        option(
-            "--durable",
-            "Keep events in MODEL.log before they are answered, and learn them again after a kill.",
-            group=LEARNING,
-        ),
-    ] = False,
-    wait: Annotated[
-        int | None,
-        option(
-            "--wait-for-labels",
-            "Events sent to /learn that may wait for labels, which come later by their ids.",
-            "N",
-            LEARNING,
-            min=0,
-        ),
-    ] = None,
+    every: Annotated[int | None, option("--snapshot-every", SNAPSHOT_TEXT, "N", LEARNING, min=1)] = None,
+    durable: Annotated[bool, option("--durable", DURABLE_TEXT, group=LEARNING)] = False,
+    wait: Annotated[int | None, option("--wait-for-labels", WAIT_TEXT, "N", LEARNING, min=0)] = None,
     id_: Annotated[str | None, option("--id", "Field that holds the id of an event (id).", "FIELD", LEARNING)] = None,
     max_body: Annotated[Any, option("--max-body", "Maximum size of a request.", "SIZE", LIMITS, parser=_size)] = "8MiB",
     max_events: Annotated[
@@ -79,16 +57,7 @@ def serve(
     max_waiting: Annotated[
         int, option("--max-waiting", "Requests at work or waiting; others get 503.", "N", LIMITS, min=1)
     ] = 64,
-    max_rate: Annotated[
-        float | None,
-        option(
-            "--max-rate",
-            "Maximum number of requests a second; more get 429 (default: no limit).",
-            "N",
-            LIMITS,
-            min=0.001,
-        ),
-    ] = None,
+    max_rate: Annotated[float | None, option("--max-rate", RATE_TEXT, "N", LIMITS, min=0.001)] = None,
 ) -> None:
     """Predict and learn over HTTP, until Ctrl-C or SIGTERM.
 
@@ -110,13 +79,12 @@ def serve(
             raise ConfigError(
                 f"serve needs {error.name} (the extra serve): pip install httptools orjson uvicorn"
             ) from None
-    given = {"--label": label is not None, "--snapshot-every": every is not None, "--durable": durable}
-    given |= {"--wait-for-labels": wait is not None, "--id": id_ is not None}
-    fields = EventFields(label or "y", wait, id_)
-    stream_options = [name for name, is_given in given.items() if is_given]
+    given = {"--label": label, "--snapshot-every": every, "--durable": durable or None}
+    given |= {"--wait-for-labels": wait, "--id": id_}
+    stream_options = [name for name, value in given.items() if value is not None]
     with (
         listening(host, port) as at,
-        _served(model, fields, every or EVERY, max_events, stream_options) as served,
+        _served(model, label or "y", wait, id_, every or EVERY, max_events, stream_options) as served,
     ):
         facts = f"{served.kind}, {'learns' if not served.refusal else 'predicts only'}"
 
@@ -132,7 +100,7 @@ def serve(
 
 @contextmanager
 def _served(
-    model: Place, fields: EventFields, every: int, most_events: int, stream_options: list[str]
+    model: Place, label: str, wait: int | None, id_: str | None, every: int, most_events: int, stream_options: list[str]
 ) -> Iterator[FixedModel | LearningModel]:
     """The model that answers: a stream if it continues to learn, which no other process may do meanwhile.
 
@@ -148,9 +116,9 @@ def _served(
     refusal = f"the model is of kind {loaded.kind}, which does not learn; `streamsvm stream` writes models that do"
     if isinstance(loaded, StreamModel):
         with alone(model):
-            stream = _stream(model, fields.label)
+            stream = _stream(model, label)
             if not isinstance(stream, str):
-                stream.wait(fields.wait, fields.id)
+                stream.wait(wait, id_)
                 log = _log(model, stream.fields, "--durable" in stream_options)
                 yield LearningModel(stream, most_events, every, log, lambda line: typer.echo(line, err=True))
                 return

@@ -22,9 +22,8 @@ from urllib.parse import urlsplit
 import typer
 
 from streamsvm.cli.app import FAILED
-from streamsvm.cli.flags import class_weights, section_layers
-from streamsvm.cli.inputs import reads
-from streamsvm.cli.options import LATE_LABELS, LEARNER, option, place_option, require_model_place
+from streamsvm.cli.inputs import class_weights, reads, section_layers
+from streamsvm.cli.options import LATE_LABELS, LEARNER, PlaceFlag, option, place_option, require_model_place, with_flags
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
@@ -48,121 +47,67 @@ SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
 SETTABLE |= {f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")}
 
 
+INPUT_TEXT = (
+    "Events: a file or its URL, plain or compressed, - for stdin, kafka://HOST:PORT/TOPIC, or nats://HOST:PORT/STREAM."
+)
+TASK_TEXT = "Task of a new stream: classify (default), multilabel, regress, or oneclass, which needs no label."
+GAMMA_TEXT = (
+    "Of a new stream: scale is 1 / sum of the columns' variances, auto is 1 / columns. Default: tuned while training."
+)
+BUDGET_TEXT = "Maximum number of support vectors of each kernel expansion of a new stream (500)."
+FEATURES_TEXT = "Maximum number of columns; features beyond it are left out (65,536)."
+CLASSES_TEXT = "Maximum number of labels; events with further labels are bad lines (256)."
+WEIGHT_TEXT = "Weight of errors on this label, of a new stream (1)."
+SET_TEXT = (
+    "Other options of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, .average, epsilon, "
+    "nu."
+)
+WAIT_TEXT = "Events that may wait for labels, which come later by their ids. Default: labels come with events."
+LEARNER_FLAGS: dict[str, Any] = {  # by parameter of the learner
+    "gamma": Annotated[Any, option("--gamma", GAMMA_TEXT, "NUMBER|scale|auto", LEARNER, parser=number_or_text)],
+    "lam": Annotated[
+        float | None, option("--lam", "lambda of a new stream. Default: tuned while training.", group=LEARNER)
+    ],
+    "budget": Annotated[int | None, option("--budget", BUDGET_TEXT, group=LEARNER)],
+    "merge": Annotated[
+        int | None, option("--merge", "Support vectors merged at a time, of a new stream (3).", group=LEARNER)
+    ],
+    "max_features": Annotated[int | None, option("--max-features", FEATURES_TEXT, group=LEARNER, min=1)],
+    "max_classes": Annotated[int | None, option("--max-classes", CLASSES_TEXT, group=LEARNER, min=2)],
+    "class_weight": Annotated[Any, option("--class-weight", WEIGHT_TEXT, "LABEL=WEIGHT[,...]", parser=class_weights)],
+}
+
+
 @reads(*DIALECT, "category")
+@with_flags("learner", LEARNER_FLAGS, dict)
 def stream(
     model: Annotated[
-        Any,
-        place_option("--model", "Snapshot file. If it exists, training continues from it.", "MODEL"),
+        PlaceFlag, place_option("--model", "Snapshot file. If it exists, training continues from it.", "MODEL")
     ],
-    input_: Annotated[
-        str,
-        option(
-            "--input",
-            "Events: a file or its URL, plain or compressed, - for stdin, kafka://HOST:PORT/TOPIC, or "
-            "nats://HOST:PORT/STREAM.",
-            "SOURCE",
-        ),
-    ] = "-",
+    input_: Annotated[str, option("--input", INPUT_TEXT, "SOURCE")] = "-",
     format_: Annotated[Literal["json", "csv"], option("--format", "Format of the lines.")] = "json",
     read: Mapping[str, Any] = {},
     label: Annotated[str, option("--label", "Field that holds the label.", "FIELD")] = "y",
     every: Annotated[int, option("--snapshot-every", "Events between snapshots.", "N", min=1)] = 10_000,
     on_error: Annotated[Literal["skip", "stop"], option("--on-error", "What to do with a bad line.")] = "skip",
-    task: Annotated[
-        str | None,
-        option(
-            "--task",
-            "Task of a new stream: classify (default), multilabel, regress, or oneclass, which needs no label.",
-            "TASK",
-        ),
-    ] = None,
+    task: Annotated[str | None, option("--task", TASK_TEXT, "TASK")] = None,
     scale: Annotated[
         Literal["none", "standard"] | None,
         option("--scale", "Of a new stream: standardise features while training (the default).", group=LEARNER),
     ] = None,
-    gamma: Annotated[
-        Any,
-        option(
-            "--gamma",
-            "Of a new stream: scale is 1 / sum of the columns' variances, auto is 1 / columns. Default: tuned "
-            "while training.",
-            "NUMBER|scale|auto",
-            parser=number_or_text,
-            group=LEARNER,
-        ),
-    ] = None,
-    lam: Annotated[
-        float | None,
-        option("--lam", "lambda of a new stream. Default: tuned while training.", group=LEARNER),
-    ] = None,
-    budget: Annotated[
-        int | None,
-        option(
-            "--budget",
-            "Maximum number of support vectors of each kernel expansion of a new stream (500).",
-            group=LEARNER,
-        ),
-    ] = None,
-    merge: Annotated[
-        int | None,
-        option("--merge", "Support vectors merged at a time, of a new stream (3).", group=LEARNER),
-    ] = None,
-    max_features: Annotated[
-        int | None,
-        option(
-            "--max-features",
-            "Maximum number of columns; features beyond it are left out (65,536).",
-            min=1,
-            group=LEARNER,
-        ),
-    ] = None,
-    max_classes: Annotated[
-        int | None,
-        option(
-            "--max-classes",
-            "Maximum number of labels; events with further labels are bad lines (256).",
-            min=2,
-            group=LEARNER,
-        ),
-    ] = None,
-    class_weight: Annotated[
-        Any,
-        option(
-            "--class-weight",
-            "Weight of errors on this label, of a new stream (1).",
-            "LABEL=WEIGHT[,...]",
-            parser=class_weights,
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        option(
-            "--set",
-            "Other options of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, "
-            ".average, epsilon, nu.",
-            "NAME=VALUE",
-        ),
-    ] = None,
+    learner: Mapping[str, Any] = {},
+    set_: Annotated[list[str] | None, option("--set", SET_TEXT, "NAME=VALUE")] = None,
     ask: Annotated[
         float | None,
         option("--ask", "Maximum share of the events whose answers ask for a label.", "SHARE", group=LATE_LABELS),
     ] = None,
-    wait: Annotated[
-        int | None,
-        option(
-            "--wait-for-labels",
-            "Events that may wait for labels, which come later by their ids. Default: labels come with events.",
-            "N",
-            min=0,
-            group=LATE_LABELS,
-        ),
-    ] = None,
+    wait: Annotated[int | None, option("--wait-for-labels", WAIT_TEXT, "N", LATE_LABELS, min=0)] = None,
     id_: Annotated[
-        str | None, option("--id", "Field that holds the id of an event (id).", "FIELD", group=LATE_LABELS)
+        str | None, option("--id", "Field that holds the id of an event (id).", "FIELD", LATE_LABELS)
     ] = None,
     force: Annotated[bool, option("--force", "Start a new stream and replace an existing model.")] = False,
     run_dir: Annotated[
-        Any, place_option("--run-dir", "Folder for the records that report and top show.", "DIR")
+        PlaceFlag | None, place_option("--run-dir", "Folder for the records that report and top show.", "DIR")
     ] = None,
 ) -> None:
     """Predict, then learn, event by event; one JSON line out for each line in.
@@ -170,8 +115,7 @@ def stream(
     Each answer has the event's number and that of the last snapshot. When restarted, the stream continues after the
     last snapshot: a file is read from there, and stdin has to begin with the next event.
     """
-    flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
-    options_given = options_of(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
+    options_given = options_of(learner, set_ or [])
     line_options = lines_options(read, format_)
     make = partial(new_learner, task or "classify", options_given, raw=scale == "none")
 
@@ -211,10 +155,7 @@ def stream(
             finally:  # save the model even if nobody reads the answers any more, or their disk is full
                 state.save()
     if state.events and not state.learner.n_seen:
-        typer.echo(
-            f"warning: no event had a label {label!r}; nothing was learned, and no model was written",
-            err=True,
-        )
+        typer.echo(f"warning: no event had a label {label!r}; nothing was learned, and no model was written", err=True)
     if state.waiting is not None and (gone := state.waiting.gone):
         _warn(gone)
     typer.echo(_as_line(state.summary()), nl=False, err=True)
@@ -309,11 +250,7 @@ def _reporting(state: Stream, run_dir: Place | None, source: str) -> Iterator[St
             with phase("stream"):
                 yield reporter
             reporter.end()
-            end_with(
-                run_dir,
-                events,
-                whole_command({"solver": "bsgd", **state.summary(), **phase.report()}, start),
-            )
+            end_with(run_dir, events, whole_command({"solver": "bsgd", **state.summary(), **phase.report()}, start))
 
 
 def _print_error(number: int, error: str, on_error: str) -> None:
@@ -372,7 +309,7 @@ def _stops(lines: Lines | Messages) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def options_of(flags: dict[str, Any], sets: list[str]) -> Given:
+def options_of(flags: Mapping[str, Any], sets: list[str]) -> Given:
     """The parameters of the learner that were given: how, and their values. Raises ConfigError."""
     options: Given = {
         name: (f"--{name.replace('_', '-')} {value}", value) for name, value in flags.items() if value is not None
@@ -383,10 +320,7 @@ def options_of(flags: dict[str, Any], sets: list[str]) -> Given:
             if name not in SETTABLE:
                 raise ConfigError(f"{origin}: a stream has no such option, expected one of {', '.join(SETTABLE)}")
             parameter = SETTABLE[name]
-            options[parameter] = (
-                origin,
-                {name.rpartition(".")[2]: value} if parameter == "kernel_params" else value,
-            )
+            options[parameter] = (origin, {name.rpartition(".")[2]: value} if parameter == "kernel_params" else value)
     return options
 
 
@@ -403,7 +337,7 @@ def lines_options(read: Mapping[str, Any], format_: str) -> IngestOptions:
     named = [name for name in DIALECT if read[name] is not None]
     if named and format_ == "json":
         raise ConfigError(f"--{named[0].replace('_', '-')} applies to --format csv, found json; leave it out")
-    return validated(IngestOptions, *section_layers(IngestOptions, dict(read)))
+    return validated(IngestOptions, *section_layers(IngestOptions, read))
 
 
 def new_learner(task: str, options: Given, *, raw: bool) -> Any:

@@ -9,16 +9,25 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.fit import given_layers, hint_to_resume
-from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WaitFlag, WorkersFlag, flag
-from streamsvm.cli.imports import importing
-from streamsvm.cli.inputs import LEARNT, FilesToLearnIn, reads, require_other_than_store, store_to_learn_from
+from streamsvm.cli.app import importing
+from streamsvm.cli.fit import hint_to_resume
+from streamsvm.cli.inputs import (
+    LEARNT,
+    TO_LEARN,
+    GivenRows,
+    MemoryLimit,
+    SetOption,
+    WorkersFlag,
+    configured,
+    given_layers,
+    takes_rows,
+)
 from streamsvm.cli.options import (
+    CLUSTER,
     RUN,
     AsJson,
     ForceModel,
-    XName,
-    YName,
+    PlaceFlag,
     open_store,
     option,
     place_option,
@@ -32,39 +41,30 @@ from streamsvm.storage.paths import Place
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
 
-@reads(*LEARNT)
+CONFIG_TEXT = "A TOML file of options, with values to try in a table [tune]. Default: search what fit chooses."
+
+
+@takes_rows(*LEARNT, files=TO_LEARN, store="Rows and labels to train on.")
+@configured({RUN: ("time_budget", "seed"), CLUSTER: ("scheduler", "wait_for_scheduler")})
 def tune(
-    context: typer.Context,
-    files: FilesToLearnIn = None,
-    store: Annotated[str | None, option("--store", "Rows and labels to train on.", "STORE")] = None,
-    read: Mapping[str, Any] = {},
-    config: Annotated[
-        Any,
-        place_option(
-            "--config",
-            "A TOML file of options, with values to try in a table [tune]. Default: search what fit chooses.",
-            "FILE",
-        ),
-    ] = None,
+    given: GivenRows,
+    config: Annotated[PlaceFlag | None, place_option("--config", CONFIG_TEXT, "FILE")] = None,
     model: Annotated[
-        Any, place_option("--model", "Train the best options on all rows and write this model.", "MODEL")
+        PlaceFlag | None, place_option("--model", "Train the best options on all rows and write this model.", "MODEL")
     ] = None,
-    out: Annotated[Any, place_option("--out", "Write the table to this file.", "FILE.csv|.json|.zarr")] = None,
+    out: Annotated[
+        PlaceFlag | None, place_option("--out", "Write the table to this file.", "FILE.csv|.json|.zarr")
+    ] = None,
     heat_map: Annotated[Path | None, option("--heat-map", "Draw the scores over two options.", "FILE.png|.svg")] = None,
-    time_budget: Annotated[
-        Any, flag("--time-budget", "search.time_budget", RUN, metavar="60s|10m|2h", parser=str)
-    ] = None,
-    seed: Annotated[Any, flag("--seed", "seed", RUN)] = None,
+    flags: Mapping[str, Any] = {},
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
-    run_dir: Annotated[Any, place_option("--run-dir", "Folder for events, scores and the table.", "DIR", RUN)] = None,
+    run_dir: Annotated[
+        PlaceFlag | None, place_option("--run-dir", "Folder for events, scores and the table.", "DIR", RUN)
+    ] = None,
     resume: Annotated[bool, option("--resume", "Resume from the scores in --run-dir.", group=RUN)] = False,
     force: ForceModel = False,
     workers: WorkersFlag = None,
-    scheduler: SchedulerFlag = None,
-    wait_for_scheduler: WaitFlag = None,
-    x: XName = None,
-    y: YName = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose options by cross-validation. Without a table of values to try, search the options that fit chooses.
@@ -89,7 +89,7 @@ def tune(
             require_free(name, path)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted search")
-    layers = given_layers(context.params, config, set_ or [])
+    layers = given_layers({**flags, "memory_limit": memory_limit, "workers": workers}, config, set_)
     if any("tune" in values for _, values in layers):
         options, tried = search_of(layers)
         axes = _axes(options.grid) if heat_map is not None else None
@@ -99,20 +99,17 @@ def tune(
             raise ConfigError("--heat-map needs a table [tune] with two options; found none")
         base = completed(layers)
         axes, work, options, tried = None, partial(tune_as_fit, config=base), None, [({}, base)]
-    require_other_than_store(files, store, model=model, run_dir=run_dir)
-    if files and not resume:
+    given.require_other_than_store(model=model, run_dir=run_dir)
+    if given.files and not resume:
         _require_place(model, force=force)
-    rows = open_store(store_to_learn_from(files, store, read), x, y)
+    rows = open_store(given.to_learn_from(), given.x, given.y)
     result = saved_result(run_dir, model, rows, tried, options) if resume and not force else None
     if result is not None:
         typer.echo(f"the search in {run_dir} has ended: nothing is left to resume", err=as_json)
     else:
         of = (rows, [point for _, point in tried]) if resume else None
         _require_place(model, force=force, of=of)
-        with (
-            hint_to_resume(run_dir, lambda run: has_scores(run) or has_state(run / "search")),
-            progress() as events,
-        ):
+        with hint_to_resume(run_dir, lambda run: has_scores(run) or has_state(run / "search")), progress() as events:
             result = work(rows, model_path=model, run_dir=run_dir, resume=resume, events=events)
     if out is not None:
         write_records(result["results"], out)
@@ -144,5 +141,5 @@ def _print_result(result: dict[str, Any], as_json: bool) -> None:
     if not as_json:
         columns = [name for name in result["results"][0] if name != "fold_scores"]
         emit_table("Best first", [{name: row[name] for name in columns} for row in result["results"]])
-    best = {**result["best"]["params"], result["scoring"]: result["best"]["score"]}
-    emit(result, as_json=as_json, title="Best", rows=best | {"seconds": result["seconds"]})
+    best = {**result["best"]["params"], result["scoring"]: result["best"]["score"], "seconds": result["seconds"]}
+    emit(result, as_json=as_json, title="Best", rows=best)

@@ -67,10 +67,7 @@ class RateLimiter:
         if self._left < 1:
             after = str(max(1, round((1 - self._left) / self.rate)))
             raise RequestError(
-                429,
-                f"found more than {self.rate:g} requests a second, expected fewer",
-                retry_after=after,
-                **CLOSE,
+                429, f"found more than {self.rate:g} requests a second, expected fewer", retry_after=after, **CLOSE
             )
         self._left -= 1
 

@@ -17,8 +17,7 @@ from every_case import every_case
 
 from streamsvm import __version__
 from streamsvm.cli import app as app_module
-from streamsvm.cli.app import exit_status
-from streamsvm.cli.imports import importing
+from streamsvm.cli.app import exit_status, importing
 from streamsvm.cli.output import FIRST
 from streamsvm.errors import DataError, MemoryLimitError
 

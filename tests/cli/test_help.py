@@ -16,7 +16,7 @@ from every_case import every_case
 
 from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneSVC
 from streamsvm.cli.app import COMMANDS, app, exit_status
-from streamsvm.cli.ingest import ingest
+from streamsvm.cli.stores import ingest
 from streamsvm.config import option_values
 from streamsvm.errors import ConfigError, MemoryLimitError
 from streamsvm.ingest.options import FORMATS, IngestOptions

@@ -13,7 +13,7 @@ import pytest
 import zarr
 from every_case import every_case
 
-from streamsvm.cli.flags import class_weights
+from streamsvm.cli.inputs import class_weights
 from streamsvm.config import build_config
 from streamsvm.data.labels import encode
 from streamsvm.data.store import Store
