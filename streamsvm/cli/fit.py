@@ -126,7 +126,7 @@ def fit(
     if run_dir is not None and is_same(run_dir, model):
         raise ConfigError(f"--run-dir {run_dir}: found the place of --model, expected another one")
     rows = open_store(store, given.x, given.y)
-    if resume and not force and (report := _ended(run_dir, model, rows, resolved)) is not None:
+    if resume and run_dir is not None and not force and (report := _ended(run_dir, model, rows, resolved)) is not None:
         if as_json:
             emit(report, as_json=True, title="Trained")
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 from pydantic.fields import FieldInfo
@@ -105,7 +105,8 @@ def named(name: str) -> str:
 def flag(name: str, field: FieldInfo, group: str | None = None) -> Any:
     """The flag, or pair such as --dense/--sparse, of an option, which owns text, values and default. The configuration
     validates its value, so that errors are worded once."""
-    values, shown, more = field_values(field), SWITCHES.get(name, named(name)), {}
+    values, shown = field_values(field), SWITCHES.get(name, named(name))
+    more: dict[str, Any] = {}
     text, is_switch = str(field.description).replace("`", ""), field.annotation in (bool, bool | None)
     if name in PLACEHOLDERS:
         more = {"metavar": PLACEHOLDERS[name], "parser": PARSERS.get(name, str)}
@@ -122,8 +123,7 @@ def flag(name: str, field: FieldInfo, group: str | None = None) -> Any:
 
 
 def configured(groups: Mapping[str, Sequence[str]]) -> Callable:
-    """Replaces a command's parameter `flags` by flags of options of a fit, in groups of the help, and passes their values
-    as `flags`."""
+    """Replaces a command's parameter `flags` by those of options of a fit, by group, and passes their values."""
     return with_flags("flags", {name: _fit_flag(name, group) for group in groups for name in groups[group]}, dict)
 
 
@@ -148,7 +148,8 @@ def _complete_set(incomplete: str) -> list[str]:
 SET_TEXT = "Set any option by name; overrides flags and file."
 SetOption = Annotated[list[str] | None, option("--set", SET_TEXT, "NAME=VALUE", RUN, autocompletion=_complete_set)]
 if TYPE_CHECKING:
-    MemoryLimit, WorkersFlag = str | None, int | None
+    MemoryLimit: TypeAlias = str | None
+    WorkersFlag: TypeAlias = int | None
 else:
     MemoryLimit, WorkersFlag = _fit_flag("memory_limit", RUN), _fit_flag("workers", RUN)
 

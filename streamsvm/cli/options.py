@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -50,9 +50,9 @@ def _time(text: str) -> float:
 
 
 if TYPE_CHECKING:
-    PlaceFlag, Parsed = Place, str  # typer takes the type of such a flag from its parser
+    PlaceFlag: TypeAlias = Place
 else:
-    PlaceFlag = Parsed = Any
+    PlaceFlag = Any  # typer knows no unions; the parser makes a place
 AsJson = Annotated[bool, option("--json", "Print one JSON object on stdout.")]
 ModelIn = Annotated[PlaceFlag, place_option("--model", "A model written by fit.", "MODEL")]
 ForceModel = Annotated[bool, option("--force", "Replace an existing model.")]

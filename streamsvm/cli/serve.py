@@ -72,9 +72,8 @@ def serve(
         try:
             from streamsvm.events import Events
             from streamsvm.parallel.compiling import CompileNotice, compile_notices
-            from streamsvm.serving.app import Limits
-            from streamsvm.serving.run import listening
-            from streamsvm.serving.run import serve as answer
+            from streamsvm.serving.app import Limits, listening
+            from streamsvm.serving.app import serve as answer
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"serve needs {error.name} (the extra serve): pip install httptools orjson uvicorn"

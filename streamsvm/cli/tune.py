@@ -103,7 +103,8 @@ def tune(
     if given.files and not resume:
         _require_place(model, force=force)
     rows = open_store(given.to_learn_from(), given.x, given.y)
-    result = saved_result(run_dir, model, rows, tried, options) if resume and not force else None
+    kept = run_dir if resume and not force else None
+    result = None if kept is None else saved_result(kept, model, rows, tried, options)
     if result is not None:
         typer.echo(f"the search in {run_dir} has ended: nothing is left to resume", err=as_json)
     else:

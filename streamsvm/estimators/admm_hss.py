@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor, set_parameters
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor
 from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
@@ -33,6 +33,7 @@ from streamsvm.estimators.support_vectors import RegressionVectors
 from streamsvm.events import Sink
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Number, Shift
+from streamsvm.texts.documented import set_parameters
 from streamsvm.train import train_path
 
 

@@ -13,7 +13,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor, set_parameters
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor
 from streamsvm.estimators.dcsvm import multiclass_of
 from streamsvm.estimators.inputs import (
     ClassWeight,
@@ -37,6 +37,7 @@ from streamsvm.kernels.table import KernelName
 from streamsvm.models import KernelModel
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Subproblem
+from streamsvm.texts.documented import set_parameters
 
 KernelFunction = Callable[[Any, Any], Any]  # of m rows and q rows: their kernel values (m, q)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from streamsvm.config import FitConfig
-from streamsvm.estimators.base import StoreClassifier, set_parameters
+from streamsvm.estimators.base import StoreClassifier
 from streamsvm.estimators.inputs import (
     Balanced,
     Client,
@@ -18,6 +18,7 @@ from streamsvm.estimators.inputs import (
 )
 from streamsvm.options.base import Fill
 from streamsvm.search.options import completed
+from streamsvm.texts.documented import set_parameters
 
 
 class AutoSVC(StoreClassifier):

@@ -7,7 +7,7 @@ Rows are wrapped as stores by scikit-learn's rules (`estimators.inputs`); nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from functools import partial
 from importlib.util import find_spec
@@ -56,11 +56,6 @@ Decide = Callable[[Any, Rows], np.ndarray]  # of a model and m rows, what is dec
 
 CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a fit that chooses
 PROBLEM = ("C", "nu", "tol", "epsilon", "scale_targets", "interval")  # options of a fit, for parameters of these names
-
-
-def set_parameters(estimator: object, arguments: Mapping[str, object]) -> None:
-    """Sets the arguments of `__init__`, its `locals()`, as attributes of the same names, as they are."""
-    vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
 
 
 def _has_callbacks(_: object) -> bool:

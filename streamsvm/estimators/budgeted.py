@@ -12,7 +12,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor, set_parameters, threads
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor, threads
 from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
@@ -42,6 +42,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.tasks.weights import class_factors, row_weights
+from streamsvm.texts.documented import set_parameters
 
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
 

@@ -18,7 +18,6 @@ from streamsvm.estimators.base import (
     StoreRegressor,
     classes_of,
     labels_of,
-    set_parameters,
 )
 from streamsvm.estimators.inputs import (
     ClassWeight,
@@ -42,6 +41,7 @@ from streamsvm.options.solvers import Loss, Method
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
 from streamsvm.tasks.queries import ranking
+from streamsvm.texts.documented import set_parameters
 
 
 class LinearEstimator(StoreEstimator):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import OutlierDetector, StoreClassifier, StoreEstimator, StoreRegressor, set_parameters
+from streamsvm.estimators.base import OutlierDetector, StoreClassifier, StoreEstimator, StoreRegressor
 from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
@@ -31,6 +31,7 @@ from streamsvm.events import Event, Phase, Record, Round, Sink
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Clustering, Combine
+from streamsvm.texts.documented import set_parameters
 
 
 class DCSVMEstimator(StoreEstimator):

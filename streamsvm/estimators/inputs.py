@@ -80,7 +80,8 @@ class StoreInputs(BaseEstimator):
         if groups is not None:
             groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
         facts: dict[str, Any] = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
-        columns = {"feature_names": self._names(), "like": self._smooths(), "category": self._categories()}
+        smooths = dict(self._as_ingest("target_encode")) if self.target_encode else {}
+        columns = {"feature_names": self._names(), "like": smooths, "category": self._categories()}
         return self._new_store(X, y, **facts, **columns), y
 
     def _new_store(self, X: Data, y: Data = None, **facts: Any) -> Store:
@@ -90,23 +91,15 @@ class StoreInputs(BaseEstimator):
             store.attrs[GAPS] = True
         return store
 
-    def _smooths(self) -> dict[str, float | str]:
-        """The smoothing of each column to target-encode. Raises ConfigError."""
-        if not self.target_encode:
-            return {}
-        from streamsvm.ingest.options import IngestOptions
-
-        options = {"target_encode": self.target_encode}
-        return dict(validated(IngestOptions, (type(self).__name__, options)).target_encode)
-
     def _categories(self) -> tuple[str, ...]:
         """The columns of number codes. Raises ConfigError."""
-        if not self.category:
-            return ()
+        return self._as_ingest("category") if self.category else ()
+
+    def _as_ingest(self, name: str) -> Any:
+        """A parameter as the option of `ingest` that has its name. Raises ConfigError."""
         from streamsvm.ingest.options import IngestOptions
 
-        options = {"category": self.category}
-        return validated(IngestOptions, (type(self).__name__, options)).category
+        return getattr(validated(IngestOptions, (type(self).__name__, {name: getattr(self, name)})), name)
 
     def _store(self, X: Data, *, reset: bool) -> Store:
         """X as a store, its columns checked."""

@@ -290,6 +290,9 @@ fill(BudgetLearnerBase, ONLINE_METHODS)
 class LabelLearnerBase(BudgetLearnerBase):
     """A learner whose events have labels, of which new ones may come."""
 
+    lam: float | None
+    average: bool
+    loss: str | None
     max_classes: int
     _labels: Labels
 

@@ -28,6 +28,7 @@ from streamsvm.online.kinds import Features
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.tasks.pairs import n_columns
+from streamsvm.texts.documented import set_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,29 +101,14 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
     task = "classify"
 
     def __init__(
-        self,
-        lam: float | None = None,
-        gamma: float | Literal["scale", "auto"] | None = None,
-        kernel: DefiniteKernel = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        budget: int = 500,
-        merge: int = 3,
-        strategy: Strategy | None = None,
-        bias: bool = False,
-        classes: Iterable[Hashable] | None = None,
-        average: bool = False,
-        max_features: int = MOST_FEATURES,
-        max_classes: int = MOST_CLASSES,
-        kernel_params: dict[str, Any] | None = None,
-        class_weight: Mapping[Hashable, float] | Literal["balanced"] | None = None,
-        loss: Loss | None = None,
-    ) -> None:
-        self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
-        self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
-        self.classes, self.average = classes, average
-        self.max_features, self.max_classes = max_features, max_classes
-        self.kernel_params, self.class_weight, self.loss = kernel_params, class_weight, loss
+        self, lam: float | None = None, gamma: float | Literal["scale", "auto"] | None = None,
+        kernel: DefiniteKernel = "rbf", degree: int = 3, coef0: float = 0.0,
+        budget: int = 500, merge: int = 3, strategy: Strategy | None = None, bias: bool = False,
+        classes: Iterable[Hashable] | None = None, average: bool = False,
+        max_features: int = MOST_FEATURES, max_classes: int = MOST_CLASSES, kernel_params: dict[str, Any] | None = None,
+        class_weight: Mapping[Hashable, float] | Literal["balanced"] | None = None, loss: Loss | None = None,
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())
         self._labels = Labels.of(classes, max_classes)
         self._weights = _by_text(class_weight, None if classes is None else self._labels)
         self._seen: list[int] | None = [] if class_weight == "balanced" else None  # events of each class

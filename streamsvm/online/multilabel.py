@@ -19,6 +19,7 @@ from streamsvm.online.classifier import MOST_CLASSES
 from streamsvm.online.kinds import Features
 from streamsvm.online.labels import Labels
 from streamsvm.options.solvers import Loss, Strategy
+from streamsvm.texts.documented import set_parameters
 
 
 class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
@@ -69,27 +70,14 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
     task = "multilabel"
 
     def __init__(
-        self,
-        lam: float = 1e-3,
-        gamma: float | Literal["scale", "auto"] = "scale",
-        kernel: DefiniteKernel = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        budget: int = 500,
-        merge: int = 3,
-        strategy: Strategy | None = None,
-        bias: bool = False,
-        classes: Iterable[Hashable] | None = None,
-        average: bool = False,
-        max_features: int = MOST_FEATURES,
-        max_classes: int = MOST_CLASSES,
-        kernel_params: dict[str, Any] | None = None,
+        self, lam: float = 1e-3, gamma: float | Literal["scale", "auto"] = "scale", kernel: DefiniteKernel = "rbf",
+        degree: int = 3, coef0: float = 0.0,
+        budget: int = 500, merge: int = 3, strategy: Strategy | None = None, bias: bool = False,
+        classes: Iterable[Hashable] | None = None, average: bool = False,
+        max_features: int = MOST_FEATURES, max_classes: int = MOST_CLASSES, kernel_params: dict[str, Any] | None = None,
         loss: Loss = "logistic",
-    ) -> None:
-        self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
-        self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
-        self.classes, self.average, self.loss = classes, average, loss
-        self.max_features, self.max_classes, self.kernel_params = max_features, max_classes, kernel_params
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())
         self._labels = Labels.of(classes, max_classes)
         self._start({"max_features": 1, "max_classes": 1}, max(1, len(self._labels)))
 

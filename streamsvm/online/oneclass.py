@@ -14,6 +14,7 @@ from streamsvm.online.base import MOST_FEATURES, BudgetLearnerBase
 from streamsvm.online.kinds import Features
 from streamsvm.options.solvers import Strategy
 from streamsvm.tasks.oneclass import NU, OneClass
+from streamsvm.texts.documented import set_parameters
 
 try:
     from river.base import AnomalyDetector
@@ -67,21 +68,12 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
     task = "oneclass"
 
     def __init__(
-        self,
-        nu: float = NU,
-        gamma: float | Literal["scale", "auto"] = "scale",
-        kernel: DefiniteKernel = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        budget: int = 500,
-        merge: int = 3,
-        strategy: Strategy | None = None,
-        max_features: int = MOST_FEATURES,
-        kernel_params: dict[str, Any] | None = None,
-    ) -> None:
-        self.nu, self.gamma, self.kernel, self.degree, self.coef0 = nu, gamma, kernel, degree, coef0
-        self.budget, self.merge, self.strategy = budget, merge, strategy
-        self.max_features, self.kernel_params = max_features, kernel_params
+        self, nu: float = NU, gamma: float | Literal["scale", "auto"] = "scale", kernel: DefiniteKernel = "rbf",
+        degree: int = 3, coef0: float = 0.0,
+        budget: int = 500, merge: int = 3, strategy: Strategy | None = None,
+        max_features: int = MOST_FEATURES, kernel_params: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())
         self._start({"max_features": 1}, 1)
 
     @classmethod

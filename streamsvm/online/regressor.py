@@ -18,6 +18,7 @@ from streamsvm.online.batches import rows_in, series_like, targets_in
 from streamsvm.online.columns import LARGEST
 from streamsvm.online.kinds import Features, as_float, kind_of, shown
 from streamsvm.options.solvers import Strategy
+from streamsvm.texts.documented import set_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,25 +77,12 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
     task = "regress"
 
     def __init__(
-        self,
-        lam: float = 1e-3,
-        epsilon: float = 0.1,
-        gamma: float | Literal["scale", "auto"] = "scale",
-        kernel: DefiniteKernel = "rbf",
-        degree: int = 3,
-        coef0: float = 0.0,
-        budget: int = 500,
-        merge: int = 3,
-        strategy: Strategy | None = None,
-        bias: bool = False,
-        average: bool = False,
-        max_features: int = MOST_FEATURES,
-        kernel_params: dict[str, Any] | None = None,
-    ) -> None:
-        self.lam, self.epsilon, self.gamma, self.kernel = lam, epsilon, gamma, kernel
-        self.degree, self.coef0, self.budget, self.merge = degree, coef0, budget, merge
-        self.strategy, self.bias, self.average = strategy, bias, average
-        self.max_features, self.kernel_params = max_features, kernel_params
+        self, lam: float = 1e-3, epsilon: float = 0.1, gamma: float | Literal["scale", "auto"] = "scale",
+        kernel: DefiniteKernel = "rbf", degree: int = 3, coef0: float = 0.0,
+        budget: int = 500, merge: int = 3, strategy: Strategy | None = None, bias: bool = False, average: bool = False,
+        max_features: int = MOST_FEATURES, kernel_params: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        set_parameters(self, locals())
         self._start({"max_features": 1}, 1)
         self._targets = RunningMoments()
 

@@ -1,21 +1,32 @@
 """The application: routes, limits, every error as one line of JSON, and metrics in the text format of Prometheus.
 
-`App` answers requests by a `ServedModel`, within `Limits`, and counts them in `RequestCounts` for `GET /metrics`.
+`App` answers requests by a model, within `Limits`, and counts them in `RequestCounts` for `GET /metrics`. At the foot,
+uvicorn around it: a socket, a loop, and a graceful end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import socket
+import sys
 import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+import uvicorn
+from threadpoolctl import threadpool_limits
+
+from streamsvm.errors import ConfigError
 from streamsvm.parallel.machine import rss_bytes
-from streamsvm.predict import PredictionOptions
+from streamsvm.serving.fixed import FixedModel
+from streamsvm.serving.learning import LearningModel
 from streamsvm.serving.requests import RequestError, as_json, first_event, outputs_of, request_name, require_parameters
 
 BODY_S = 30.0  # that a sender may take for a body
@@ -24,22 +35,14 @@ ROUTES = {"/predict": "POST", "/learn": "POST", "/health": "GET", "/metrics": "G
 CLOSE = {"connection": "close"}  # the rest of a body is not read
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # of the histogram of seconds
 KIND = "text/plain; version=0.0.4; charset=utf-8"
+BACKLOG = 1024  # connections that wait to be taken
+GRACE_S = 30  # for requests that are at work at the end
+SWITCH_S = 0.001  # after which a thread releases the interpreter: the loop waits for the learner and for snapshots
 
 Scope = Mapping[str, Any]  # of ASGI
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, object]], Awaitable[None]]
-
-
-class ServedModel(Protocol):
-    """A model behind a server: `FixedModel` only predicts, `LearningModel` learns, too."""
-
-    async def predict(self, body: bytes, options: PredictionOptions) -> bytes: ...
-    async def learn(self, body: bytes, first: int | None, name: str | None) -> bytes: ...
-    async def facts(self) -> dict[str, object]: ...
-    @property
-    def trouble(self) -> str | None: ...
-    def totals(self) -> dict[str, float]: ...
-    def gauges(self) -> dict[str, float]: ...
+ServedModel: TypeAlias = FixedModel | LearningModel  # the first only predicts
 
 
 @dataclass(frozen=True)
@@ -192,3 +195,85 @@ class RequestCounts:
             yield f'{name}_bucket{{route="{route}",le="{bound}"}} {so_far}'
         yield f'{name}_sum{{route="{route}"}} {self._seconds[route]:.6f}'
         yield f'{name}_count{{route="{route}"}} {so_far}'
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that waits for connections. Raises ConfigError."""
+    with ExitStack() as unless_listening:
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            at = socket.socket(family, kind, socket.IPPROTO_TCP)  # so asyncio sends small answers at once
+            unless_listening.enter_context(at)
+            if os.name == "posix":
+                at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            at.bind(address)
+            at.listen(BACKLOG)
+        except OSError as error:
+            raise ConfigError(
+                f"--host {host} --port {port}: {error.strerror or error}; take another --port, 0 for a free one"
+            ) from None
+        unless_listening.pop_all()
+        return at
+
+
+def serve(served: ServedModel, limits: Limits, at: socket.socket, ready: Callable[[], None]) -> int:
+    """Answers until SIGINT or SIGTERM; the signal. Requests at work are answered before the end, see `close`."""
+    config = uvicorn.Config(
+        App(served, limits),
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+    signals: list[int] = []
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            self.should_exit = bool(signals)  # one that came before it listened to them
+            ready()
+
+    async def run() -> None:
+        if isinstance(served, LearningModel):
+            served.start()
+        try:
+            await Server(config).serve([at])
+        finally:
+            await served.close()
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        with _recorded(signals), threadpool_limits(1, user_api="blas"):
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(run())
+    finally:
+        sys.setswitchinterval(switch)
+    return signals[0] if signals else 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+@contextmanager
+def _recorded(received: list[int]) -> Iterator[None]:
+    """Records signals. uvicorn raises them again when it has stopped, which would end the process too early."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda which, _: received.append(which)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,7 +2,7 @@
 
 Docstrings are numpydoc with entries for each parameter. What several classes share is written once, in
 `texts.parameters`, and filled in here: the text of an entry is the first one in the docstring itself, in those of the
-bases, and in the shared texts. `FactsRepr`, at the foot, is the repr of stores and models.
+bases, and in the shared texts. At the foot: how parameters become attributes, and the repr of stores and models.
 """
 
 from __future__ import annotations
@@ -123,6 +123,11 @@ def _literal(value: object) -> str:
 def _replaced(doc: str, section: str, text: str) -> str:
     pattern = SECTION.format(section, "-" * len(section))
     return re.sub(pattern, lambda _: f"{text}\n", doc, count=1, flags=re.M)
+
+
+def set_parameters(estimator: object, arguments: Mapping[str, object]) -> None:
+    """Sets the arguments of `__init__`, its `locals()`, as attributes of the same names, as they are."""
+    vars(estimator).update((name, value) for name, value in arguments.items() if name != "self")
 
 
 class FactsRepr:
