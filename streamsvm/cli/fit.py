@@ -49,8 +49,7 @@ from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.options import completed
-from streamsvm.storage.paths import Place
-from streamsvm.storage.place import is_same
+from streamsvm.storage.paths import Place, is_same
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store

@@ -17,12 +17,10 @@ from streamsvm.config import Options, field_values, option_field, option_names, 
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.ingest.options import DIALECT, IngestOptions
-from streamsvm.ingest.servers import is_server, without_password
+from streamsvm.ingest.streams import is_server, without_password
 from streamsvm.options.layers import Layer, parse_set, read_layer
-from streamsvm.storage.human import human_bytes, number_or_text
-from streamsvm.storage.paths import Place
-from streamsvm.storage.place import is_same
-from streamsvm.storage.quoted import cut, name_of, names_in, split
+from streamsvm.storage.paths import Place, is_same
+from streamsvm.storage.text import cut_quoted, human_bytes, name_of, names_in, number_or_text, split_quoted
 
 if TYPE_CHECKING:
     from streamsvm.data.layout import Layout
@@ -83,7 +81,7 @@ def class_weights(text: str) -> Any:
     """`balanced`, or a table parsed from text such as 1=2.0,2=1. Raises ConfigError for a label that is named twice."""
     if "=" not in text:
         return text
-    pairs = [cut(pair, "=") for pair in split(text)]
+    pairs = [cut_quoted(pair, "=") for pair in split_quoted(text)]
     weights = {name_of(label): number_or_text(weight) for label, weight in pairs}
     if len(weights) < len(pairs):
         raise ConfigError(f"--class-weight: found {text!r}, expected each label once")

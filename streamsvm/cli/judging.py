@@ -24,8 +24,7 @@ from streamsvm.cli.options import (
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.config import ProbabilityConfig, validated
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.storage.human import heading
-from streamsvm.storage.quoted import names_in
+from streamsvm.storage.text import heading, names_in
 
 CURVES = {"roc", "precision_recall", "curves_by_class", "points", "coverages", "decisions", "histogram"}
 CURVES |= {"reliability_before", "parts"}  # for reports, too long to print

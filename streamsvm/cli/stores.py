@@ -64,7 +64,7 @@ def info(
     streamsvm info sales.csv --label returned --against later.csv
     """
     with importing():
-        from streamsvm.data.names import listed
+        from streamsvm.data.layout import listed
         from streamsvm.tables.info import describe
 
     with (
@@ -74,7 +74,7 @@ def info(
     ):
         facts = describe(described.store) | {"store": described.name}
         if duplicates or other is not None:
-            from streamsvm.tables.duplicates import duplicates as count
+            from streamsvm.tables.info import duplicates as count
 
             facts |= count(described.store, other and other.store, events)
             if other is not None:
@@ -131,7 +131,7 @@ def check(
         _check_model(model, as_json)
         return
     with importing():
-        from streamsvm.tables.verify import check as check_store
+        from streamsvm.tables.checks import check as check_store
 
     with (
         progress() as events,

@@ -45,7 +45,7 @@ from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, options_class, section_of, solver_row
-from streamsvm.tables.streams import read_once
+from streamsvm.tables.frames import read_once
 from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import BATCH_METHODS

@@ -20,8 +20,8 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.options.base import Scale
-from streamsvm.options.metric import MetricKind
 from streamsvm.options.probability import Calibrator
+from streamsvm.options.search import MetricKind
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.tables.frames import read_once
 from streamsvm.tables.target_encoding import encoded_features
