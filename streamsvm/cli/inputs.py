@@ -273,9 +273,8 @@ class GivenRows:
         elif not _are_files(other):
             yield InputRows(open_store(other, self.x, self.y), other)
         else:
-            with GivenRows([other], read={name: self.read[name] for name in LABELLED}).opened(
-                events, first.layout
-            ) as opened:
+            files = GivenRows([other], read={name: self.read[name] for name in LABELLED})
+            with files.opened(events, first.layout) as opened:
                 yield opened
 
     def to_learn_from(self) -> str:

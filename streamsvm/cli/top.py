@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import option
+from streamsvm.cli.options import PlaceFlag, option
 from streamsvm.events import (
     Done,
     Event,
@@ -39,25 +39,13 @@ if TYPE_CHECKING:
 
 WIDTH = 120  # if the output is not a terminal
 WARNINGS = 3  # the last ones are shown
-NUMBERS = (
-    "round",
-    "step",
-    "passes",
-    "violation",
-    "primal",
-    "dual",
-    "objective",
-    "bound",
-    "gap",
-    "planes",
-    "supports",
-    "accuracy",
-    "degradation",
-)
+NUMBERS = "round step passes violation primal dual objective bound gap planes supports accuracy degradation".split()
 
 
 def top(
-    run_dir: Annotated[Any, typer.Argument(parser=place_of, help="Folder that --run-dir named.", metavar="RUN_DIR")],
+    run_dir: Annotated[
+        PlaceFlag, typer.Argument(parser=place_of, help="Folder that --run-dir named.", metavar="RUN_DIR")
+    ],
     once: Annotated[bool, option("--once", "Print the current state and end.")] = False,
     interval: Annotated[float, option("--interval", "Seconds between updates.", min=0.1)] = 1.0,
 ) -> None:

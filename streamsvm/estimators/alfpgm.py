@@ -14,7 +14,6 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor
-from streamsvm.estimators.dcsvm import multiclass_of
 from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
@@ -80,18 +79,23 @@ class ALFPGMEstimator(StoreEstimator):
     delta_alpha : float
         Change of a dual variable below which its row rests, at least 0, see `min_alpha_opt`. Larger: more rows are left
         out.
+
+    Attributes
+    ----------
+    fit_status_ : int
+        0 if it converged, 1 if `max_iter` stopped it.
+    shape_fit_ : tuple of int of shape (2,)
+        Number of training rows and features.
     """
 
     _solver = "alfpgm"
 
     kernel: str | KernelFunction  # type: ignore[assignment]
-    cache_size: float
     max_iter: int
     shape_fit_: tuple[int, int]
 
     def _values(self) -> dict[str, Any]:
-        values = super()._values() | {"cache_size": f"{self.cache_size}MiB"}
-        return values | ({"kernel": {"name": "precomputed"}} if callable(self.kernel) else {})
+        return super()._values() | ({"kernel": {"name": "precomputed"}} if callable(self.kernel) else {})
 
     def _options(self) -> dict[str, Any]:
         return super()._options() | {"max_iter": None if self.max_iter == -1 else self.max_iter}
@@ -155,10 +159,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, StoreClassifier):
     chosen_, expected_, metric_, threshold_, objective_, dual_gap_
     n_iter_ : ndarray of shape (n_problems,)
         Number of rounds of each problem.
-    fit_status_ : int
-        0 if it converged, 1 if `max_iter` stopped it.
-    shape_fit_ : tuple of int of shape (2,)
-        Number of training rows and features.
+    fit_status_, shape_fit_
     class_weight_ : ndarray of shape (n_classes,)
         Factor on C of each class.
     coef_ : ndarray of shape (n_problems, n_features_in_)
@@ -263,9 +264,6 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, StoreClassifier):
             return store.n / (len(labels) * counts)
         return np.array(list(config.class_weight.values()))
 
-    def _values(self) -> dict[str, Any]:
-        return super()._values() | {"multiclass": multiclass_of(self.multi_class)}
-
 
 def _of_pairs(model: KernelModel, rows: Rows) -> np.ndarray:
     """(m, pairs), positive for the first class of each pair."""
@@ -287,10 +285,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
     chosen_, expected_, metric_, objective_, dual_gap_
     n_iter_ : ndarray of shape (1,)
         Number of rounds.
-    fit_status_ : int
-        0 if it converged, 1 if `max_iter` stopped it.
-    shape_fit_ : tuple of int of shape (2,)
-        Number of training rows and features.
+    fit_status_, shape_fit_
     coef_ : ndarray of shape (1, n_features_in_)
         Weights of the features; linear kernel only.
     support_, support_vectors_, dual_coef_, intercept_, n_support_

@@ -7,7 +7,7 @@ Rows are wrapped as stores by scikit-learn's rules (`estimators.inputs`); nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
 from importlib.util import find_spec
@@ -54,7 +54,7 @@ from streamsvm.train import train_in_memory
 T = TypeVar("T")
 Decide = Callable[[Any, Rows], np.ndarray]  # of a model and m rows, what is decided: (m, ...)
 
-CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a fit that chooses
+CHOICES = ("metric", "expected", "threshold")  # of the report of a fit that chooses, which are attributes
 PROBLEM = ("C", "nu", "tol", "epsilon", "scale_targets", "interval")  # options of a fit, for parameters of these names
 
 
@@ -143,8 +143,15 @@ class StoreEstimator(StoreInputs):
 
     def _values(self) -> dict[str, Any]:
         """The configuration's values of this kind of estimator: its problem and its solver."""
-        task = {} if self._task is None else {"task": self._task}
-        return {"solver": self._solver} | task | self._named(PROBLEM) | {section_of(self._solver): self._options()}
+        values = {"solver": self._solver, **self._named(PROBLEM), section_of(self._solver): self._options()}
+        if self._task is not None:
+            values["task"] = self._task
+        parameters = self.get_params(deep=False)
+        if "cache_size" in parameters:
+            values["cache_size"] = f"{parameters['cache_size']}MiB"
+        if "multi_class" in parameters:
+            values["multiclass"] = one_of("multi_class", parameters["multi_class"], {"ovo": "pairs", "ovr": "rest"})
+        return values
 
     def _options(self) -> dict[str, Any]:
         """The solver's options."""
@@ -165,14 +172,11 @@ class StoreEstimator(StoreInputs):
     def _set_choices(self, report: dict[str, Any]) -> None:
         """Sets what was chosen for `model_` and what to expect of it, if the fit chose; records the report."""
         record_report(report)
-        for name in CHOICES:
-            self.__dict__.pop(name, None)  # of a fit before
+        for name in ("chosen", *CHOICES):
+            self.__dict__.pop(f"{name}_", None)  # of a fit before
+        self.__dict__.update((f"{name}_", report[name]) for name in CHOICES if name in report)
         if "metric" in report:
-            self.metric_, self.chosen_ = report["metric"], chosen_parameters(self.model_)
-        if "expected" in report:
-            self.expected_ = report["expected"]
-        if "threshold" in report:
-            self.threshold_ = report["threshold"]
+            self.chosen_ = chosen_parameters(self.model_)
 
     def _set_attributes(self, store: Store, config: FitConfig, report: dict[str, Any]) -> None:
         """Sets the attributes that only this kind of estimator learns."""
@@ -305,19 +309,22 @@ def _fit_as_tasks(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
     return result
 
 
+def one_of(parameter: str, value: object, options: Mapping[str, str]) -> str:
+    """The option that a value of a parameter stands for. Raises ConfigError for an unknown value."""
+    if not isinstance(value, str) or value not in options:
+        raise ConfigError(f"{parameter}: found {value!r}, expected {' or '.join(map(repr, options))}")
+    return options[value]
+
+
 def _costs(costs: Any) -> Any:
     """Costs by pairs of labels as tables of their texts; the configuration judges any other value."""
     if not isinstance(costs, dict) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in costs):
         return costs
     tables: dict[str, dict[str, Any]] = {}
     for pair, cost in costs.items():
-        true, predicted = (_label_text(label) for label in pair)
+        true, predicted = (str(label_texts(np.asarray([label]))[0]) for label in pair)
         tables.setdefault(true, {})[predicted] = cost
     return tables
-
-
-def _label_text(label: object) -> str:
-    return str(label_texts(np.asarray([label]))[0])
 
 
 def labels_of(classes: np.ndarray, model: Model, rows: Rows) -> np.ndarray:

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import OutlierDetector, StoreClassifier, StoreEstimator, StoreRegressor
+from streamsvm.estimators.base import OutlierDetector, StoreClassifier, StoreEstimator, StoreRegressor, one_of
 from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
@@ -42,11 +41,6 @@ class DCSVMEstimator(StoreEstimator):
     random_state : int, RandomState or None
         Seed of the clustering. An exact model depends on it within `tol` only.
     """
-
-    cache_size: float
-
-    def _values(self) -> dict[str, Any]:
-        return super()._values() | {"cache_size": f"{self.cache_size}MiB"}
 
 
 class DCSVC(DCSVMEstimator, SupportVectors, StoreClassifier):
@@ -112,7 +106,6 @@ class DCSVC(DCSVMEstimator, SupportVectors, StoreClassifier):
     """
 
     fit_intercept: bool | None
-    multi_class: str
 
     def __init__(
         self, *, C: Searched = 1.0,
@@ -143,29 +136,9 @@ class DCSVC(DCSVMEstimator, SupportVectors, StoreClassifier):
         self.n_iter_ = n_rounds
         return report
 
-    def _values(self) -> dict[str, Any]:
-        return super()._values() | {"multiclass": multiclass_of(self.multi_class)}
-
     def _options(self) -> dict[str, Any]:
-        loss = loss_of(self.loss, "hinge", "squared_hinge")
+        loss = one_of("loss", self.loss, {"hinge": "linear", "squared_hinge": "squared"})
         return super()._options() | {"bias": self.fit_intercept, "loss": loss}
-
-
-def loss_of(loss: str, linear: str, squared: str) -> str:
-    """The option of the parameter `loss`, whose values are called linear and squared. Raises ConfigError."""
-    return _one_of("loss", loss, {linear: "linear", squared: "squared"})
-
-
-def multiclass_of(multi_class: str) -> str:
-    """The option of the parameter `multi_class`. Raises ConfigError."""
-    return _one_of("multi_class", multi_class, {"ovo": "pairs", "ovr": "rest"})
-
-
-def _one_of(parameter: str, value: object, options: dict[str, str]) -> str:
-    """The option that a value of a parameter stands for. Raises ConfigError for an unknown value."""
-    if not isinstance(value, str) or value not in options:
-        raise ConfigError(f"{parameter}: found {value!r}, expected {' or '.join(map(repr, options))}")
-    return options[value]
 
 
 class DCSVR(DCSVMEstimator, RegressionVectors, StoreRegressor):
@@ -251,8 +224,8 @@ class DCSVR(DCSVMEstimator, RegressionVectors, StoreRegressor):
             self.epsilon_ = report["epsilon"]
 
     def _options(self) -> dict[str, Any]:
-        loss = loss_of(self.loss, "epsilon_insensitive", "squared_epsilon_insensitive")
-        return super()._options() | {"loss": loss}
+        values = {"epsilon_insensitive": "linear", "squared_epsilon_insensitive": "squared"}
+        return super()._options() | {"loss": one_of("loss", self.loss, values)}
 
 
 class DCOneClassSVM(DCSVMEstimator, RegressionVectors, OutlierDetector):

@@ -25,21 +25,13 @@ class FixedModel:
     """Predicts, and refuses to learn for the reason that `refusal` gives."""
 
     trouble = None  # nothing that would go by a new start
+    closing_message = ""
 
     def __init__(self, model: Model, refusal: str, most_events: int) -> None:
-        self.model, self.refusal, self._most = model, refusal, most_events
+        self.model, self.refusal, self._most, self.kind = model, refusal, most_events, str(model.kind)
         self._columns = InputColumns(model)
         self._pool = ThreadPoolExecutor(cores(), thread_name_prefix="predict")
         self.predicted = 0
-
-    @property
-    def kind(self) -> str:
-        return str(self.model.kind)
-
-    @property
-    def closing_message(self) -> str:
-        """The end of the message that the server prints when it has stopped."""
-        return ""
 
     async def predict(self, body: bytes, options: PredictionOptions) -> bytes:
         """Raises RequestError."""
