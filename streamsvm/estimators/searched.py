@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -32,16 +31,20 @@ def with_search(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError where it cannot be chosen.
     """
-    names, solver = searched_parameters(estimator), _solver(values)
+    names, solver = searched_parameters(estimator), values["solver"]
     for name in names:
         _require(estimator, name, values)
     kind = SEARCHED_KIND if "metric" in names else estimator.metric
     metric = {"kind": kind} | (estimator.metric_params or {})
     if kind != "none" and "metric" not in names and metric.get("factor") is None:
         names += tuple(_left_with_metric(estimator, solver))
-    fixed = reduce(_without, (_option(name, solver) for name in names if name != "metric"), dict(values))
-    search = {"options": names} | (estimator.search_params or {})
-    return fixed | {"metric": metric, "search": search}
+    fixed = dict(values)
+    for section, member in (_option(name, solver) for name in names if name != "metric"):
+        if section is None:
+            fixed.pop(member, None)
+        else:
+            fixed[section] = {other: value for other, value in fixed[section].items() if other != member}
+    return fixed | {"metric": metric, "search": {"options": names} | (estimator.search_params or {})}
 
 
 def chosen_parameters(model: Any) -> dict[str, Any]:
@@ -50,7 +53,8 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
     options = config["search"]["options"]
     # of a solver that was chosen, too, the options are those of the solver that began
     solver = DEFAULT_SOLVER if "solver" in options else config["solver"]
-    values = {name: _value_at(config, _option(name, solver)) for name in options}
+    places = {name: _option(name, solver) for name in options}
+    values = {name: (config[section] if section else config)[member] for name, (section, member) in places.items()}
     values |= {name: value for name, value in kernel.items() if name in values}
     kernel_params = kernel["kernel_params"] if "kernel" in values else None
     return values | ({"kernel_params": kernel_params} if kernel_params else {})
@@ -59,19 +63,16 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
 def _left_with_metric(estimator: Any, solver: str) -> list[str]:
     """Parameters at their defaults. With a gamma that is a number, which is of one kernel, the kernel stays."""
     defaults, names = type(estimator)().get_params(deep=False), solver_row(solver).searches
-    left = [name for name in WITH_METRIC if name in names and _is_same(getattr(estimator, name), defaults[name])]
     has_number_gamma = isinstance(estimator.gamma, float | int)
-    return [name for name in left if not (name == "kernel" and has_number_gamma)]
-
-
-def _is_same(value: object, default: object) -> bool:
-    return type(value) is type(default) and bool(value == default)
+    left = [name for name in WITH_METRIC if name in names and not (name == "kernel" and has_number_gamma)]
+    given = {name: getattr(estimator, name) for name in left}
+    return [name for name in left if type(given[name]) is type(defaults[name]) and given[name] == defaults[name]]
 
 
 def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
     """Raises ConfigError where this parameter cannot be chosen."""
     fault, task = f"{type(estimator).__name__}: {name} is {SEARCH!r}", values.get("task", "classify")
-    solver, kernel = _solver(values), values["kernel"]["name"]
+    solver, kernel = values["solver"], values["kernel"]["name"]
     if not is_searched(task):
         raise ConfigError(f"{fault}, but nothing is chosen for task {task}; give a value")
     searchable = [name for name in solver_row(solver).searches if name in estimator.get_params(deep=False)]
@@ -86,22 +87,6 @@ def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
         )
 
 
-def _solver(values: Mapping[str, object]) -> str:
-    return str(values.get("solver", DEFAULT_SOLVER))
-
-
-def _option(name: str, solver: str) -> tuple[str, ...]:
-    """The option of a parameter: its path in a configuration."""
-    default = (name,) if name in FitConfig.model_fields else (section_of(solver), name)
-    return OPTIONS.get(name, default)
-
-
-def _value_at(values: Any, path: tuple[str, ...]) -> Any:
-    return reduce(lambda section, name: section[name], path, values)
-
-
-def _without(values: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    first, *rest = path
-    if not rest:
-        return {name: value for name, value in values.items() if name != first}
-    return values | {first: _without(values[first], tuple(rest))}
+def _option(name: str, solver: str) -> tuple[str | None, str]:
+    """The option of a parameter: the section of the configuration, if it is in one, and its name there."""
+    return OPTIONS.get(name, (None if name in FitConfig.model_fields else section_of(solver), name))
