@@ -95,7 +95,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def named(name: str) -> str:
+def flag_of(name: str) -> str:
     """The flag of an option or parameter."""
     return f"--{name.replace('_', '-')}"
 
@@ -103,7 +103,7 @@ def named(name: str) -> str:
 def flag(name: str, field: FieldInfo, group: str | None = None) -> Any:
     """The flag, or pair such as --dense/--sparse, of an option, which owns text, values and default. The configuration
     validates its value, so that errors are worded once."""
-    values, shown = field_values(field), SWITCHES.get(name, named(name))
+    values, shown = field_values(field), SWITCHES.get(name, flag_of(name))
     more: dict[str, Any] = {}
     text, is_switch = str(field.description).replace("`", ""), field.annotation in (bool, bool | None)
     if name in PLACEHOLDERS:
@@ -158,13 +158,13 @@ def given_layers(flags: Mapping[str, Any], config: Place | None, sets: list[str]
     for name, value in flags.items():
         if value is not None:
             section, _, member = IN_SECTIONS.get(name, name).rpartition(".")
-            layers.append((named(name), {section: {member: value}} if section else {member: value}))
+            layers.append((flag_of(name), {section: {member: value}} if section else {member: value}))
     return [*layers, *map(parse_set, sets or [])]
 
 
 def section_layers(section: type[Options], flags: Mapping[str, Any]) -> list[Layer]:
     """A layer for each flag of a section that was given (is not None)."""
-    return [(named(name), {name: flags[name]}) for name in section.model_fields if flags.get(name) is not None]
+    return [(flag_of(name), {name: flags[name]}) for name in section.model_fields if flags.get(name) is not None]
 
 
 def plain_sources(sources: list[str] | None) -> list[str] | None:
@@ -313,8 +313,8 @@ class GivenRows:
         for name, other in others.items():
             if other is not None and is_same(other, place):
                 raise ConfigError(
-                    f"{named(name)} {other}: found the place of the store that {self.files[0]} is read into; take "
-                    f"another {named(name)}, or give the store another path with --store"
+                    f"{flag_of(name)} {other}: found the place of the store that {self.files[0]} is read into; take "
+                    f"another {flag_of(name)}, or give the store another path with --store"
                 )
 
     def _require_one(self) -> None:
@@ -327,7 +327,7 @@ class GivenRows:
             raise ConfigError("found no rows, expected a FILE, or --store STORE")
         for name, value in self.read.items():
             if value is not None:
-                raise ConfigError(f"{named(name)} applies to a file, found a store; leave it out")
+                raise ConfigError(f"{flag_of(name)} applies to a file, found a store; leave it out")
         return self.store
 
 

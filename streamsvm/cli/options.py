@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -78,7 +78,7 @@ CLUSTER_FLAGS = {
             CLUSTER,
         ),
     ],
-    "wait_for_scheduler": Annotated[
+    "wait_s": Annotated[
         Any,
         option(
             "--wait-for-scheduler",
@@ -128,29 +128,20 @@ class Cluster:
 
     workers: int | None = None
     scheduler: str | None = None
-    wait_for_scheduler: float | None = None
+    wait_s: float | None = None
     performance_report: Path | None = None
 
     @property
     def is_this_process(self) -> bool:
         return self.workers is None and self.scheduler is None
 
-    @contextmanager
-    def engine(self, events: Events) -> Iterator[Engine]:
+    def engine(self, events: Events) -> closing[Engine]:
         """Threads, processes or a cluster, for as long as the command needs them."""
         from streamsvm.parallel.open import open_engine
 
-        if self.wait_for_scheduler is not None and self.scheduler is None:
+        if self.wait_s is not None and self.scheduler is None:
             raise ConfigError("--wait-for-scheduler needs a cluster with a scheduler; give --scheduler too")
-        opened = open_engine(
-            workers=self.workers,
-            scheduler=self.scheduler,
-            events=events,
-            performance_report=self.performance_report,
-            wait_s=self.wait_for_scheduler,
-        )
-        with closing(opened):
-            yield opened
+        return closing(open_engine(events=events, **vars(self)))
 
 
 THREADS = Cluster()

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import typer
 
 from streamsvm.cli.app import FAILED
-from streamsvm.cli.inputs import class_weights, reads, section_layers
+from streamsvm.cli.inputs import class_weights, flag_of, reads, section_layers
 from streamsvm.cli.options import LATE_LABELS, LEARNER, PlaceFlag, option, place_option, require_model_place, with_flags
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
@@ -311,9 +311,7 @@ def _stops(lines: Lines | Messages) -> Iterator[list[int]]:
 
 def options_of(flags: Mapping[str, Any], sets: list[str]) -> Given:
     """The parameters of the learner that were given: how, and their values. Raises ConfigError."""
-    options: Given = {
-        name: (f"--{name.replace('_', '-')} {value}", value) for name, value in flags.items() if value is not None
-    }
+    options: Given = {name: (f"{flag_of(name)} {value}", value) for name, value in flags.items() if value is not None}
     for text in sets:
         origin, values = parse_set(text)
         for name, value in _flat(values):
@@ -334,9 +332,9 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 def lines_options(read: Mapping[str, Any], format_: str) -> IngestOptions:
     """How to read the lines, as flags say. Raises ConfigError for the dialect of CSV if they are JSON."""
-    named = [name for name in DIALECT if read[name] is not None]
-    if named and format_ == "json":
-        raise ConfigError(f"--{named[0].replace('_', '-')} applies to --format csv, found json; leave it out")
+    given = [name for name in DIALECT if read[name] is not None]
+    if given and format_ == "json":
+        raise ConfigError(f"{flag_of(given[0])} applies to --format csv, found json; leave it out")
     return validated(IngestOptions, *section_layers(IngestOptions, read))
 
 

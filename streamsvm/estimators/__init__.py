@@ -8,35 +8,26 @@ this package is what brings scikit-learn in, the thread that does so finds no pa
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.metadata import version
 from threading import get_ident
 
 
-class _HiddenPackages(MetaPathFinder):
-    """No package of this name is found by this thread; others find it."""
+class _HiddenPandas(MetaPathFinder):
+    """This thread finds no pandas; others do."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self._thread = name, get_ident()
+    def __init__(self) -> None:
+        self._thread = get_ident()
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname == self._name and get_ident() == self._thread:
+        if fullname == "pandas" and get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
-@contextmanager
-def _without(name: str) -> Iterator[None]:
-    finder = _HiddenPackages(name)
-    sys.meta_path.insert(0, finder)
+if "sklearn" not in sys.modules and tuple(map(int, version("scikit-learn").split(".")[:2])) >= (1, 8):
+    sys.meta_path.insert(0, finder := _HiddenPandas())
     try:
-        yield
+        import_module("sklearn.base")
     finally:
         sys.meta_path.remove(finder)
-
-
-if "sklearn" not in sys.modules and tuple(map(int, version("scikit-learn").split(".")[:2])) >= (1, 8):
-    with _without("pandas"):
-        import_module("sklearn.base")
