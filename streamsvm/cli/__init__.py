@@ -1,3 +1,3 @@
-"""The command line: one thin file per command, all work elsewhere."""
+"""The command line: thin commands, all work elsewhere."""
 
 from streamsvm.cli.app import main as main

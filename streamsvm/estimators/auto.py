@@ -99,6 +99,6 @@ class AutoSVC(StoreClassifier):
         search = {"time_budget": self.time_budget} | (self.search_params or {})
         if self.scoring is not None:
             search["scoring"] = self.scoring
-        # "balanced" says that there are weights; `_train` replaces it by those of the labels' texts
+        # "balanced" says that there are weights; `fit` replaces it by those of the labels' texts
         weight = {} if self.class_weight is None else {"class_weight": "balanced"}
         return {"task": "classify", "search": search} | weight
