@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pickle import PickleBuffer
 from typing import Any
 
 from streamsvm.data.store import Store
@@ -53,12 +54,7 @@ def _required(parameter: Any) -> Any:
     """The client; None for False. Raises ConfigError."""
     if parameter is False:
         return None
-    is_client = False
-    if "distributed" in sys.modules:
-        from distributed import Client
-
-        is_client = isinstance(parameter, Client)
-    if not is_client:
+    if not isinstance(parameter, getattr(sys.modules.get("distributed"), "Client", ())):
         raise ConfigError(f"client: found {parameter!r}, expected a distributed.Client, False or None")
     if parameter.asynchronous:
         raise ConfigError("client: found an asynchronous one, expected distributed.Client(...)")
@@ -71,7 +67,7 @@ def _obstacle(client: Any, store: Store) -> str | None:
     """Why the workers cannot compute a fit of this store; None if they can."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
     max_bytes = MAX_SHARE * min(filter(None, limits), default=float("inf"))
-    if store.url is None and _is_larger(store, max_bytes):
+    if store.url is None and _pickled_bytes(store) > max_bytes:
         return (
             f"the data comes from this process and takes more than {MAX_SHARE:.0%} of a worker's memory; "
             "write it to a store that the workers see"
@@ -91,30 +87,10 @@ def _without_files(client: Any) -> str | None:
     return None
 
 
-def _is_larger(store: Store, max_bytes: float) -> bool:
-    """Whether the store as it travels has more bytes: of a dask array, what its graph holds."""
+def _pickled_bytes(store: Store) -> int:
+    """Bytes of the store as it travels: of a dask array, what its graph holds. Arrays are counted, not copied."""
     import cloudpickle
 
-    try:
-        cloudpickle.Pickler(_BoundedFile(max_bytes), protocol=5).dump(store)
-    except _FileFull:
-        return True
-    return False
-
-
-class _FileFull(Exception):
-    pass
-
-
-class _BoundedFile:
-    """A file that keeps nothing, and is full after so many bytes."""
-
-    def __init__(self, max_bytes: float) -> None:
-        self._left = max_bytes
-
-    def write(self, data: Any) -> int:
-        size = memoryview(data).nbytes
-        self._left -= size
-        if self._left < 0:
-            raise _FileFull
-        return size
+    buffers: list[PickleBuffer] = []
+    rest = cloudpickle.dumps(store, protocol=5, buffer_callback=buffers.append)
+    return len(rest) + sum(buffer.raw().nbytes for buffer in buffers)
