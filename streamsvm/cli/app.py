@@ -194,6 +194,13 @@ def _say(line: str) -> None:
         typer.echo(line, err=True)
 
 
+# Groups of options in the help of a command,
+DATA, MODEL, CHOICE, RUN = "Data", "Model", "Choice", "Run"
+# and those that only --help-all shows.
+FILES, VALUES, ANSWERS = "Reading files", "Labels and gaps", "Predictions"
+PAPERS, TUNING, LEARNER = "Papers' switches", "Fine tuning", "Learner"
+RUNS, CLUSTER, LATE_LABELS = "Plans and checkpoints", "Cluster", "Labels that come later"
+DETAILS = frozenset({FILES, VALUES, PAPERS, ANSWERS, TUNING, RUNS, CLUSTER, LEARNER, LATE_LABELS})
 OTHERS = "Options"  # those without a group
 NAME_SHARE = 3  # the names of options get at most this part of the width, 1 / 3
 PLACEHOLDERS = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>": "NUMBER", "<path>": "PATH"}
@@ -204,7 +211,7 @@ class Command(TyperCommand):
     """A command whose help has a section for each group of options.
 
     `--help` shows the options that people use, in a few words, and `--help-all` all of them: those of the groups in
-    `cli.options.DETAILS`, too. Switches explain that they take no value, and options of local files refuse URLs.
+    `DETAILS`, too. Switches explain that they take no value, and options of local files refuse URLs.
     """
 
     shows_all = False  # set by --help-all
@@ -216,8 +223,6 @@ class Command(TyperCommand):
         return [*(f"{p.opts[0]} {_placeholder(p, ctx)}" for p in options), "[OPTIONS]", *map(_argument, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        from streamsvm.cli.options import DETAILS  # whose imports the list of commands does without
-
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             other = "Arguments" if param.param_type_name == "argument" else OTHERS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.app import importing
+from streamsvm.cli.app import ANSWERS, CHOICE, CLUSTER, DATA, MODEL, PAPERS, RUN, RUNS, TUNING, VALUES, importing
 from streamsvm.cli.choices import print_fit
 from streamsvm.cli.inputs import (
     LEARNT,
@@ -24,16 +24,6 @@ from streamsvm.cli.inputs import (
     takes_rows,
 )
 from streamsvm.cli.options import (
-    ANSWERS,
-    CHOICE,
-    CLUSTER,
-    DATA,
-    MODEL,
-    PAPERS,
-    RUN,
-    RUNS,
-    TUNING,
-    VALUES,
     AsJson,
     ForceModel,
     PerformanceReport,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 import typer
 from pydantic.fields import FieldInfo
 
-from streamsvm.cli.app import importing
-from streamsvm.cli.options import DATA, FILES, RUN, XName, YName, open_store, option, with_flags
+from streamsvm.cli.app import DATA, FILES, RUN, importing
+from streamsvm.cli.options import XName, YName, open_store, option, with_flags
 from streamsvm.cli.output import progress
 from streamsvm.config import Options, field_values, option_field, option_names, option_values, validated
 from streamsvm.errors import ConfigError

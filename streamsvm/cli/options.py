@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from streamsvm.cli.app import importing
+from streamsvm.cli.app import CLUSTER, FILES, importing
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
 from streamsvm.storage.paths import Place, place_of
@@ -23,17 +23,9 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
     from streamsvm.parallel.engine import Engine
 
-# Groups of options in the help of a command,
-DATA, MODEL, CHOICE, RUN = "Data", "Model", "Choice", "Run"
-# and those that only --help-all shows.
-FILES, VALUES, ANSWERS = "Reading files", "Labels and gaps", "Predictions"
-PAPERS, TUNING, LEARNER = "Papers' switches", "Fine tuning", "Learner"
-RUNS, CLUSTER, LATE_LABELS = "Plans and checkpoints", "Cluster", "Labels that come later"
-DETAILS = frozenset({FILES, VALUES, PAPERS, ANSWERS, TUNING, RUNS, CLUSTER, LEARNER, LATE_LABELS})
-
 
 def option(name: str, help: str, metavar: str | None = None, group: str | None = None, **more: Any) -> Any:
-    """An option by its name on the command line. metavar: the placeholder of its value. group: one of those above."""
+    """An option by its name on the command line. metavar: the placeholder of its value. group: of `cli.app`."""
     return typer.Option(name, help=help, metavar=metavar, rich_help_panel=group, **more)
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.app import importing
+from streamsvm.cli.app import DATA, importing
 from streamsvm.cli.inputs import LEARNT, TO_LOOK_AT, GivenRows, file_options, plain_sources, reads, takes_rows
-from streamsvm.cli.options import DATA, THREADS, AsJson, Cluster, PlaceFlag, on_cluster, option, place_option
+from streamsvm.cli.options import THREADS, AsJson, Cluster, PlaceFlag, on_cluster, option, place_option
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.ingest.options import IngestOptions

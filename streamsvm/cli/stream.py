@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from streamsvm.cli.app import FAILED
+from streamsvm.cli.app import FAILED, LATE_LABELS, LEARNER
 from streamsvm.cli.inputs import class_weights, flag_of, reads, section_layers
-from streamsvm.cli.options import LATE_LABELS, LEARNER, PlaceFlag, option, place_option, require_model_place, with_flags
+from streamsvm.cli.options import PlaceFlag, option, place_option, require_model_place, with_flags
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.app import importing
+from streamsvm.cli.app import CLUSTER, RUN, importing
 from streamsvm.cli.fit import hint_to_resume
 from streamsvm.cli.inputs import (
     LEARNT,
@@ -22,17 +22,7 @@ from streamsvm.cli.inputs import (
     given_layers,
     takes_rows,
 )
-from streamsvm.cli.options import (
-    CLUSTER,
-    RUN,
-    AsJson,
-    ForceModel,
-    PlaceFlag,
-    open_store,
-    option,
-    place_option,
-    require_model_place,
-)
+from streamsvm.cli.options import AsJson, ForceModel, PlaceFlag, open_store, option, place_option, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.search.options import completed
