@@ -54,7 +54,8 @@ def _required(parameter: Any) -> Any:
     """The client; None for False. Raises ConfigError."""
     if parameter is False:
         return None
-    if not isinstance(parameter, getattr(sys.modules.get("distributed"), "Client", ())):
+    client_class: Any = getattr(sys.modules.get("distributed"), "Client", ())
+    if not isinstance(parameter, client_class):
         raise ConfigError(f"client: found {parameter!r}, expected a distributed.Client, False or None")
     if parameter.asynchronous:
         raise ConfigError("client: found an asynchronous one, expected distributed.Client(...)")
