@@ -70,6 +70,12 @@ SETTINGS: dict[str, Any] = {
 _is_ours = Event()  # set if this process ends with the command
 
 
+def own_process() -> None:
+    """Marks this process as one that ends with the command."""
+    _is_ours.set()
+    few_heaps()
+
+
 @contextmanager
 def importing() -> Iterator[None]:
     """If the process ends with the command, modules stay loaded, so the collector need not scan them again."""
@@ -148,8 +154,7 @@ def main() -> None:
     """The entry point: exits 0, 2 after an error of one line, 130 when interrupted."""
     if isinstance(sys.stdout, TextIOWrapper):  # Windows code pages lack most letters that labels may have
         sys.stdout.reconfigure(errors="backslashreplace")
-    _is_ours.set()
-    few_heaps()
+    own_process()
     status = exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False))
     if status == INTERRUPTED:  # everything is cleaned up; a plain exit would wait for running tasks in other threads
         sys.stdout.flush()
