@@ -33,7 +33,7 @@ def page_of(results: Sequence[Record]) -> str:
         "Streams": [_shown(streams_table(board)), *_courses(board)],
         "Accuracy": [_shown(accuracies(board))],
     }
-    shown = [(parts.Section(title.lower(), title, lambda runs: ()), [*own]) for title, own in sections.items()]
+    shown = [(parts.Section(title.lower(), title), [*own]) for title, own in sections.items()]
     return rendered("Classifiers along streams", lead, shown, made_from="the board's results")
 
 

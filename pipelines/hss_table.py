@@ -50,7 +50,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelDual
 from streamsvm.report.drawing import write_plot
-from streamsvm.report.sections import rank_blocks
+from streamsvm.report.part_plots import rank_blocks
 from streamsvm.solvers import blockws
 
 WIDTHS = (0.1, 1.0, 10.0)

@@ -24,7 +24,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Phase, Record, Round
-from streamsvm.fits.base import END_S, CostGrowth
+from streamsvm.fits.base import END_S, LEAST_ROWS, CostGrowth, Measurements
 from streamsvm.fits.divided import stay_in_memory
 from streamsvm.fits.prepare import with_task
 from streamsvm.parallel.engine import Engine
@@ -34,12 +34,9 @@ from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for
 from streamsvm.train import Run, fit_models, plan, planned_fit
 
-LEAST_ROWS = CostGrowth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows that pilots are drawn from, so that a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
-SAMPLE_BYTES_S = (
-    32 * MiB
-)  # of rows, for each second that pilots may take; otherwise a high limit would be read for minutes
+SAMPLE_BYTES_S = 32 * MiB  # of rows, for each second that pilots may take; else a high limit would be read for minutes
 SEARCH_ROWS = 6_000  # for the search before the pilots: above the size up to which folds are held out
 SEARCH_POWER = 1.2  # of the rows, by which the time of a search grows
 AGAIN_SHARE = 1 / 8  # of the seconds, within which the smallest pilot is repeated, to know what loading takes
@@ -142,15 +139,34 @@ class Costs:
 
     def at(self, n: int, site: Machines) -> dict[str, Any]:
         """Estimates for n rows: seconds, seconds by phase, bytes."""
-        by_phase, last = self._seconds(n, site), self.pilots[-1]
+        growth, seen, last = self.growth, self.seen(n, on_workers=site.workers > 0), self.pilots[-1]
+        regroups, scratch_bytes = growth.regroups(seen), growth.scratch_bytes(seen)
+        network_bytes = growth.network_bytes(seen) if site.workers else 0
+        rows_read = seen.rows_read + (n if regroups else 0)
+        faster = self.threads / site.slots if site.workers else 1.0
+        shared = {"scale", *(growth.spread if self.is_spread else ())}
+        seconds = {}
+        for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
+            values = [pilot.seconds.get(name, 0.0) for pilot in self.pilots]
+            seconds[name] = self._grown(n, values) * (faster if name in shared else 1.0)
+        rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
+        seconds["read store"] = rows_read * self.row_bytes / rate
+        seconds["scratch"] = 2 * scratch_bytes / rate if regroups else 0.0
+        if site.workers:
+            tasks = self.grown(n, "n_parts") + rows_read / self.block_rows
+            seconds["lead"] = PROCESSES_S + tasks * TASK_S + network_bytes / site.network_bytes_s
+        seconds["start"] = self.start_s
+        if self.choice:
+            left_s = None if math.isinf(self.budget_s) else self.budget_s - sum(seconds.values())
+            seconds |= self.choice.grown(n, self.sample, left_s)
         return {
-            "seconds_estimated": sum(by_phase.values()),
-            "seconds_estimated_by_phase": by_phase,
+            "seconds_estimated": sum(seconds.values()),
+            "seconds_estimated_by_phase": seconds,
             "peak_rss_bytes_estimated": self.base_bytes + (last.peak_rss_bytes - self.base_bytes) * n // last.n,
-            "n_support_estimated": int(self.grown(n, "n_support")),
-            "store_read_bytes_estimated": int(self._rows_read(n, site) * self.row_bytes),
-            "scratch_bytes_estimated": self._scratch_bytes(n, site),
-            "network_bytes_estimated": int(self.network_bytes(n)) if site.workers else 0,
+            "n_support_estimated": int(seen.n_support),
+            "store_read_bytes_estimated": int(rows_read * self.row_bytes),
+            "scratch_bytes_estimated": scratch_bytes,
+            "network_bytes_estimated": int(network_bytes),
             "pilots": [{"n": p.n, "seconds": p.total_s} for p in self.pilots],
         }
 
@@ -159,44 +175,27 @@ class Costs:
         """How the costs of the solver grow."""
         return fit_class(self.solver).growth
 
+    def seen(self, n: int, *, on_workers: bool = False) -> Measurements:
+        """What the pilots say of n rows."""
+        return Measurements(
+            n=n,
+            d=self.d,
+            columns=self.columns,
+            row_bytes=self.spooled_row_bytes,
+            base_bytes=self.base_bytes,
+            n_support=self.grown(n, "n_support"),
+            rows_read=self.grown(n, "rows_read"),
+            rows_of_rounds=self.grown(n, "rows_of_rounds"),
+            is_divided=bool(self.divided),
+            is_held=self.is_held(n),
+            is_spread=self.is_spread,
+            on_workers=on_workers,
+            compares_rows=self.compares_rows,
+        )
+
     def least_bytes(self, n: int) -> int:
         """Memory that no limit can reduce. Other memory is in the plan, which refuses a limit that is too low."""
-        return self.growth.least_bytes(n, self)
-
-    def _seconds(self, n: int, site: Machines) -> dict[str, float]:
-        faster = self.threads / site.slots if site.workers else 1.0
-        spread = {"scale", *(self.growth.spread if self.is_spread else ())}
-        seconds = {}
-        for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
-            values = [pilot.seconds.get(name, 0.0) for pilot in self.pilots]
-            seconds[name] = self._grown(n, values) * (faster if name in spread else 1.0)
-        rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
-        seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
-        seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate if self._regroups(n, site) else 0.0
-        if site.workers:
-            tasks = self.grown(n, "n_parts")
-            tasks += self._rows_read(n, site) / self.block_rows
-            seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
-        seconds["start"] = self.start_s
-        if self.choice:
-            left_s = None if math.isinf(self.budget_s) else self.budget_s - sum(seconds.values())
-            seconds |= self.choice.grown(n, self.sample, left_s)
-        return seconds
-
-    def network_bytes(self, n: int) -> float:
-        """Bytes between the leading process and the workers of a cluster, including rows, without small messages."""
-        return self.growth.network_bytes(n, self)
-
-    def _rows_read(self, n: int, site: Machines) -> float:
-        return self.grown(n, "rows_read") + (n if self._regroups(n, site) else 0)
-
-    def _scratch_bytes(self, n: int, site: Machines) -> int:
-        """Bytes of the rows in files by partition."""
-        return self.growth.scratch_bytes(n, self, on_workers=bool(site.workers))
-
-    def _regroups(self, n: int, site: Machines) -> bool:
-        """Whether rows are written in the order of their partitions, for workers or because memory cannot hold them."""
-        return self.growth.regroups(n, self, on_workers=bool(site.workers))
+        return self.growth.least_bytes(self.seen(n))
 
     def is_held(self, n: int) -> bool:
         """Whether n rows stay in memory."""
@@ -233,11 +232,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     """
     limit, until = config.memory_limit or free_bytes(), time.time() + seconds
     budget_s = config.search.time_budget or math.inf
-    execution: dict[str, Any] = {
-        "workers": None,
-        "scheduler": None,
-        "memory_limit": None,
-    }  # SAMPLE_SHARE is less
+    execution: dict[str, Any] = {"workers": None, "scheduler": None, "memory_limit": None}  # SAMPLE_SHARE is less
     execution |= {"holdout": 0, "interval": None}  # pilots are small
     config = with_task(config, store).model_copy(update=execution)
     most_bytes, sample, choice = SAMPLE_SHARE * limit, config.search.sample, None
@@ -256,34 +251,33 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         if pilot.is_cut and pilots:
             break
         pilots.append(pilot)
-        seconds_of_pilots = [p.total_s for p in pilots]
-        rows_of_pilots = [p.n for p in pilots]
         if following is None:
             break
-        if time.time() + grown(rows_of_pilots, seconds_of_pilots, following, growth.steepest) > until:
+        next_s = grown([p.n for p in pilots], [p.total_s for p in pilots], following, growth.steepest)
+        if time.time() + next_s > until:
             break
     task = task_for(config)
     k = len(task.classes_of(store.classes.values)) if task.has_classes else 0
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
-        config.solver,
-        store.d,
-        task.coefficients(k),
-        store.nbytes / store.n,
-        _spooled_row_bytes(store, config),
-        store.blocks()[0][1],
-        read_bytes_s,
-        limit,
-        Engine(config.threads).threads,
-        start_s + loading,
-        again.peak_rss_bytes,
-        growth.is_spread(config, task.n_subproblems(k)),
-        growth.divided(store.n, config),
-        pilots,
-        sample,
-        choice,
-        task.compares_rows,
-        budget_s,
+        solver=config.solver,
+        d=store.d,
+        columns=task.coefficients(k),
+        row_bytes=store.nbytes / store.n,
+        spooled_row_bytes=_spooled_row_bytes(store, config),
+        block_rows=store.blocks()[0][1],
+        read_bytes_s=read_bytes_s,
+        limit_bytes=limit,
+        threads=Engine(config.threads).threads,
+        start_s=start_s + loading,
+        base_bytes=again.peak_rss_bytes,
+        is_spread=growth.is_spread(config, task.n_subproblems(k)),
+        divided=growth.divided(store.n, config),
+        pilots=pilots,
+        sample=sample,
+        choice=choice,
+        compares_rows=task.compares_rows,
+        budget_s=budget_s,
     )
 
 
@@ -305,9 +299,8 @@ def chosen(store: Store, config: FitConfig, most: int, until: float, left_s: flo
             pass_s = fit.phase.seconds.get("scale", 0.0) * store.n / rows.n
             fit_left_s = left_s if math.isinf(left_s) else max((1 - FIT_SHARE) * left_s, left_s - sum(phases.values()))
             fit_config, _ = planned_in_time(replace(prepared, store=store), steps, fit_left_s, pass_s)
-    reported: dict[str, Any] = {
-        name: facts[name] for name in ("kernel", "gamma", "C", "scale", "score") if name in facts
-    }
+    named = ("kernel", "gamma", "C", "scale", "score")
+    reported: dict[str, Any] = {name: facts[name] for name in named if name in facts}
     reported |= {"metric": facts.get("kind", "none"), "early": fit_config.dcsvm.early}
     cut = fit_config.rows if fit_config.rows != config.rows else None
     reported |= {} if cut is None else {"rows": cut}

@@ -87,7 +87,7 @@ class Planned(Event):
 class Progress(Event):
     """The progress of a phase; total is None if it is not known, and `done == total` ends the phase.
 
-    If one iteration converges, done is a share, see `progress.approach`. rows_s: rows per second.
+    If one iteration converges, done is a share, see `progress.Approach`. rows_s: rows per second.
     """
 
     kind: ClassVar[str] = "progress"

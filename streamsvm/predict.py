@@ -16,12 +16,11 @@ import numpy as np
 
 from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.labels import label_texts
-from streamsvm.data.layout import Layout, Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, heard, ignore
-from streamsvm.models.intervals import Intervals
+from streamsvm.models.base import Model
 from streamsvm.parallel.compiling import compile_notices
 from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.storage.chunks import GrowingArray
@@ -37,51 +36,21 @@ if TYPE_CHECKING:
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
 
 
-class Predictor(DecisionRule, Protocol):
-    """The model interface that prediction uses."""
-
-    @property
-    def d(self) -> int: ...
-
-    @property
-    def intervals(self) -> Intervals | None: ...
-
-    @property
-    def takes_gaps(self) -> bool: ...
-
-    @property
-    def feature_names(self) -> Names | None: ...
-
-    @property
-    def layout(self) -> Layout | None: ...
-
-    def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]: ...
-
-    def decision_function(self, rows: Rows) -> np.ndarray: ...
-
-    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
-
-    def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
-
-    def require_probabilities(self) -> None: ...
-
-    def require_intervals(self) -> Intervals: ...
-
-
+Answer = tuple[np.ndarray, np.ndarray | None]  # decision values, and probabilities if the model has any
 ENDS = ("lower", "upper")  # of intervals, as columns
 Block = dict[str, np.ndarray]  # by what is wanted: label (or score, value) (m,), decision (m,) or (m, k), probability
 
 
-def decisions_of(model: Predictor, rows: Rows) -> Any:
+def decisions_of(model: Model, rows: Rows) -> Any:
     return model.decision_function(rows)
 
 
-def answers_of(model: Predictor, rows: Rows) -> Any:
+def answers_of(model: Model, rows: Rows) -> Any:
     return model.answers(rows)
 
 
 def predict_blocks(
-    model: Predictor,
+    model: Model,
     store: Store,
     *,
     engine: Engine,
@@ -103,11 +72,7 @@ def predict_blocks(
 
 
 def _decide_block(
-    decide: Callable[[Any, Rows], Any],
-    model: Predictor,
-    store: Store,
-    columns: np.ndarray | None,
-    block: tuple[int, int],
+    decide: Callable[[Any, Rows], Any], model: Model, store: Store, columns: np.ndarray | None, block: tuple[int, int]
 ) -> Any:
     return decide(model, store.read_finite(*block, gaps=model.takes_gaps).arranged(columns, model.d))
 
@@ -123,17 +88,11 @@ class PredictionOptions:
     @property
     def flags(self) -> list[str]:
         """Their flags on the command line."""
-        given = {
-            "--decision": self.decision,
-            "--proba": self.proba,
-            "--interval": self.interval is not None,
-        }
+        given = {"--decision": self.decision, "--proba": self.proba, "--interval": self.interval is not None}
         return [name for name, is_given in given.items() if is_given]
 
 
-def answers_as_read(
-    model: Predictor, pieces: Iterable[Rows], source: str
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+def answers_as_read(model: Model, pieces: Iterable[Rows], source: str) -> Iterator[Answer]:
     """The model's answers to pieces of rows in its own columns. Raises DataError for missing values that it cannot
     take."""
     done = 0
@@ -157,7 +116,7 @@ class RowColumns(Protocol):
 
 
 def write_predictions(
-    model: Predictor,
+    model: Model,
     store: Store,
     out: Place | None,
     options: PredictionOptions = PredictionOptions(),
@@ -172,8 +131,8 @@ def write_predictions(
 
 
 def write_answers(
-    model: Predictor,
-    answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
+    model: Model,
+    answers: Iterable[Answer],
     out: Place | None,
     options: PredictionOptions = PredictionOptions(),
     *,
@@ -226,25 +185,16 @@ def write_answers(
         return {**before, task.answer: labels_of(values, p), **wanted}
 
     names = {"probability": model.classes} | ({"decision": model.classes} if task.in_sets else {})
-    writers[suffix](out, n, (block(*answer) for answer in _some(answers)), names)
-    return written
-
-
-def _some(
-    answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """The same, of at least one piece, which may have no rows. Raises DataError."""
-    is_any = False
-    for answer in answers:
-        is_any = True
-        yield answer
-    if not is_any:
+    pieces = iter(answers)
+    if (first := next(pieces, None)) is None:
         raise DataError("found no row to predict, expected at least one")
+    writers[suffix](out, n, (block(*answer) for answer in chain([first], pieces)), names)
+    return written
 
 
 @described
 def evaluate(
-    model: Predictor, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
+    model: Model, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
 ) -> dict[str, Any]:
     """Scores a model on a store with labels.
 
@@ -295,7 +245,7 @@ def _warn_without_positive(model: Any, store: Store, events: Events) -> None:
 def assess(
     model: DecisionRule,
     store: Store,
-    blocks: Iterable[tuple[int, int, tuple[np.ndarray, np.ndarray | None]]],
+    blocks: Iterable[tuple[int, int, Answer]],
     *,
     with_curves: bool = False,
 ) -> dict[str, Any]:

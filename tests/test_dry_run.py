@@ -147,7 +147,7 @@ def test_sparse_rows_weights_and_queries_come_along():
     rng = np.random.default_rng(0)
     store = Store.from_arrays(X, rng.integers(0, 3, N), sample_weight=rng.random(N) + 0.5, qid=np.arange(N) // 10)
     config = FitConfig(solver="cutting-plane", kernel={"name": "linear"})
-    assert measure(store, config, 1e-9).network_bytes(N) > 0
+    assert measure(store, config, 1e-9).at(N, Machines(2, 1))["network_bytes_estimated"] > 0
 
 
 def test_a_small_store_is_its_own_pilot():

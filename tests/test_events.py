@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.events import Events, Phase, Progress, Round
-from streamsvm.progress.approach import Approach, Rounds
+from streamsvm.progress import Approach, Rounds
 from streamsvm.runs import records as growing
 from streamsvm.runs.records import JsonLines
 

@@ -52,8 +52,7 @@ def evaluate(
     streamsvm evaluate --model model.zarr test.csv --slice region,day --group customer
     """
     with importing():
-        from streamsvm.explain.parts import evaluate_by_part as score_parts
-        from streamsvm.explain.parts import has_parts
+        from streamsvm.explain.slices import evaluate_by_part, evaluate_sliced, has_parts
         from streamsvm.models.files import load_model
         from streamsvm.predict import evaluate as score
         from streamsvm.runs.directory import EVALUATION, require_run, write_result
@@ -70,10 +69,9 @@ def evaluate(
         judged = loaded if interval is None else loaded.at_level(interval)
         how: Any = {"engine": tasks, "with_curves": run_dir is not None, "events": events}
         if sliced is None:
-            result = (score_parts if run_dir is not None and has_parts(judged) else score)(judged, rows.store, **how)
+            by_part = run_dir is not None and has_parts(judged)
+            result = (evaluate_by_part if by_part else score)(judged, rows.store, **how)
         else:
-            from streamsvm.explain.slices import evaluate_sliced
-
             result = evaluate_sliced(judged, rows.store, names_in(sliced), files=rows.files, **how)
     result |= usage_so_far()
     if run_dir is not None:

@@ -28,7 +28,7 @@ from streamsvm.events import (
     Window,
 )
 from streamsvm.kernels.table import has_gamma
-from streamsvm.report.values import table
+from streamsvm.runs.records import table
 from streamsvm.storage.paths import Place, place_of
 from streamsvm.storage.text import heading, human, human_bytes
 

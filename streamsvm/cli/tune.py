@@ -66,7 +66,7 @@ def tune(
     """
     with importing():
         from streamsvm.report.drawing import write_plot
-        from streamsvm.report.heat_map import heat_map as draw_heat_map
+        from streamsvm.report.trials import heat_map as draw_heat_map
         from streamsvm.runs.checkpoints import has_state
         from streamsvm.search.options import search_of
         from streamsvm.search.score_table import has_scores, require_free, require_suffix, saved_result, write_records
@@ -118,7 +118,7 @@ def _require_place(model: Place | None, **of: Any) -> None:
 
 def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
     """The two options of the heat map, checked before anything is fitted. Raises ConfigError."""
-    from streamsvm.report.heat_map import axes_of
+    from streamsvm.report.trials import axes_of
 
     axes = axes_of(tried)
     if axes is None:

@@ -43,7 +43,7 @@ from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
-from streamsvm.progress.shown import shown
+from streamsvm.progress.lines import shown
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, options_class, section_of, solver_row
 from streamsvm.tables.frames import read_once
 from streamsvm.tasks import task_of

@@ -9,12 +9,32 @@ import numpy as np
 from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import Decision, PooledDecision, answered, decisions
 from streamsvm.explain.sample import chosen
 from streamsvm.explain.shapley import require_shapley, shapley_values
-from streamsvm.explain.support import SupportVector, support_vectors
+from streamsvm.kernels.distance import sq_distances
 from streamsvm.models.base import Model
+from streamsvm.tasks.pairs import classes_of_pairs
 from streamsvm.texts.documented import described
+
+
+@dataclass(frozen=True)
+class SupportVector:
+    """One of those of a row x.
+
+    id: the training row that it was, if the model knows. label: the class that its coefficients are for, that of
+    the training row if it was one; None if they are for none. contribution: coef K(x, s). distance: in scaled
+    features. values: (d,) raw, NaN in columns that a metric leaves out; None under a full one.
+    """
+
+    id: int | None
+    label: object
+    coef: float
+    kernel: float
+    contribution: float
+    distance: float
+    values: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -120,3 +140,53 @@ def _class(model: Model, decision: Decision | PooledDecision, code: int) -> obje
     if not model.learned.speaks_for_classes:
         return None
     return model.classes[1 if decision.is_single else code].item()
+
+
+def require_support(decision: Decision | PooledDecision) -> None:
+    """Raises ModelError for weights, which correspond to no rows."""
+    if not decision.of_rows:
+        raise ModelError(
+            "the model is linear: it keeps a weight for each column, which the gradient is, and no support vectors"
+        )
+
+
+def support_vectors(
+    model: Model, decision: Decision | PooledDecision, row: Rows, n: int
+) -> tuple[list[SupportVector], list[SupportVector]]:
+    """(the n with the largest |coef K(x, s)|, the n nearest ones) of one scaled row. Raises ModelError."""
+    require_support(decision)
+    weightiest: list[SupportVector] = []
+    nearest: list[SupportVector] = []
+    for kernel_sum in decision.sums_at(row):
+        kernel = kernel_sum.kernel.exact(row, kernel_sum.support)[0]
+        distance = np.sqrt(np.abs(sq_distances(row, kernel_sum.support)[0]))  # abs: of -0.0
+        heaviest = np.argsort(-np.abs(kernel_sum.coef * kernel), kind="stable")[:n].tolist()
+        closest = np.argsort(distance, kind="stable")[:n].tolist()
+        weightiest += [_support_vector(model, kernel_sum, j, kernel[j], distance[j]) for j in heaviest]
+        nearest += [_support_vector(model, kernel_sum, j, kernel[j], distance[j]) for j in closest]
+    weightiest.sort(key=lambda vector: -abs(vector.contribution))
+    nearest.sort(key=lambda vector: vector.distance)
+    return weightiest[:n], nearest[:n]
+
+
+def _support_vector(model: Model, decision: Decision, j: int, kernel: float, distance: float) -> SupportVector:
+    raw = decision.scaling.undone(decision.support.take(slice(j, j + 1)))
+    row_id = None if decision.ids is None else int(decision.ids[j])
+    coef, contribution = float(decision.coef[j]), float(decision.coef[j] * kernel)
+    values, label = None if raw is None else raw[0], _label(model, decision, j)
+    return SupportVector(row_id, label, coef, float(kernel), contribution, float(distance), values)
+
+
+def _label(model: Model, decision: Decision, j: int) -> object:
+    """The class that the coefficients of support row j are for; None if there is no such class."""
+    coef = decision.columns[j]
+    if decision.label is not None:
+        return decision.label if decision.coef[j] > 0 else None
+    if not model.learned.speaks_for_classes:
+        return None
+    if len(coef) > 1 and not model.is_pairwise:  # against the rest: above 0 in the column of its own class alone
+        code = int(np.argmax(coef))
+        return model.classes[code].item() if coef[code] > 0 else None
+    pair = int(np.argmax(np.abs(coef)))  # in all pairs that it is in, it speaks for the same class
+    first, second = classes_of_pairs(len(model.classes))
+    return model.classes[(second if coef[pair] > 0 else first)[pair]].item()

@@ -1,20 +1,22 @@
-"""How good a model is on the rows of each value of a column."""
+"""How good a model is on the rows of each of its partitions, or of each value of a column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamsvm.data.layout import listed
+from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, heard
+from streamsvm.models.base import Model
 from streamsvm.parallel.engine import Engine
-from streamsvm.predict import Predictor, answers_of, assess, predict_blocks
-from streamsvm.tables.schema import Feature, Schema
+from streamsvm.predict import Answer, answers_of, assess, predict_blocks
+from streamsvm.tables.schema import Schema
 from streamsvm.tables.target_encoding import encoded_features
 from streamsvm.tasks import task_of
 
@@ -23,15 +25,40 @@ if TYPE_CHECKING:
     from streamsvm.ingest.tables import ReadColumn
 
 MOST_VALUES, MOST_NUMBERS = 100, 12  # of text, and of numbers that are not cut at quartiles
-MISSING, OTHER = (
-    "(missing)",
-    "(other or missing)",
-)  # the latter of a store, which has no texts but those of a fit
-Answers = Iterable[tuple[int, int, tuple[np.ndarray, np.ndarray | None]]]
+MISSING, OTHER = "(missing)", "(other or missing)"  # the latter of a store, which has no texts but those of a fit
+Answers = Iterable[tuple[int, int, Answer]]
+
+
+def has_parts(model: Model) -> bool:
+    """Whether the model has several partitions and predicts labels, which are right or wrong."""
+    return getattr(model, "n_parts", 1) > 1 and task_of(model.task).has_classes
+
+
+def evaluate_by_part(
+    model: Model, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
+) -> dict[str, Any]:
+    """The result of `predict.evaluate`, and `parts`: {rows, right}, the number of rows in each partition, and of those
+    with the right answer. The model must have partitions (`has_parts`). Raises as `evaluate`."""
+    rows, right = np.zeros((2, model.n_parts), np.int64)
+
+    def scored_blocks() -> Iterator[tuple[int, int, Answer]]:
+        blocks = predict_blocks(model, store, engine=engine, decide=_answers_and_parts, phase="evaluate", events=events)
+        for start, stop, (answer, parts) in blocks:
+            is_right = model.labels(*answer) == store.labels(start, stop)
+            rows[:] += np.bincount(parts, minlength=len(rows))
+            right[:] += np.bincount(parts[is_right], minlength=len(rows))
+            yield start, stop, answer
+
+    result = assess(model, store, scored_blocks(), with_curves=with_curves)
+    return result | {"parts": {"rows": rows.tolist(), "right": right.tolist()}}
+
+
+def _answers_and_parts(model: Model, rows: Rows) -> tuple[Answer, np.ndarray]:
+    return answers_of(model, rows), model.parts_of(rows)
 
 
 def evaluate_sliced(
-    model: Predictor,
+    model: Model,
     store: Store,
     columns: Sequence[str],
     files: tuple[Sequence[str], IngestOptions] | None = None,
@@ -66,7 +93,7 @@ class Grouping:
 class Slices:
     """The scores of the rows of each value, as their blocks pass."""
 
-    def __init__(self, model: Predictor, store: Store, cut: Grouping) -> None:
+    def __init__(self, model: Model, store: Store, cut: Grouping) -> None:
         self.column, self._values, self._places = cut.column, cut.values, cut.places
         self._scores = {
             i: task_of(model.task).scores(model, store.subset(np.flatnonzero(cut.places == i)))
@@ -101,61 +128,48 @@ def _numbers(scores: Any) -> dict[str, Any]:
 
 
 def cut(
-    store: Store,
-    column: str,
-    files: tuple[Sequence[str], IngestOptions] | None,
-    engine: Engine,
-    events: Events,
+    store: Store, column: str, files: tuple[Sequence[str], IngestOptions] | None, engine: Engine, events: Events
 ) -> Grouping:
     """The rows by the value of a column, of the store or else of the files. Raises ConfigError, DataError."""
-    from streamsvm.ingest.tables import values_of  # Arrow
+    from streamsvm.ingest.tables import values_of
 
-    feature = _of_store(store, column, engine, events)
-    if feature is not None:
-        return _by_text(column, feature, OTHER) if feature.kind == "text" else _by_number(column, feature)
-    if files is None:
-        names = store.feature_names
-        expected = (
-            f"numbers from 0 to {store.d - 1}"
-            if names is None
-            else listed([*dict.fromkeys(name.partition("=")[0].partition("#")[0] for name in names)])
-        )
-        raise ConfigError(f"--slice {column}: {store.url or 'the data'} has no such column; it has {expected}")
-    values = values_of(files[0], column, files[1])
-    return _by_text(column, values, MISSING) if values.kind == "text" else _by_number(column, values)
+    values, missing = _of_store(store, column, engine, events), OTHER
+    if values is None:
+        if files is None:
+            names = store.feature_names or ()
+            expected = listed([*dict.fromkeys(name.partition("=")[0].partition("#")[0] for name in names)])
+            expected = expected or f"numbers from 0 to {store.d - 1}"
+            raise ConfigError(f"--slice {column}: {store.url or 'the data'} has no such column; it has {expected}")
+        values, missing = values_of(files[0], column, files[1]), MISSING
+    return _by_text(column, values, missing) if values.kind == "text" else _by_number(column, values)
 
 
 def _of_store(store: Store, column: str, engine: Engine, events: Events) -> ReadColumn | None:
     """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
     from streamsvm.ingest.tables import ReadColumn
 
+    def read(places: Sequence[int], *, is_text: bool) -> np.ndarray:
+        shared = engine.share(store), np.array(places), is_text
+        return np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
+
     encoded = next((item for item in encoded_features(store.table).items() if item[1].name == column), None)
-    if encoded is not None:
-        return None if encoded[1].values is not None else _of_codes(store, *encoded, engine, events)
+    if encoded is not None:  # by the target: codes, the first of missing text
+        at, feature = encoded
+        if feature.values is not None:
+            return None
+        codes, texts = read([at], is_text=False).astype(np.int64) - 2, tuple(feature.categories)[1:]
+        return ReadColumn("text", np.where(codes < len(texts), codes, -1), texts)
     names = store.feature_names
     if names is None:
-        places = [int(column)] if column.isdecimal() and int(column) < store.d else []
-    else:
-        places = [i for i, name in enumerate(names) if name == column]
-    texts = [] if places else [i for i, name in enumerate(names or ()) if name.startswith(f"{column}=")]
-    if not places and not texts:
-        return None
-    shared = engine.share(store), np.array(places or texts), bool(texts)
-    values = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
-    if names is not None and texts:
-        return ReadColumn("text", values, tuple(names[i].partition("=")[2] for i in texts))
-    schema = Schema.from_attrs(store.attrs) if "columns" in store.attrs else Schema([])
-    return ReadColumn(next((f.kind for f in schema.features if f.name == column), "number"), values)
-
-
-def _of_codes(store: Store, at: int, feature: Feature, engine: Engine, events: Events) -> ReadColumn:
-    """A target-encoded feature of a store, whose first code is of missing text."""
-    from streamsvm.ingest.tables import ReadColumn
-
-    shared = engine.share(store), np.array([at]), False
-    codes = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
-    places, texts = codes.astype(np.int64) - 2, tuple(feature.categories)[1:]
-    return ReadColumn("text", np.where(places < len(texts), places, -1), texts)
+        is_column = column.isdecimal() and int(column) < store.d
+        return ReadColumn("number", read([int(column)], is_text=False)) if is_column else None
+    if column in names:
+        schema = Schema.from_attrs(store.attrs) if "columns" in store.attrs else Schema([])
+        kind = next((feature.kind for feature in schema.features if feature.name == column), "number")
+        return ReadColumn(kind, read([i for i, name in enumerate(names) if name == column], is_text=False))
+    if of_texts := [i for i, name in enumerate(names) if name.startswith(f"{column}=")]:
+        return ReadColumn("text", read(of_texts, is_text=True), tuple(names[i].partition("=")[2] for i in of_texts))
+    return None
 
 
 def _read(store: Store, columns: np.ndarray, is_text: bool, block: tuple[int, int]) -> np.ndarray:
@@ -182,19 +196,16 @@ def _by_number(column: str, cells: ReadColumn) -> Grouping:
     is_known = ~np.isnan(cells.values)
     numbers = cells.values[is_known]
     values = np.unique(numbers)
+    ends = values
     if len(values) > MOST_NUMBERS:
         ends = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75, 1.0], method="inverted_cdf"))
-    else:
-        ends = values
     places = np.full(len(cells.values), len(ends))
     places[is_known] = np.searchsorted(ends, numbers)
     starts = values[np.append(0, np.searchsorted(values, ends, side="right"))[: len(ends)]]
-    texts = [
-        _number_text(cells.kind, lo)
-        if lo == hi
-        else f"{_number_text(cells.kind, lo)} to {_number_text(cells.kind, hi)}"
-        for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
+    texts = []
+    for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
+        low_text, high_text = _number_text(cells.kind, low), _number_text(cells.kind, high)
+        texts.append(low_text if low == high else f"{low_text} to {high_text}")
     return Grouping(column, [*texts, MISSING], places)
 
 

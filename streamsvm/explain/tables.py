@@ -14,9 +14,8 @@ import numpy as np
 from streamsvm.data.layout import Names
 from streamsvm.data.store import Store
 from streamsvm.explain.importances import column_names, importances
-from streamsvm.explain.rows import RowExplanation, deviations, explain_rows
+from streamsvm.explain.rows import RowExplanation, SupportVector, deviations, explain_rows
 from streamsvm.explain.sample import sampled
-from streamsvm.explain.support import SupportVector
 from streamsvm.models.base import Model
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.text import jsonable
@@ -63,21 +62,12 @@ def _feature(row: RowExplanation, names: Names, f: int) -> dict[str, Any]:
 
 
 def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
-    return {
-        "training_row": vector.id,
-        "label": vector.label,
-        "coef": vector.coef,
-        "kernel": vector.kernel,
-        "contribution": vector.contribution,
-        "distance": vector.distance,
-        "values": None if vector.values is None else _values_by_name(vector.values, names),
-    }
-
-
-def _values_by_name(values: np.ndarray, names: Names) -> dict[str, float | None]:
-    """Raw values by name, None in columns that a metric leaves out."""
-    shown = (None if np.isnan(value) else value for value in values[: len(names)].tolist())
-    return dict(zip(names, shown, strict=True))
+    """Its raw values by name, None in columns that a metric leaves out."""
+    facts = {"training_row" if name == "id" else name: value for name, value in vars(vector).items()}
+    if vector.values is not None:
+        shown = (None if np.isnan(value) else value for value in vector.values[: len(names)].tolist())
+        facts["values"] = dict(zip(names, shown, strict=True))
+    return facts
 
 
 def write(result: dict[str, Any], out: Path) -> None:

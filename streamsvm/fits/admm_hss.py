@@ -34,7 +34,7 @@ from streamsvm.models.files import load_factorisation, save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.machine import free_bytes, require_memory
 from streamsvm.problems.dual import DualQP, KernelDual, dual_of
-from streamsvm.progress.approach import Rounds
+from streamsvm.progress import Rounds
 from streamsvm.runs.checkpoints import without_tol
 from streamsvm.solvers import blockws
 from streamsvm.solvers.admm import (
@@ -225,10 +225,13 @@ def polished(
 class HSSCostGrowth(CostGrowth):
     """Linear once ranks have settled, which those of small pilots have not."""
 
-    def network_bytes(self, n: int, seen: Measurements) -> float:
+    def network_bytes(self, seen: Measurements) -> float:
         """With several subtrees, workers receive a vector of every column in each step, and send one back."""
-        steps = STEPS if n > SUBTREE_ROWS else 0
-        return super().network_bytes(n, seen) + 16.0 * n * seen.columns * steps
+        steps = STEPS if seen.n > SUBTREE_ROWS else 0
+        return super().network_bytes(seen) + 16.0 * seen.n * seen.columns * steps
+
+    def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
+        return pass_s  # it takes as many rows as it has time for
 
 
 class ADMMHSSFit(PathFit):
@@ -236,7 +239,7 @@ class ADMMHSSFit(PathFit):
     factorisation serves all columns (n, columns): one for each value of C and each decision value. Chavez, Liu,
     Ghysels, Li and Rebrova 2020 (the compression); Cipolla and Gondzio 2021 (ADMM with it)."""
 
-    growth = HSSCostGrowth(1.5, ("compress", "factorise", "admm"), chooses_rows=True)
+    growth = HSSCostGrowth(1.5, ("compress", "factorise", "admm"))
 
     def __init__(self, prepared: TrainingData, context: FitContext) -> None:
         super().__init__(prepared, context)

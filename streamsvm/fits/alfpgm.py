@@ -30,7 +30,7 @@ from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of
 from streamsvm.problems.streamed import NEAR_BYTES, StreamedDual
-from streamsvm.progress.approach import Rounds
+from streamsvm.progress import Rounds
 from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.loop import is_late, run

@@ -54,6 +54,7 @@ from streamsvm.tasks.weights import class_factors
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end
+LEAST_ROWS = 500  # of a small fit that stands for a large one
 LATE = "the time budget ended the fit, so the model may score less than expected; give more time"
 Report = dict[str, Any]  # what `fit --json` prints
 
@@ -167,43 +168,60 @@ class Solution:
     violation: float | None = None
 
 
-Measurements = Any  # what small fits have shown: a `dry_run.Costs`
+@dataclass(frozen=True)
+class Measurements:
+    """What small fits say of a fit of n rows: counts are extrapolated.
+
+    columns: coefficients of a row. row_bytes: of a row in scratch files. base_bytes: memory of a process before it
+    fits. is_divided: whether partitions alone are solved. is_held: whether the rows stay in memory. is_spread: whether
+    workers share more than reading, on_workers: whether there are any. compares_rows: whether the task does.
+    """
+
+    n: int
+    d: int
+    columns: int
+    row_bytes: float
+    base_bytes: int
+    n_support: float
+    rows_read: float
+    rows_of_rounds: float
+    is_divided: bool
+    is_held: bool
+    is_spread: bool
+    on_workers: bool
+    compares_rows: bool
 
 
 @dataclass(frozen=True)
 class CostGrowth:
-    """steepest: largest power of n. spread: phases that the workers of a cluster share, next to `scale`. chooses_rows:
-    whether the fit takes as many rows as it has time for."""
+    """steepest: largest power of n. spread: phases that the workers of a cluster share, next to `scale`."""
 
     steepest: float = 2.5
     spread: tuple[str, ...] = ()
-    chooses_rows: bool = False
-
-    least_rows: ClassVar[int] = 500  # of a small fit
 
     def is_spread(self, config: FitConfig, problems: int) -> bool:
         """Whether workers share more than reading."""
         return True
 
-    def network_bytes(self, n: int, seen: Measurements) -> float:
+    def network_bytes(self, seen: Measurements) -> float:
         """Bytes between the leading process and the workers: by default the rows, once, as float32."""
-        return n * 4.0 * seen.d
+        return seen.n * 4.0 * seen.d
 
-    def least_bytes(self, n: int, seen: Measurements) -> int:
+    def least_bytes(self, seen: Measurements) -> int:
         """Of memory, that no limit makes smaller; what else grows with the rows is in the plan."""
         return seen.base_bytes
 
-    def regroups(self, n: int, seen: Measurements, *, on_workers: bool) -> bool:
+    def regroups(self, seen: Measurements) -> bool:
         """Whether rows are written once more, in this solver's order, which small fits do without."""
         return False
 
-    def scratch_bytes(self, n: int, seen: Measurements, *, on_workers: bool) -> int:
+    def scratch_bytes(self, seen: Measurements) -> int:
         """Of files with all rows, in this solver's order."""
-        return int(seen.spooled_row_bytes * n) if self.regroups(n, seen, on_workers=on_workers) else 0
+        return int(seen.row_bytes * seen.n) if self.regroups(seen) else 0
 
     def rows_of_pilot(self, n: int, config: FitConfig) -> int:
         """Minimum rows of a small fit that stands for one of n rows."""
-        return self.least_rows
+        return LEAST_ROWS
 
     def smaller(self, config: FitConfig, n: int, m: int) -> FitConfig:
         """The configuration for m rows instead of n, with the same division."""
@@ -211,7 +229,7 @@ class CostGrowth:
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float | None:
         """Seconds of a fit, from those of a pass and of a kernel value; None if trials show how long it takes."""
-        return pass_s if self.chooses_rows else None
+        return None
 
     def part_rows(self, n: int, config: FitConfig) -> int:
         """Rows of a partition on average, of n rows; all unless a fit solves partitions alone."""

@@ -138,12 +138,12 @@ class _Growth(CostGrowth):
     def is_spread(self, config: FitConfig, problems: int) -> bool:
         return config.bsgd.partitions > 1
 
-    def network_bytes(self, n: int, seen: Measurements) -> float:
+    def network_bytes(self, seen: Measurements) -> float:
         return 0.0
 
-    def scratch_bytes(self, n: int, seen: Measurements, *, on_workers: bool) -> int:
+    def scratch_bytes(self, seen: Measurements) -> int:
         """Of regions, whose files small fits have, too: rows, their codes and weights."""
-        return int((seen.spooled_row_bytes + CODED_BYTES) * n) if seen.is_spread else 0
+        return int((seen.row_bytes + CODED_BYTES) * seen.n) if seen.is_spread else 0
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
         return config.bsgd.epochs * (pass_s + n * config.bsgd.budget * value_s)

@@ -30,7 +30,7 @@ from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
 from streamsvm.problems.row_risk import LossTerms, MarginTerms, MultilabelTerms, OneVsRestTerms, RowRisk, TubeTerms
 from streamsvm.problems.support_risk import RHO, SupportRisk
-from streamsvm.progress.approach import Approach
+from streamsvm.progress import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run
 from streamsvm.storage.text import JsonObject
@@ -64,8 +64,8 @@ class _RowColumns(SizedInBytes):
 class _Growth(CostGrowth):
     """Workers send nothing per row; for pairs the scores of each pass, and they receive slopes every second time."""
 
-    def network_bytes(self, n: int, seen: Measurements) -> float:
-        return seen.grown(n, "rows_read") * 8 if seen.compares_rows else 0.0
+    def network_bytes(self, seen: Measurements) -> float:
+        return seen.rows_read * 8 if seen.compares_rows else 0.0
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
         features = config.cutting_plane.landmarks or 0

@@ -18,14 +18,14 @@ from streamsvm.config import FitConfig
 from streamsvm.data.samples import gather
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared
-from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution, model_of_duals
+from streamsvm.fits.base import LEAST_ROWS, CostGrowth, Fit, FitContext, Measurements, Solution, model_of_duals
 from streamsvm.fits.divided import COPIES, DividedProblem, MemoryPlan, cuts_of, plan_memory, spans_of, vector_bytes
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.parts import EarlyPartitions, has_bias, in_plane, part_facts
 from streamsvm.fits.prepare import TrainingData, unreached
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.problems.subproblems import over_margins
-from streamsvm.progress.approach import Rounds
+from streamsvm.progress import Rounds
 from streamsvm.runs.checkpoints import PartFiles, PartLog
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
@@ -39,27 +39,25 @@ ASIDE = "aside"  # the thread of what is wanted in the end alone
 class DividedCostGrowth(CostGrowth):
     """Rows in as many partitions as all rows have: partitions of the same regions, with fewer rows."""
 
-    def network_bytes(self, n: int, seen: Measurements) -> float:
+    def network_bytes(self, seen: Measurements) -> float:
         """The solutions of partitions and, for rounds of the top, the products of all rows. The other data of each row
         goes through files."""
-        support = seen.grown(n, "n_support") * (4 * seen.d + 12 + 8 * seen.columns)
-        return support + 8 * seen.grown(n, "rows_of_rounds")
+        return seen.n_support * (4 * seen.d + 12 + 8 * seen.columns) + 8 * seen.rows_of_rounds
 
-    def least_bytes(self, n: int, seen: Measurements) -> int:
+    def least_bytes(self, seen: Measurements) -> int:
         """Of an exact fit vectors of all rows, and the model's support vectors twice over: gathered, then whole."""
-        if seen.divided:
+        if seen.is_divided:
             return seen.base_bytes
-        support = int(2 * seen.grown(n, "n_support") * seen.spooled_row_bytes)
-        return seen.base_bytes + vector_bytes(n, seen.columns) + support
+        return seen.base_bytes + vector_bytes(seen.n, seen.columns) + int(2 * seen.n_support * seen.row_bytes)
 
-    def regroups(self, n: int, seen: Measurements, *, on_workers: bool) -> bool:
+    def regroups(self, seen: Measurements) -> bool:
         """In the order of their partitions: for workers, or if memory does not hold them."""
-        return on_workers or not seen.is_held(n)
+        return seen.on_workers or not seen.is_held
 
     def rows_of_pilot(self, n: int, config: FitConfig) -> int:
         levels = parts_levels(n, config)
         parts_rows = LEAST_PART_ROWS[config.dcsvm.early] * config.dcsvm.children**levels
-        return max(self.least_rows, parts_rows if levels else 0)
+        return max(LEAST_ROWS, parts_rows if levels else 0)
 
     def smaller(self, config: FitConfig, n: int, m: int) -> FitConfig:
         options, levels = config.dcsvm, parts_levels(n, config)

@@ -44,8 +44,7 @@ from streamsvm.problems.subproblems import (
     task_gradients,
     with_loss,
 )
-from streamsvm.progress import advance, share_of
-from streamsvm.progress.approach import Approaches
+from streamsvm.progress import Approach, advance, share_of
 from streamsvm.runs.checkpoints import PartFiles, PartLog
 from streamsvm.solvers.dcsvm import Division, PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
@@ -254,12 +253,12 @@ class PartitionSolver:
         make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
         duals = TaskDuals(data, with_loss(make, squared=self.squared), single=self.single)
         solver = InTurn(tol, self.until, self.has_bias)
-        total, done = data.count, Approaches(tol)
+        total, done = data.count, Approach(tol)
         before, share = shares or (0.0, 1.0)
 
         def on_step(state: InTurnState) -> None:
             if state.running is not None:
-                advance(before + share * done(state.done, state.running.violation) / total)
+                advance(before + share * done(state.running.violation, state.done) / total)
 
         begun = solver.init(duals, alpha, self.thresholds)
         return run(solver, duals, begun, stop=solver.is_solved, on_step=on_step)

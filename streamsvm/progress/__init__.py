@@ -1,14 +1,16 @@
-"""The progress of a map over many tasks: finished tasks, and the shares that running tasks report."""
+"""The progress of a map over many tasks, finished and running ones, and of iterations towards their tolerance."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
+from typing import Any
 
-from streamsvm.events import Events, TasksRun, ignore
+from streamsvm.events import Events, Phase, Round, TasksRun, ignore
 
 EVERY_S = 0.2  # between records of shares; finished tasks are recorded one by one
 LEAST_SPAN = 0.005  # share of the run so far that a recorded task takes: the number of records grows like log(t)
@@ -64,15 +66,6 @@ class Meter:
     def task(self, number: int) -> Iterator[None]:
         """Runs a task, which may `advance`, and counts its end."""
         token = _advance.set(lambda share: self._share(number, share))
-        try:
-            with self._timed():
-                yield
-        finally:
-            _advance.reset(token)
-        self.end(number)
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
         with self._lock:
             lane = next(i for i in range(len(self._lanes) + 1) if i not in self._lanes)
             self._lanes.add(lane)
@@ -84,6 +77,8 @@ class Meter:
             with self._lock:
                 self._lanes.discard(lane)
                 self._span(lane, start, end)
+            _advance.reset(token)
+        self.end(number)
 
     def _span(self, lane: int, start: float, end: float) -> None:
         if end - start >= max(LEAST_SPAN * end, LEAST_S):
@@ -124,3 +119,44 @@ class Meter:
         self._reported_at = time.monotonic()
         done = len(self._ended) + sum(self._shares.values())
         self._events.progress(self._phase, done if self._shares else len(self._ended), self._total)
+
+
+class Approach:
+    """How close a violation or gap, which falls about geometrically, is to `tol`, as a share of the distance from its
+    first value, in [0, 0.999], after the number of the problem that it is of.
+
+    Problems are solved one after the other. The share of one never falls, even if its violation rises for a while. The
+    caller reports the end.
+    """
+
+    def __init__(self, tol: float) -> None:
+        self._tol, self._problem, self._first, self._share = tol, 0, math.nan, 0.0
+
+    def __call__(self, value: float, problem: int = 0) -> float:
+        if problem != self._problem:
+            self._problem, self._first, self._share = problem, math.nan, 0.0
+        if math.isnan(self._first) and self._tol < value < math.inf:
+            self._first = value
+        if 0 < value <= self._first:
+            share = math.log(self._first / value) / math.log(self._first / self._tol)
+            self._share = max(self._share, min(share, 0.999))
+        return problem + self._share
+
+
+class Rounds:
+    """Reports problems that are solved one after the other in rounds: each round, and the progress of all.
+
+    facts: the fields of a `Round`, with `violation`. tol: the violation at which a problem ends.
+    """
+
+    def __init__(self, events: Events, phase: Phase, total: int, tol: float) -> None:
+        self._events, self._phase, self._total, self._approach = events, phase, total, Approach(tol)
+
+    def __call__(self, problem: int, facts: Mapping[str, Any]) -> None:
+        done = self._approach(facts["violation"], problem)
+        self._events(Round(self._phase, problem, **facts))
+        shown = {name: facts[name] for name in ("round", "violation", "gap") if name in facts}
+        self._events.progress(self._phase, done, self._total, **shown)
+
+    def end(self) -> None:
+        self._events.progress(self._phase, float(self._total), self._total)

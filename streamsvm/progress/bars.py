@@ -13,7 +13,7 @@ from rich.text import Text
 
 from streamsvm.events import Event, Record
 from streamsvm.events import Progress as ProgressEvent
-from streamsvm.progress.lines import short
+from streamsvm.storage.text import brief
 
 
 class Bars:
@@ -59,7 +59,7 @@ class Bars:
         fields: dict[str, Any] = {
             "completed": progress.done,
             "total": progress.total,
-            "details": "  ".join(f"{name} {short(value)}" for name, value in progress.facts.items()),
+            "details": "  ".join(f"{name} {brief(value)}" for name, value in progress.facts.items()),
             "rate": progress.rows_s,
             "share": isinstance(progress.done, float),
         }
@@ -96,4 +96,4 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         rate = task.fields["rate"] or (None if task.fields["share"] else task.finished_speed or task.speed)
-        return Text("" if rate is None else f"{short(float(rate))}/s", justify="right")
+        return Text("" if rate is None else f"{brief(float(rate))}/s", justify="right")

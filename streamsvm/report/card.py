@@ -11,11 +11,11 @@ from streamsvm.models.base import Model
 from streamsvm.report.markdown import markdown
 from streamsvm.report.parts import Facts, Lines, Part, Table, filled_columns
 from streamsvm.report.read import Run
-from streamsvm.report.score_sections import score_tables
+from streamsvm.report.scores import score_tables
 from streamsvm.report.sections import flat
-from streamsvm.report.values import Row, table
+from streamsvm.runs.records import Row, table
 from streamsvm.storage.text import human, score_text
-from streamsvm.tables.schema import Feature, Schema
+from streamsvm.tables.schema import Schema
 
 MOST_COLUMNS, MOST_TEXTS = 200, 20  # that are listed
 NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate
@@ -24,6 +24,8 @@ NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate
 def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | None = None) -> str:
     """The page. run: the one that trained the model; its scores are reported, too. stream_scores: scores of answers to
     a stream, each given before the model learned from its event."""
+    before_learning = {name: score for name, score in (stream_scores or {}).items() if score is not None}
+    of_stream = [Table("Answers to events before learning from them", [before_learning])] if before_learning else []
     sections: dict[str, list[Part]] = {
         "What it does": [Facts(_use(model))],
         "Columns": list(_columns(model)),
@@ -31,7 +33,7 @@ def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | N
         "Options": [Table("", [{"option": k, "value": v} for k, v in _options(model).items()])],
         "How exact": [Facts({k: v for k, v in _certificate(model).items() if k not in NOT_EXACT})],
         "What to expect": [Facts(_expected(model))],
-        "Scores": [*([] if run is None else score_tables([run])), *_of_stream(stream_scores or {})],
+        "Scores": [*([] if run is None else score_tables([run])), *of_stream],
         "Limits": [Lines(list(_limits(model)))],
     }
     texts = {title: "".join(map(markdown, parts)) for title, parts in sections.items()}
@@ -45,11 +47,6 @@ def _certificate(model: Model) -> Row:
 def _stream(model: Model) -> Row | None:
     """What a learner of streams stores alongside its model."""
     return getattr(model, "stream", None)
-
-
-def _of_stream(scores: Row) -> Iterator[Part]:
-    if known_scores := {name: score for name, score in scores.items() if score is not None}:
-        yield Table("Answers to events before learning from them", [known_scores])
 
 
 def _use(model: Model) -> Row:
@@ -69,7 +66,10 @@ def _use(model: Model) -> Row:
 
 
 def _columns(model: Model) -> Iterator[Part]:
-    rows = list(_of_table(model)) or list(_of_names(model))
+    rows = list(_of_table(model)) or [
+        {"column": name, "kind": "number", "if missing": _fill(model, column)}
+        for column, name in enumerate(model.shown_names or ())
+    ]
     if not rows:
         yield Lines([f"{model.d:,} columns of numbers without names."])
         return
@@ -88,12 +88,10 @@ def _of_table(model: Model) -> Iterator[Row]:
         gap = _fill(model, start) if feature.kind != "text" else "0 for each"
         gap = gap if feature.smooth is None else "the value of missing text"
         name = feature.name if layout.attrs.get("header", True) else feature.name.removeprefix("f")
-        yield {"column": name, "kind": feature.kind, "values": _texts(feature), "if missing": gap}
-
-
-def _of_names(model: Model) -> Iterator[Row]:
-    for column, name in enumerate(model.shown_names or ()):
-        yield {"column": name, "kind": "number", "if missing": _fill(model, column)}
+        texts = [*feature.categories]
+        more = f" and {len(texts) - MOST_TEXTS:,} more" if len(texts) > MOST_TEXTS else ""
+        values = ", ".join(texts[:MOST_TEXTS]) + more
+        yield {"column": name, "kind": feature.kind, "values": values, "if missing": gap}
 
 
 def _fill(model: Model, column: int) -> str:
@@ -104,12 +102,6 @@ def _fill(model: Model, column: int) -> str:
         return "refused"
     marked = ", marked" if marks is not None and column in marks else ""
     return human("", float(fill[column])) + marked
-
-
-def _texts(feature: Feature) -> str:
-    texts = [*feature.categories]
-    more = f" and {len(texts) - MOST_TEXTS:,} more" if len(texts) > MOST_TEXTS else ""
-    return ", ".join(texts[:MOST_TEXTS]) + more
 
 
 def _data(model: Model, run: Run | None) -> Row:
@@ -154,7 +146,7 @@ def _limits(model: Model) -> Iterator[str]:
         yield "A row that belongs to none of the classes still gets one of them."
     if _certificate(model).get("converged") is False:
         yield "The solver was stopped before it had converged."
-    yield ("Scores hold for rows like the training rows. `streamsvm check STORE --against OTHER` compares two stores.")
+    yield "Scores hold for rows like the training rows. `streamsvm check STORE --against OTHER` compares two stores."
 
 
 def _limits_of_rows(model: Model) -> Iterator[str]:

@@ -1,8 +1,11 @@
-"""What a fit chose from the data, and how it came to it: from the entries `metric` and `expected` of `result.json`."""
+"""What a fit chose from the data, and how it came to it: from the entries of `result.json`.
+
+The entries are `metric`, of a search and the importances of columns in a metric, `parts` and `expected`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -11,13 +14,12 @@ import numpy as np
 
 from streamsvm.judging.expected import gain_of_rows
 from streamsvm.options.search import FAILED
-from streamsvm.report.drawing import ALERT, GRID, INK, MUTED, finish, new, plot, whole_x
-from streamsvm.report.metric import is_single
-from streamsvm.report.plots import colour
-from streamsvm.report.read import Run
-from streamsvm.report.values import Row, table, table_rows
+from streamsvm.report.drawing import ALERT, GRID, INK, MUTED, finish, new, short, whole_x
+from streamsvm.report.parts import plot_each
+from streamsvm.report.plots import bars, cells, colour
+from streamsvm.report.read import Run, matrix
 from streamsvm.runs.phases import searched_s
-from streamsvm.runs.records import number
+from streamsvm.runs.records import Row, number, table, table_rows
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.text import heading, human, score_text
 
@@ -31,6 +33,10 @@ MARKERS = "osD^v"
 AHEAD = 4  # times the rows of a store, to which scores are extrapolated
 APART = 1.8  # times that labels of an axis have to be from each other
 COMPARED = {"given_score": "defaults", "plain_score": "without metric"}
+COLUMN_FACTS = {"kind": "metric", "reason": "reason", "columns": "columns that count"}  # and what a page calls them
+MOST_BARS = 20
+MOST_PARTS = 24  # that fit into a picture
+WRITTEN = 8  # columns up to which shares are written into cells
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class SearchStep:
 
 def facts(run: Run) -> Row:
     """What was chosen, how well it decides held-out rows, and what it is compared with."""
-    metric = _metric_of(run)
+    metric = run.metric
     if not steps(run) and number(metric.get("score")) is None:
         return {}
     choices: Row = {name: metric[name] for name in CHOICES if is_single(metric.get(name))}
@@ -57,49 +63,42 @@ def facts(run: Run) -> Row:
         choices["prediction"] = "exact" if exact else "early"
     if failed := number(metric.get("failed")):
         choices["fits dropped"] = f"{failed:,.0f}: {FAILED}"
-    return choices | _scores(run) | _seconds(run)
-
-
-def _scores(run: Run) -> Row:
-    """Of held-out rows, of what it is compared with, and what to expect."""
-    metric, expected = _metric_of(run), table(run.result.get("expected"))
     names = {"held-out rows": "score", "without metric": "plain_score", "with defaults": "given_score"}
     scores = {label: score for label, name in names.items() if (score := number(metric.get(name))) is not None}
     best = scores.get("held-out rows")
-    texts = {label: _text(run, score) for label, score in scores.items() if score != best or label == "held-out rows"}
-    if (interval := _interval(expected)) is not None:
+    choices |= {
+        label: _text(run, score) for label, score in scores.items() if score != best or label == "held-out rows"
+    }
+    if (interval := _interval(run)) is not None:
         mean, low, high = (_text(run, value) for value in interval)
-        texts["expected on new rows"] = f"{mean} ({low} to {high})"
-    return texts
+        choices["expected on new rows"] = f"{mean} ({low} to {high})"
+    by_phase = table(run.result.get("seconds_by_phase"))
+    if seconds := searched_s({name: number(value) or 0.0 for name, value in by_phase.items()}):
+        choices["search"] = human("seconds", float(seconds))
+    return choices
 
 
-def _interval(expected: Row) -> tuple[float, float, float] | None:
-    """(score, low, high) if all three are known."""
+def _interval(run: Run) -> tuple[float, float, float] | None:
+    """(score, low, high) to expect, if all three are known."""
+    expected = table(run.result.get("expected"))
     score, low, high = (number(expected.get(name)) for name in ("score", "low", "high"))
     return None if score is None or low is None or high is None else (score, low, high)
 
 
-def _seconds(run: Run) -> Row:
-    by_phase = table(run.result.get("seconds_by_phase"))
-    seconds = searched_s({name: number(value) or 0.0 for name, value in by_phase.items()})
-    return {"search": human("seconds", float(seconds))} if seconds else {}
-
-
 def steps(run: Run) -> list[SearchStep]:
     """Of the search, then those in regions."""
-    metric = _metric_of(run)
-    return [*_steps(metric.get("rungs")), *_steps(metric.get("regions"), region=True)]
+    every = []
+    for name, is_region in (("rungs", False), ("regions", True)):
+        for row in table_rows(run.metric.get(name)):
+            rows, score = number(row.get("rows")), number(row.get("score"))
+            if rows and rows > 0 and score is not None:
+                values = {name: row[name] for name in STEP if is_single(row.get(name))}
+                every.append(SearchStep(int(rows), score, values, is_region))
+    return every
 
 
-def _steps(value: object, *, region: bool = False) -> Iterator[SearchStep]:
-    for row in table_rows(value):
-        rows, score = number(row.get("rows")), number(row.get("score"))
-        if rows and rows > 0 and score is not None:
-            yield SearchStep(int(rows), score, {name: row[name] for name in STEP if is_single(row.get(name))}, region)
-
-
-def table_of(run: Run) -> list[Row]:
-    """Each step."""
+def steps_table(run: Run) -> list[Row]:
+    """Each step, to be read."""
     return [step.values | ({"rows": f"{step.rows:,} in a region"} if step.region else {}) for step in steps(run)]
 
 
@@ -109,17 +108,17 @@ def differences(run: Run) -> list[Row]:
     Values are compared on the same rows: where most of them were tried. Those of gamma and C are compared for the
     kernel that was chosen.
     """
-    metric, comparisons = _metric_of(run), []
+    metric, comparisons = run.metric, []
+    has_metric = metric.get("kind") not in (None, "none") or "reason" in metric
     for name, label in COMPARED.items():
         score, other = number(metric.get("score")), number(metric.get(name))
-        if score is not None and other is not None and (name == "given_score" or _asks_metric(metric)):
+        if score is not None and other is not None and (name == "given_score" or has_metric):
             choice = "all, over the defaults" if name == "given_score" else "metric"
             values = f"chosen: {_text(run, score)}, {label}: {_text(run, other)}"
             comparisons.append({"choice": choice, "difference": abs(score - other), "values": values})
     for name in CHOICES:
-        best = _by_value(run, name)
-        if best is not None:
-            rows, scores = best
+        rows, scores = _by_value(run, name)
+        if len(scores) > 1:
             values = ", ".join(f"{_value(value)}: {_text(run, score)}" for value, score in scores)
             difference = scores[0][1] - scores[-1][1]
             comparisons.append({"choice": name, "difference": difference, "values": values, "rows": rows})
@@ -135,13 +134,9 @@ def _points(run: Run, difference: float) -> str:
     return f"{100 * difference:.1f} points" if _unit(run)[0] == 100 else f"{difference:.4f}"
 
 
-def _asks_metric(metric: Row) -> bool:
-    return metric.get("kind") not in (None, "none") or "reason" in metric
-
-
-def _by_value(run: Run, name: str) -> tuple[int, list[tuple[Any, float]]] | None:
+def _by_value(run: Run, name: str) -> tuple[int, list[tuple[Any, float]]]:
     """(rows, (value, its best score) the best first) on as many rows as most values were tried on."""
-    kernel = _metric_of(run).get("kernel")
+    kernel = run.metric.get("kernel")
     by_rows: dict[int, dict[Any, float]] = {}
     for step in steps(run):
         value = step.values.get(name)
@@ -150,33 +145,29 @@ def _by_value(run: Run, name: str) -> tuple[int, list[tuple[Any, float]]] | None
         scores = by_rows.setdefault(step.rows, {})
         scores[value] = max(step.score, scores.get(value, -np.inf))
     rows = max(by_rows, key=lambda rows: (len(by_rows[rows]), rows), default=0)
-    if len(by_rows.get(rows, ())) < 2:
-        return None
-    return rows, sorted(by_rows[rows].items(), key=lambda pair: -pair[1])
+    return rows, sorted(by_rows.get(rows, {}).items(), key=lambda pair: -pair[1])
 
 
 def _value(value: object) -> str:
     return (value or "none") if isinstance(value, str) else f"{value:.3g}"
 
 
-def _metric_of(run: Run) -> Row:
-    return table(run.result.get("metric"))
-
-
 def _text(run: Run, score: float) -> str:
-    return score_text(_metric_of(run).get("scoring"), score)
+    return score_text(run.metric.get("scoring"), score)
 
 
 def _unit(run: Run) -> tuple[float, str]:
     """What scores are multiplied with for an axis, and its name."""
-    scoring = _metric_of(run).get("scoring")
+    scoring = run.metric.get("scoring")
     name = heading(str(scoring or "score"))
     return (100.0, f"{name}, %") if name.endswith("accuracy") else (1.0, name)
 
 
-@plot
+@plot_each("candidates", "Candidates")
 def candidates(run: Run) -> Figure | None:
-    """The score of each step in the colour of its kernel, the best so far, and what it is compared with."""
+    """Best score of each step of the search on held-out rows; the number of training rows is written above. Then the
+    final choice and its baselines. A learned metric is kept only if it wins by more than chance. Regions have other
+    held-out rows."""
     every = steps(run)
     if len(every) < 2:
         return None
@@ -189,14 +180,8 @@ def candidates(run: Run) -> Figure | None:
     _bands(axes, every, at)
     for some, x in ((search, at[: len(search)]), (regions, at[len(search) :])):
         best = np.maximum.accumulate([per * step.score for step in some])
-        axes.plot(
-            x,
-            best,
-            color=MUTED,
-            lw=1.2,
-            drawstyle="steps-post",
-            label="best so far" if some is search else None,
-        )
+        label = "best so far" if some is search else None
+        axes.plot(x, best, color=MUTED, lw=1.2, drawstyle="steps-post", label=label)
     kernels = dict.fromkeys(str(step.values.get("kernel", "")) for step in every)
     for i, kernel in enumerate(kernels):
         places = [j for j, step in enumerate(every) if step.values.get("kernel", "") == kernel]
@@ -226,33 +211,26 @@ def _thousands(rows: int) -> str:
 
 def _compared(axes: Axes, run: Run, x: float, per: float) -> None:
     """What was chosen, what does without a metric, and what is given, after the search."""
-    metric = _metric_of(run)
-    score = number(metric.get("score"))
+    score = number(run.metric.get("score"))
     for (name, label), mark in zip(COMPARED.items(), ("X", "P"), strict=True):
-        other = number(metric.get(name))
+        other = number(run.metric.get(name))
         if other is not None and other != score:
             axes.plot([x], [per * other], mark, color=ALERT if mark == "X" else INK, ms=6, label=label)
     if score is not None:
         axes.plot([x], [per * score], "*", color=INK, ms=11, label="chosen")
 
 
-@plot
+@plot_each("influence", "How much each choice matters")
 def influences(run: Run) -> Figure | None:
-    """Bars: by how much the best score differs between the values of a choice."""
+    """Difference in score between the best and the worst value tried, each at its best, on the same rows."""
     choices = differences(run)
     if not choices:
         return None
     per, name = _unit(run)
     unit = f"points of {name.removesuffix(', %')}" if per == 100 else name
-    figure, axes = new(0.9 + 0.28 * len(choices), xlabel=unit)
     lengths = [per * row["difference"] for row in choices]
-    bars = axes.barh(range(len(choices)), lengths, 0.7, color=colour(0))
     texts = [_points(run, row["difference"]).removesuffix(" points") for row in choices]
-    axes.bar_label(bars, texts, padding=3, fontsize=9)
-    axes.set_yticks(range(len(choices)), [row["choice"] for row in choices])
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
-    axes.margins(x=0.18)
+    figure, axes = bars(lengths, [row["choice"] for row in choices], texts, 0.28, unit)
     if not max(lengths):
         axes.set_xlim(0, 1)
     return figure
@@ -264,7 +242,7 @@ def curve(run: Run) -> list[tuple[int, float]]:
     for step in steps(run):
         if not step.region:
             best[step.rows] = max(step.score, best.get(step.rows, -np.inf))
-    score = number(_metric_of(run).get("score"))
+    score = number(run.metric.get("score"))
     if best and score is not None:
         best[max(best)] = max(best[max(best)], score)
     return sorted(best.items())
@@ -278,9 +256,10 @@ def extrapolated(run: Run, rows: np.ndarray) -> np.ndarray:
     return 1.0 - (1.0 - score) * (1.0 - gains)
 
 
-@plot
+@plot_each("learning", "Score by rows")
 def learning(run: Run) -> Figure | None:
-    """The best score by rows of the sample, and what more rows would gain if the trend continued."""
+    """Learning curve: best score by number of training rows. Dotted: extrapolated from the last two sizes by a power
+    law, not measured. It shows what a longer time budget would gain."""
     measured = curve(run)
     if len(measured) < 2:
         return None
@@ -294,7 +273,10 @@ def learning(run: Run) -> Figure | None:
     twice = extrapolated(run, np.array([2 * rows[-1]]))[0]
     more = f"twice the rows: +{_points(run, twice - scores[-1])}"
     axes.plot([2 * rows[-1]], [per * twice], "o", mfc="none", color=colour(0), ms=6, label=more)
-    _expected(axes, table(run.result.get("expected")), n, per)
+    if (interval := _interval(run)) is not None:
+        expected, low, high = (per * value for value in interval)
+        errors = [[max(0.0, expected - low)], [max(0.0, high - expected)]]
+        axes.errorbar([n], [expected], errors, fmt="s", color=colour(1), ms=5, capsize=4, label="expected of the model")
     axes.set_xscale("log")
     ticks = _apart([int(x) for x in (*rows, n, ahead[-1])])
     axes.set_xticks(ticks, [_thousands(x) for x in ticks], minor=False)
@@ -311,10 +293,79 @@ def _apart(rising: Sequence[int]) -> list[int]:
     return shown
 
 
-def _expected(axes: Axes, expected: Row, n: float, per: float) -> None:
-    """The model's expected score at the rows of the store, with its interval."""
-    if (interval := _interval(expected)) is None:
-        return
-    score, low, high = (per * value for value in interval)
-    errors = [[max(0.0, score - low)], [max(0.0, high - score)]]
-    axes.errorbar([n], [score], errors, fmt="s", color=colour(1), ms=5, capsize=4, label="expected of the model")
+@dataclass(frozen=True)
+class Parts:
+    """Names of partitions and columns, and shares (partitions, columns)."""
+
+    names: list[str]
+    columns: list[str]
+    shares: np.ndarray
+
+
+def column_facts(run: Run) -> Row:
+    """What was learned about columns."""
+    labelled = {label: value for name, label in COLUMN_FACTS.items() if is_single(value := run.metric.get(name))}
+    n_separate = _of_parts(run).get("own")
+    return labelled if number(n_separate) is None else labelled | {"partitions with a separate metric": n_separate}
+
+
+def shares(run: Run) -> list[Row]:
+    """Columns and their share of what all count for, the largest first."""
+    importances, columns = run.metric.get("importances"), []
+    for pair in importances if isinstance(importances, list) else []:
+        share = number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else None
+        if share is not None and share >= 0:
+            columns.append({"column": str(pair[0]), "share": share})
+    return sorted(columns, key=lambda row: -row["share"])
+
+
+def parts(run: Run) -> Parts | None:
+    """The column importances of each partition, the largest first, at most MOST_PARTS; None if all share one metric."""
+    by_part = _of_parts(run)
+    columns, every = by_part.get("columns"), matrix(by_part.get("shares"))
+    if not isinstance(columns, list) or every is None or every.shape[1] != len(columns):
+        return None
+    sizes = matrix([[size] for size in by_part["rows"]]) if isinstance(by_part.get("rows"), list) else None
+    rows = None if sizes is None or len(sizes) != len(every) else sizes[:, 0]
+    largest = np.arange(len(every)) if rows is None else np.argsort(-rows, kind="stable")
+    shown = largest[:MOST_PARTS].tolist()
+    names = [str(p) if rows is None else f"{rows[p]:,.0f} rows" for p in shown]
+    return Parts(names, list(map(str, columns)), np.clip(every[shown], 0, 1))
+
+
+def _of_parts(run: Run) -> Row:
+    return table(run.result.get("parts")) or table(run.metric.get("parts"))
+
+
+def is_single(value: object) -> bool:
+    return isinstance(value, str) or number(value) is not None
+
+
+@plot_each("importances", "Importances", f"The most important columns, {MOST_BARS} at most.")
+def importances(run: Run) -> Figure | None:
+    columns = shares(run)[:MOST_BARS]
+    if not columns:
+        return None
+    lengths = [100 * row["share"] for row in columns]
+    texts = [f"{share:.1f}" for share in lengths]
+    figure, axes = bars(lengths, [short(row["column"]) for row in columns], texts, 0.24, "share, %")
+    axes.set_ylabel("column")
+    return figure
+
+
+@plot_each(
+    "parts",
+    "Importance by partition",
+    "Importance of each column in the metric of each partition, in percent. "
+    f"Only the {MOST_PARTS} largest partitions are shown.",
+)
+def looks(run: Run) -> Figure | None:
+    by_part = parts(run)
+    if by_part is None:
+        return None
+    texts = np.array([[f"{100 * share:.0f}" for share in row] for row in by_part.shares])
+    figure, axes = new(1.1 + 0.3 * len(by_part.names), ylabel="partition")
+    shade = by_part.shares / max(float(by_part.shares.max()), np.finfo(np.float64).tiny)
+    is_written = len(by_part.columns) <= WRITTEN
+    cells(axes, shade, texts if is_written else None, by_part.names, by_part.columns)
+    return figure

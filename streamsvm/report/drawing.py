@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.text import number_text
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -69,7 +70,7 @@ Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 @contextmanager
 def look() -> Iterator[None]:
-    """The style of all plots."""
+    """Inside, plots have their style."""
     from matplotlib import rc_context
 
     with rc_context(STYLE), warnings.catch_warnings():
@@ -124,6 +125,12 @@ def whole_x(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
 
 
+def few_x(axes: Axes) -> None:
+    """Few ticks, as their numbers may be long."""
+    axes.locator_params(axis="x", nbins=5)
+    axes.xaxis.set_major_formatter(lambda value, _: number_text(value))
+
+
 def from_zero(axes: Axes) -> None:
     """The axis of sizes, from 0 to a little above the largest."""
     axes.set_ylim(0, 1.06 * max(axes.dataLim.y1, 1e-9))
@@ -150,11 +157,6 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 def bytes_unit(most: float) -> tuple[float, str]:
     return (float(1 << 20), "MiB") if most < 4 << 30 else (float(1 << 30), "GiB")
-
-
-def number_text(value: float) -> str:
-    """Four digits at most."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def uncrowd(figure: Figure) -> None:
@@ -185,20 +187,17 @@ def to_svg(figure: Figure) -> str:
     out = io.StringIO()
     with look():
         uncrowd(figure)
-        figure.savefig(
-            out,
-            format="svg",
-            transparent=True,
-            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
-        )
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(out, format="svg", transparent=True, metadata=nothing)
     return out.getvalue()[out.getvalue().index("<svg") :]
 
 
 def inline(figure: Figure, name: str, label: str) -> str:
     """The figure for inside a page: unique ids, no sizes, colours as the page's variables; nothing is fetched."""
-    svg = to_svg(figure)
-    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.S)
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", to_svg(figure), flags=re.S)
     head, _, body = svg.partition(">")
+    hints = {artist.get_gid(): escape(str(artist.get_label())[1:]) for artist in figure.findobj()}
+    body = re.sub(r'<g id="(hint-\d+)">', lambda group: f"{group[0]}<title>{hints[group[1]]}</title>", body)
 
     def in_page(tag: re.Match[str]) -> str:
         text = re.sub(r'\bid="|url\(#|href="#', lambda start: f"{start[0]}{name}-", tag[0])
@@ -207,19 +206,13 @@ def inline(figure: Figure, name: str, label: str) -> str:
 
     box = re.search(r'viewBox="[^"]*"', head)
     assert box is not None
-    return f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", in_page, _with_hints(figure, body))}'
+    return f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", in_page, body)}'
 
 
 def hint(artist: Artist, number: int, text: str) -> None:
     """A text that `inline` shows when the pointer rests on this artist; number: another one for each of a figure."""
     artist.set_gid(f"hint-{number}")
     artist.set_label(f"_{text}")  # the underscore keeps it out of legends
-
-
-def _with_hints(figure: Figure, body: str) -> str:
-    """The SVG with each hint as the title of its group."""
-    texts = {artist.get_gid(): str(artist.get_label())[1:] for artist in figure.findobj()}
-    return re.sub(r'<g id="(hint-\d+)">', lambda group: f"{group[0]}<title>{escape(texts[group[1]])}</title>", body)
 
 
 def write_plot(figure: Figure, path: str | Path) -> None:

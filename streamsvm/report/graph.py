@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,17 +55,16 @@ class PhaseTasks:
 def lines_of(tasks: Mapping[str, int]) -> Iterator[PhaseTasks | str]:
     """The phases of a graph with these numbers of rounds, blocks, files and partitions, from the top down, and a note
     instead of rounds that are left out."""
-    rounds, many = tasks["rounds"], SERIES[0]
-    drawn = range(rounds) if rounds <= MOST_ROUNDS else (0, rounds - 1)
-    for number in drawn:
+    rounds, alone, many = tasks["rounds"], SERIES[1], SERIES[0]
+    for number in range(rounds) if rounds <= MOST_ROUNDS else (0, rounds - 1):
         if number == rounds - 1 and rounds > MOST_ROUNDS:
             yield f"… {rounds - 2} more rounds like these"
-        yield PhaseTasks("sample", f"sample {number}", 1, SERIES[1])
-        yield PhaseTasks("centres", f"centres {number}", 1, SERIES[1])
+        yield PhaseTasks("sample", f"sample {number}", 1, alone)
+        yield PhaseTasks("centres", f"centres {number}", 1, alone)
         yield PhaseTasks("assign", f"assign {number}", tasks["blocks"], many)
-    yield PhaseTasks("number", "number", 1, SERIES[1])
+    yield PhaseTasks("number", "number", 1, alone)
     yield PhaseTasks("regroup", "regroup", tasks["files"], many)
-    yield PhaseTasks("parts", "parts", 1, SERIES[1])
+    yield PhaseTasks("parts", "parts", 1, alone)
     yield PhaseTasks("solve", "solve", tasks["parts"], SERIES[2])
     yield PhaseTasks("model", "model", 1, SERIES[3])
 
@@ -88,18 +88,16 @@ def graph_picture(tasks: Mapping[str, int], seconds: Mapping[str, float], title:
     about = f"One dask graph of {count_of(tasks):,} tasks. Arrows: results that tasks wait for; rows go through files"
     axes.text(0.15, height - 0.48, about, color=MUTED, fontsize=8.5, va="center")
     tops = height - TITLE - ROW * (np.arange(len(lines)) + 0.5)
-    above: list[float] | None = None
+    above: list[float] = []
     for line, y in zip(lines, tops, strict=True):
         if isinstance(line, str):
-            middle = (LEFT + RIGHT) / 2
-            axes.text(middle, y, line, color=MUTED, ha="center", va="center", style="italic")
-            _arrows(axes, above or [], y + ROW, [middle], y)
-            above = [middle]
-            continue
-        places = _boxes(axes, line, y)
-        _arrows(axes, above or [], y + ROW, places, y)
+            places = [(LEFT + RIGHT) / 2]
+            axes.text(places[0], y, line, color=MUTED, ha="center", va="center", style="italic")
+        else:
+            places = _boxes(axes, line, y)
+            _words(axes, line, y)
+        _arrows(axes, above, y + ROW, places, y)
         above = places
-        _words(axes, line, y)
     _times(axes, lines, tops, seconds)
     return figure
 
@@ -133,21 +131,10 @@ def _boxes(axes: Axes, line: PhaseTasks, y: float) -> list[float]:
 
 def _arrows(axes: Axes, above: list[float], top: float, below: list[float], y: float) -> None:
     """From each box of a phase to each of the next: one of the two has a single one."""
-    for start in above:
-        for end in below:
-            axes.annotate(
-                "",
-                xy=(end, y + BOX / 2 + 0.01),
-                xytext=(start, top - BOX / 2),
-                arrowprops={
-                    "arrowstyle": "-|>",
-                    "color": MUTED,
-                    "lw": 0.7,
-                    "mutation_scale": 7,
-                    "shrinkA": 0,
-                },
-                zorder=1,
-            )
+    style = {"arrowstyle": "-|>", "color": MUTED, "lw": 0.7, "mutation_scale": 7, "shrinkA": 0}
+    for start, end in product(above, below):
+        foot, head = (start, top - BOX / 2), (end, y + BOX / 2 + 0.01)
+        axes.annotate("", xy=head, xytext=foot, arrowprops=style, zorder=1)
 
 
 def _words(axes: Axes, line: PhaseTasks, y: float) -> None:

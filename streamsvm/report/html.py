@@ -17,10 +17,9 @@ from markupsafe import Markup, escape
 
 from streamsvm._version import __version__
 from streamsvm.report.drawing import inline
-from streamsvm.report.parts import Part, Plot, Section, Table
+from streamsvm.report.parts import Part, Plot, Section, Table, label
 from streamsvm.report.read import Run
 from streamsvm.report.sections import SECTIONS
-from streamsvm.report.values import label
 from streamsvm.storage.text import human, jsonable
 
 TILE_LETTERS = 12  # that a tile of one column holds
@@ -29,7 +28,7 @@ TILE_LETTERS = 12  # that a tile of one column holds
 def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
     """The sections that have something to show, with their content."""
     runs = _named(runs)
-    return [(section, parts) for section in SECTIONS if (parts := list(section.parts(runs)))]
+    return [(section, parts) for section in SECTIONS if (parts := section.parts(runs))]
 
 
 def page(runs: Sequence[Run], shown: Sequence[tuple[Section, list[Part]]], live: str = "") -> str:
@@ -42,12 +41,12 @@ def rendered(
 ) -> str:
     """A page of anything that sections can show."""
     facts = {"title": title, "lead": lead, "made_from": made_from, "live": live}
-    return _template("page.html").render(**facts, sections=shown, css=_css())
+    return _template("page.html").render(**facts, sections=shown)
 
 
 def run_list(name: str, runs: Sequence[dict[str, Any]], tag: str) -> str:
     """The page that lists the runs of a folder, and lets some be compared; tag: as of `page`."""
-    return _template("runs.html").render(title=name, runs=runs, tag=tag, css=_css())
+    return _template("runs.html").render(title=name, runs=runs, tag=tag)
 
 
 def _css() -> Markup:
@@ -62,27 +61,26 @@ def _template(name: str) -> Template:
     """A template, which escapes all but `Markup`."""
     loader = PackageLoader("streamsvm.report", ".")
     environment = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    environment.globals |= {"version": __version__, "tile_letters": TILE_LETTERS, "svg": _svg, "text": _text}
     environment.globals |= {
+        "version": __version__,
+        "tile_letters": TILE_LETTERS,
+        "css": _css,
+        "svg": _svg,
+        "text": _text,
         "alarm": _alarm,
         "columns_of": _columns,
+        "csv_link": _csv_link,
         "is_plot": lambda part: isinstance(part, Plot),
     }
-    environment.globals |= {"csv_link": _csv_link}
     environment.filters |= {"label": label, "breakable": _breakable}
     return environment.get_template(name)
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
     """Runs with unique names."""
-    counts = Counter(run.name for run in runs)
-    seen: Counter[str] = Counter()
+    counts, seen = Counter(run.name for run in runs), Counter[str]()
     named = []
     for run in runs:
         seen[run.name] += 1

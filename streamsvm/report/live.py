@@ -22,10 +22,9 @@ from urllib.parse import parse_qs
 from streamsvm.errors import StreamSVMError
 from streamsvm.report.html import contents, page, run_list
 from streamsvm.report.read import SCORE, Run, read_run
-from streamsvm.report.values import Row
 from streamsvm.runs.checkpoints import is_at_work
 from streamsvm.runs.directory import EVALUATION, EVENTS, RESULT, TUNE
-from streamsvm.runs.records import is_log, number
+from streamsvm.runs.records import Row, is_log, number
 
 FILES = (EVENTS, RESULT, EVALUATION, TUNE)  # that a run is read from
 MOST_RUNS, MOST_DEPTH = 500, 4  # folders below the one that is served
@@ -34,17 +33,8 @@ MOST_PAGES = 16  # that are kept
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "Cache-Control": "no-cache",
-    "Content-Security-Policy": "; ".join(
-        (
-            "default-src 'none'",
-            "style-src 'unsafe-inline'",
-            "script-src 'self'",
-            "connect-src 'self'",
-            "base-uri 'none'",
-            "form-action 'self'",
-            "frame-ancestors 'none'",
-        )
-    ),
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
@@ -73,8 +63,7 @@ def _signature(folder: Path) -> Signature | None:
     if folder.is_symlink():
         return None
     files: list[tuple[int, int] | None] = []
-    for name in FILES:
-        path = folder / name
+    for path in (folder / name for name in FILES):
         try:
             stat = path.lstat()
         except OSError:
@@ -82,10 +71,9 @@ def _signature(folder: Path) -> Signature | None:
             continue
         if path.is_symlink():
             return None
-        if name == EVENTS and not is_log(path):  # a file of another program, with runs below it
-            files.append(None)
-            continue
-        files.append((stat.st_mtime_ns, stat.st_size))
+        # a log may be a file of another program, with runs below it
+        is_read = path.name != EVENTS or is_log(path)
+        files.append((stat.st_mtime_ns, stat.st_size) if is_read else None)
     return tuple(files) if any(files) else None
 
 
@@ -196,12 +184,9 @@ def _rows(folders: Mapping[str, Path]) -> Iterator[Row]:
 def _listed(folder: Path, signature: Signature | None) -> Row:
     """What the list says of a run whose files have this signature."""
     for run in _read(folder):
-        scores = (
-            run.evaluation.get("accuracy"),
-            run.result.get("online_accuracy"),
-            run.result.get("accuracy"),
-            run.tune[0].get(SCORE) if run.tune else None,
-        )
+        best = run.tune[0].get(SCORE) if run.tune else None
+        online, own = run.result.get("online_accuracy"), run.result.get("accuracy")
+        scores = (run.evaluation.get("accuracy"), online, own, best)
         return {
             "status": run.status,
             "solver": run.solver,

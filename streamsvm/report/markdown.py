@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from urllib.parse import quote
 
-from streamsvm.report.parts import Code, Facts, Lines, Part, Plot, Section, Table
-from streamsvm.report.values import label
+from streamsvm.report.parts import Code, Facts, Lines, Part, Plot, Section, Table, label
 from streamsvm.storage.text import human, jsonable
 
 

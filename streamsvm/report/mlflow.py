@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import mlflow
 from mlflow.entities import Metric, Param
@@ -20,7 +20,6 @@ from streamsvm.report.read import Run, read_run
 from streamsvm.runs.records import flat, number
 from streamsvm.storage.paths import place_of
 
-T = TypeVar("T")
 MOST_METRICS, MOST_PARAMS, MOST_TEXT = 1000, 100, 500  # of one request, and of a parameter, that servers take
 ENDS = {"failed": "FAILED", "interrupted": "KILLED"}
 COUNTS = ("event", "t", "round", "step", "epoch", "problem")  # of a step, which say where it is
@@ -81,8 +80,8 @@ def log_params(name: str, run: Run | None, parameters: Mapping[str, Any] = Mappi
     """Logs to a run, by its id, the options of one of ours and `own`, which win."""
     options = {} if run is None else {"solver": run.solver} | run.config
     params = [Param(key, str(value)[:MOST_TEXT]) for key, value in {**dict(_plain(options)), **parameters}.items()]
-    for some in _pieces(params, MOST_PARAMS):
-        mlflow.MlflowClient().log_batch(name, params=some)
+    for start in range(0, len(params), MOST_PARAMS):
+        mlflow.MlflowClient().log_batch(name, params=params[start : start + MOST_PARAMS])
 
 
 def log_contents(name: str, run: Run) -> None:
@@ -101,18 +100,14 @@ def log_metrics(name: str, values: Mapping[str, Any]) -> None:
 
 
 def _log_metrics(name: str, metrics: list[Metric]) -> None:
-    for some in _pieces(metrics, MOST_METRICS):
-        mlflow.MlflowClient().log_batch(name, metrics=some)
+    for start in range(0, len(metrics), MOST_METRICS):
+        mlflow.MlflowClient().log_batch(name, metrics=metrics[start : start + MOST_METRICS])
 
 
 def ended(name: str, run: Run) -> None:
     """Gives a run, which has ended, the status of ours."""
     if run.status in ENDS:
         mlflow.MlflowClient().set_terminated(name, ENDS[run.status])
-
-
-def _pieces(values: list[T], most: int) -> Iterator[list[T]]:
-    yield from (values[start : start + most] for start in range(0, len(values), most))
 
 
 def _plain(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,18 +1,19 @@
-"""The partitions that DC-SVM divides rows into, as plots and a table."""
+"""What a fit divided its rows into: levels and partitions of DC-SVM, blocks of a compressed matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.events import PartsSolved
-from streamsvm.report.drawing import INK, from_zero, new, number_text, plot
-from streamsvm.report.plots import colour
-from streamsvm.report.read import Run, columns, matrix
-from streamsvm.report.values import Row, table
-from streamsvm.runs.records import number
+from streamsvm.events import Compressed, LevelSolved, PartsSolved, SupportCompared
+from streamsvm.hss.tree import ClusterTree
+from streamsvm.report.drawing import INK, MUTED, SERIES, WIDTH, few_x, finish, from_zero, new, plot
+from streamsvm.report.parts import Table, filled_columns, plot_each
+from streamsvm.report.plots import colour, draw_lines
+from streamsvm.report.read import Run, by_number, columns, matrix
+from streamsvm.runs.records import Row, number, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +24,41 @@ LARGEST_AREA = 1000.0  # of the largest part on the map, in square points
 FEW = 10  # parts, whose sizes need no histogram
 FAR = 5.0
 MAP, NAME = (190.0, 150.0), (52.0, 11.0)  # width and height of the map and of a name, in points
+LEVEL_NAMES = {"objective": "sum of the partitions' objectives"}  # which is not that of the whole problem
+DEEPEST = 7  # levels of blocks drawn: smaller ones cannot be seen
+WRITTEN = 4  # levels whose ranks are written into the blocks
+
+
+def levels_tables(runs: Sequence[Run]) -> Iterator[Table]:
+    """Of the levels of each run, from many partitions to few."""
+    for run in runs:
+        compared = {event.level: event for event in run.events(SupportCompared)}
+        rows = []
+        for level, solved in sorted({event.level: event for event in run.events(LevelSolved)}.items(), reverse=True):
+            facts = {LEVEL_NAMES.get(name, name): value for name, value in vars(solved).items()}
+            both = compared.get(level)
+            rows.append(facts if both is None else facts | {"precision": both.precision, "recall": both.recall})
+        if rows:
+            about = (
+                "Precision: share of the level's support vectors that are support vectors of the solution. Recall: "
+                "share of the solution's support vectors that the level had found."
+            )
+            title = run.name if len(runs) > 1 else "Level by level"
+            yield Table(title, filled_columns(rows), about if compared else "")
+
+
+@plot_each("levels", "Support vectors found")
+def levels(run: Run) -> Figure | None:
+    """How well each level had found the support vectors of the solution."""
+    compared = by_number(run.events(SupportCompared), lambda event: event.level)
+    number, precision, recall = columns(3, ((event.level, event.precision, event.recall) for event in compared))
+    if len(number) < 2:  # the table says it
+        return None
+    figure, axes = new(xlabel="level, from many partitions to few", ylabel="share of support vectors", ylim=(0, 1.04))
+    draw_lines(axes, [("precision", number, precision), ("recall", number, recall)])
+    axes.set_xticks(number)
+    axes.invert_xaxis()
+    return finish(figure, axes)
 
 
 def parts_of(run: Run) -> list[Row]:
@@ -30,14 +66,16 @@ def parts_of(run: Run) -> list[Row]:
     solved = run.last(PartsSolved)
     if solved is None:
         return []
-    parts = [
+    parts: list[Row] = [
         {"partition": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
         for i, (rows, support, seconds) in enumerate(zip(solved.rows, solved.n_support, solved.seconds, strict=False))
     ]
-    scored = _scored(run)
-    if len(scored) == len(parts):
-        parts = [row | more for row, more in zip(parts, scored, strict=True)]
-    return [row for row in parts if row["rows"]]
+    scores = table(run.evaluation.get("parts"))
+    counts = matrix([scores.get("rows"), scores.get("right")])
+    if counts is not None and counts.shape[1] == len(parts):
+        for part, (n, right) in zip(parts, counts.T.tolist(), strict=True):
+            part |= {"rows of evaluate": n, "accuracy": right / n if n else None}
+    return [part for part in parts if part["rows"]]
 
 
 def largest(run: Run) -> list[Row]:
@@ -47,17 +85,11 @@ def largest(run: Run) -> list[Row]:
     return [row | {name: int(row[name]) for name in whole if row.get(name) is not None} for row in rows]
 
 
-def _scored(run: Run) -> list[Row]:
-    scores = table(run.evaluation.get("parts"))
-    counts = matrix([scores.get("rows"), scores.get("right")])
-    if counts is None:
-        return []
-    return [{"rows of evaluate": n, "accuracy": right / n if n else None} for n, right in counts.T.tolist()]
-
-
-@plot
+@plot_each("map", "Map of the partitions")
 def part_map(run: Run) -> Figure | None:
-    """The centres of the partitions in the plane. Areas show rows; darker partitions are more accurate."""
+    """Centres of the partitions, in the two directions in which they differ most (PCA); distances from the middle are
+    logarithmic if a few lie far away. Areas show rows; darker partitions are more accurate, if evaluate has scored
+    them."""
     solved, parts = run.last(PartsSolved), parts_of(run)
     places = None if solved is None else matrix(solved.places, 2)
     if places is None or len(places) != len(parts) or len(parts) < 2:
@@ -114,9 +146,9 @@ def _shades(parts: Sequence[Row]) -> np.ndarray:
     return np.nan_to_num(0.2 + 0.6 * (accuracies - low) / ((high - low) or 1.0), nan=0.1)
 
 
-@plot
+@plot_each("part-sizes", "Size and time of the partitions")
 def part_sizes(run: Run) -> Figure | None:
-    """A histogram of the partitions by rows, and the seconds that each took."""
+    """Seconds to solve each partition, by its rows. Of many partitions, also how many have so many rows."""
     parts = parts_of(run)
     if len(parts) < 2:
         return None
@@ -131,8 +163,54 @@ def part_sizes(run: Run) -> Figure | None:
         figure.align_ylabels([above, below])
     below.plot(x, seconds, "o", ms=5, color=colour(1), alpha=0.7)
     below.set(ylabel="seconds", xlabel="rows in the partition")
-    below.locator_params(axis="x", nbins=5)
-    below.xaxis.set_major_formatter(lambda value, _: number_text(value))
+    few_x(below)
     if len(x):
         from_zero(below)
     return figure
+
+
+@plot
+def rank_blocks(n: int, ranks: Sequence[Sequence[int]]) -> Figure:
+    """The matrix of n rows as nested blocks, darker where the larger of their two bases has more columns.
+
+    ranks: of the nodes, level by level from the top, without the root's. Diagonal blocks are grey.
+    """
+    from matplotlib.patches import Rectangle
+
+    bottom = min(len(ranks), DEEPEST)
+    tree, most = ClusterTree(n, bottom), max((max(level) for level in ranks), default=1) or 1
+    figure, axes = new(WIDTH, xlim=(0, n), ylim=(n, 0), aspect="equal", xlabel="row", ylabel="row")
+    axes.grid(visible=False)
+    axes.locator_params(nbins=5)
+
+    def block(down: tuple[int, int], across: tuple[int, int], **face: Any) -> None:
+        size = (across[1] - across[0], down[1] - down[0])
+        axes.add_patch(Rectangle((across[0], down[0]), *size, lw=0, **face))
+
+    for level in range(bottom):
+        for place, node in enumerate(tree.level(level)):
+            left, right = tree.span(2 * node + 1), tree.span(2 * node + 2)
+            rank = max(ranks[level][2 * place : 2 * place + 2])
+            for down, across in ((left, right), (right, left)):
+                block(down, across, facecolor=SERIES[0], alpha=0.08 + 0.62 * rank / most)
+                if level < WRITTEN:
+                    middle = sum(across) / 2, sum(down) / 2
+                    size = 10 - 1.5 * level
+                    axes.text(*middle, str(rank), ha="center", va="center", color=INK, fontsize=size)
+    for node in tree.level(bottom):
+        block(tree.span(node), tree.span(node), facecolor=MUTED, alpha=0.35)
+    return figure
+
+
+@plot_each("blocks", "Blocks")
+def blocks(run: Run) -> Figure | None:
+    """Blocks of the kernel matrix with their rank; rows in the order of the cluster tree."""
+    compressed = run.last(Compressed)
+    if compressed is None or compressed.rows is None or not compressed.ranks:
+        return None
+    n, levels = compressed.rows, compressed.ranks
+    is_whole_tree = n >= 2 ** len(levels) and all(
+        isinstance(level, list) and len(level) == 2**i and all(number(rank) is not None for rank in level)
+        for i, level in enumerate(levels, 1)
+    )
+    return rank_blocks(n, levels) if is_whole_tree else None

@@ -14,9 +14,8 @@ import numpy as np
 
 from streamsvm.errors import NotFoundError
 from streamsvm.events import Done, Event, Failed, Record, Started
-from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.directory import EVALUATION, EVENTS, RESULT, TUNE, require_run
-from streamsvm.runs.records import lines_of, number, parse
+from streamsvm.runs.records import Row, lines_of, number, parse, table, table_rows
 from streamsvm.solvers.catalogue import renamed, renamed_option
 from streamsvm.storage.paths import Place
 
@@ -45,22 +44,31 @@ class Run:
         """The records of a kind of event."""
         return [Record(r.t, r.event) for r in self.records if isinstance(r.event, kind)]
 
+    def events(self, kind: type[E]) -> list[E]:
+        """The events of a kind."""
+        return [r.event for r in self.records if isinstance(r.event, kind)]
+
     def last(self, kind: type[E]) -> E | None:
         """The last event of a kind."""
-        return next((r.event for r in reversed(self.records) if isinstance(r.event, kind)), None)
+        return next(reversed(self.events(kind)), None)
 
     @property
     def started(self) -> Started:
         """Its first record; an empty one if the records lack it."""
-        return next((r.event for r in self.of(Started)), Started())
+        return next(iter(self.events(Started)), Started())
 
     @property
     def config(self) -> Row:
         """The options of a run, as it was last resumed; of a search, which has those that all trials share, with the
         best trial's."""
-        resumed = next((e.config for _, e in reversed(self.of(Started)) if e.config is not None), None)
+        resumed = next((e.config for e in reversed(self.events(Started)) if e.config is not None), None)
         config = renamed(table(resumed))
         return _with(config, self.tune[0]) if self.tune else config
+
+    @property
+    def metric(self) -> Row:
+        """What a search reported, see `metric` of `result.json`."""
+        return table(self.result.get("metric"))
 
     @property
     def data(self) -> str:
@@ -80,8 +88,7 @@ class Run:
     @property
     def status(self) -> str:
         """How it ended; a run without an end is at work, or was killed."""
-        ends = (r.event for r in reversed(self.records) if isinstance(r.event, Started | Done | Failed))
-        match next(ends, None):
+        match next((r.event for r in reversed(self.records) if isinstance(r.event, Started | Done | Failed)), None):
             case Failed(message):
                 return "interrupted" if message == "KeyboardInterrupt" else "failed"
             case Done():

@@ -23,6 +23,7 @@ from streamsvm.events import Event, Phase, Record
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.storage.text import JsonObject, jsonable
 
+Row = dict[str, Any]
 Read = Callable[[Any], Any]  # returns a value of a line, or None if it has another type
 FACTS, SCOPE = "facts", "scope"
 FIRST_LINES = 10  # one of which is a record, if a file is a run's
@@ -75,6 +76,16 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return float(value)
+
+
+def table(value: object) -> Row:
+    """A dictionary, empty for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def table_rows(value: object) -> list[Row]:
+    """The dictionaries of a list, none for anything else."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _event(line: JsonObject) -> Event:

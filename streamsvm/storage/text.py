@@ -175,3 +175,13 @@ def as_names(*names: str, end: str = "") -> str:
 def _marked(name: str) -> str:
     has_marks = any(mark in name for mark in (*_MARKS, '"')) or name != name.strip()
     return '"' + name.replace('"', '""') + '"' if has_marks else name
+
+
+def number_text(value: float) -> str:
+    """Four digits at most."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def brief(value: object) -> str:
+    """Fractions with four digits at most, other values as they are."""
+    return number_text(value) if isinstance(value, float) else str(value)

@@ -21,7 +21,7 @@ from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
 from streamsvm.data.rows import Rows
 from streamsvm.models.local import LocalModel
-from streamsvm.progress.approach import Rounds
+from streamsvm.progress import Rounds
 
 DIVIDED = {"levels": 1, "part_rows": 64}
 

@@ -18,7 +18,7 @@ from streamsvm import ALFPGMSVC, ALFPGMSVR, DCSVC, HSSSVC, BudgetedSVC, CuttingP
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
 from streamsvm.events import ignore
-from streamsvm.progress import shown
+from streamsvm.progress import lines
 from streamsvm.train import train, train_in_memory
 
 ESTIMATORS = {
@@ -44,7 +44,7 @@ class TestVerbose:
         assert capfd.readouterr() == ("", "")
 
     def test_progress_in_lines(self, estimator, capfd, monkeypatch):
-        monkeypatch.setattr(shown, "EVERY_S", 0.0)
+        monkeypatch.setattr(lines, "EVERY_S", 0.0)
         estimator(verbose=1).fit(*data())
         out, said = capfd.readouterr()
         assert not out

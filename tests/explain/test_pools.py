@@ -16,8 +16,8 @@ from streamsvm.errors import ModelError
 from streamsvm.explain import shapley
 from streamsvm.explain.decisions import answered, decisions, gradients
 from streamsvm.explain.importances import importances
+from streamsvm.explain.rows import support_vectors
 from streamsvm.explain.shapley import shapley_values
-from streamsvm.explain.support import support_vectors
 from streamsvm.models import ExpertsModel
 from streamsvm.models.files import save_model
 from streamsvm.online import BSGDClassifier

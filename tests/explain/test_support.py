@@ -9,7 +9,7 @@ from explain.made import SUMS, animals, made
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import answered, decisions
-from streamsvm.explain.support import support_vectors
+from streamsvm.explain.rows import support_vectors
 
 KERNELS = [kind for kind in SUMS if kind != "cutting-plane"]
 

@@ -82,7 +82,7 @@ def test_what_was_chosen_comes_first(tmp_path):
 
 
 def test_candidates_by_kernel_and_the_best_so_far(tmp_path):
-    figure = chosen.candidates(run(tmp_path))
+    figure = chosen.candidates.draw(run(tmp_path))
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert labels(figure) == ["best so far", "rbf", "laplacian", "defaults", "without metric", "chosen"]
     assert lines["best so far"].get_ydata() == pytest.approx([80, 82, 84, 85, 92])
@@ -94,7 +94,7 @@ def test_candidates_by_kernel_and_the_best_so_far(tmp_path):
 def test_the_best_in_regions_is_of_its_own(tmp_path):
     steps = [step(600, "laplacian", 4.0, 30.0, score) for score in (0.6, 0.7)]
     found = run(tmp_path, regions=steps)
-    axes = chosen.candidates(found).axes[0]
+    axes = chosen.candidates.draw(found).axes[0]
     assert axes.lines[1].get_ydata() == pytest.approx([60, 70])
     assert [text.get_text() for text in axes.texts][-1] == "regions"
     assert shown(found)["Steps of the search"].rows[-1]["rows"] == "600 in a region"
@@ -107,7 +107,7 @@ def test_how_much_each_choice_matters(tmp_path):
     assert found["kernel"]["difference"] == pytest.approx(0.07)  # on 2,000 rows
     assert (found["kernel"]["rows"], found["gamma"]["rows"]) == (2000, 1000)
     assert found["gamma"]["values"] == "4: 84.0 %, 2: 82.0 %"  # of the kernel that was chosen
-    bars = chosen.influences(run(tmp_path)).axes[0].patches
+    bars = chosen.influences.draw(run(tmp_path)).axes[0].patches
     assert [bar.get_width() for bar in bars] == pytest.approx([22, 7, 2, 2, 2])
 
 
@@ -116,7 +116,7 @@ def test_class_weights_are_compared_with_none_by_the_score_of_the_search(tmp_pat
     found = run(tmp_path, rungs=rungs, scoring="balanced_accuracy")
     [row] = [row for row in chosen.values_of(found) if row["choice"] == "class_weight"]
     assert row["values"] in ("none: 84.0 %, balanced: 84.0 %", "balanced: 84.0 %, none: 84.0 %")
-    assert chosen.influences(found).axes[0].get_xlabel() == "points of balanced accuracy"
+    assert chosen.influences.draw(found).axes[0].get_xlabel() == "points of balanced accuracy"
 
 
 def test_scalings_are_compared_where_steps_tell_them(tmp_path):
@@ -127,7 +127,7 @@ def test_scalings_are_compared_where_steps_tell_them(tmp_path):
 
 def test_more_rows_are_extrapolated_and_said_to_be(tmp_path):
     found = run(tmp_path)
-    figure = chosen.learning(found)
+    figure = chosen.learning.draw(found)
     twice = chosen.extrapolated(found, np.array([4000]))[0]
     assert twice == pytest.approx(1 - 0.08 / 2**0.5)  # errors fall by the root of the rows, at most
     names = ["measured", "extrapolated", "twice the rows: +2.3 points", "expected of the model"]
@@ -140,19 +140,19 @@ def test_more_rows_are_extrapolated_and_said_to_be(tmp_path):
 
 def test_labels_of_sizes_that_are_alike_do_not_overlap(tmp_path):
     steps = [each | {"rows": 1200 if each["rows"] == 2000 else each["rows"]} for each in STEPS]
-    axes = chosen.learning(run(tmp_path, rungs=steps)).axes[0]
+    axes = chosen.learning.draw(run(tmp_path, rungs=steps)).axes[0]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1k", "4k", "16k"]
 
 
 def test_a_score_of_a_regression_is_no_share(tmp_path):
     found = run(tmp_path, scoring="r2")
     assert chosen.facts(found)["held-out rows"] == "0.9200"
-    assert chosen.candidates(found).axes[0].get_ylabel() == "r2"
+    assert chosen.candidates.draw(found).axes[0].get_ylabel() == "r2"
 
 
 def test_a_search_on_all_rows_has_no_curve(tmp_path):
     found = run(tmp_path, rungs=STEPS[:3])
-    assert chosen.learning(found) is None
+    assert chosen.learning.draw(found) is None
     assert "Score by rows" not in shown(found)
 
 

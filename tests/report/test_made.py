@@ -13,7 +13,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import splitmix64
 from streamsvm.data.store import Store
 from streamsvm.events import Events, PartsSolved, TasksRun
-from streamsvm.explain.parts import evaluate_by_part, has_parts
+from streamsvm.explain.slices import evaluate_by_part, has_parts
 from streamsvm.fits.parts import WIDTH, in_plane, sketch
 from streamsvm.metrics import scored
 from streamsvm.parallel.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import told
 
-from streamsvm.report import metric
+from streamsvm.report import chosen as metric
 from streamsvm.report.html import contents, page
 from streamsvm.report.parts import Facts, Plot, Table
 from streamsvm.report.read import read_run

@@ -12,7 +12,7 @@ from every_case import every_case
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.metrics import Spread
-from streamsvm.report import numbers
+from streamsvm.report import scores as numbers
 from streamsvm.report.read import read_run
 from streamsvm.tasks import task_of
 from streamsvm.tasks.scores import DecisionRule
@@ -24,7 +24,7 @@ POINTS = [[1.0, 1.5], [2.0, 2.25], [4.0, 3.0]]
 
 
 def drawn(folder, draw):
-    figure = draw(read_run(folder))
+    figure = draw.draw(read_run(folder))
     return None if figure is None else figure.axes[0]
 
 
@@ -37,7 +37,7 @@ def test_residuals_are_labels_less_predictions(tmp_path):
     assert drawn(folder, numbers.predicted).lines[0].get_xydata().tolist() == POINTS
     bars = drawn(folder, numbers.histogram).patches
     assert sum(bar.get_height() for bar in bars) == 3
-    assert numbers.facts(read_run(folder))["width"] == 1.0
+    assert numbers.number_facts(read_run(folder))["width"] == 1.0
 
 
 @pytest.mark.parametrize("errors", [[0.0, 0.0], [1.0, 1.0 + 2e-16], [1e-320, 0.0], [-1e140, 1e140]])
@@ -53,7 +53,7 @@ def test_what_are_no_points_is_left_out(tmp_path, points):
     folder = told.write_run(tmp_path, [record], evaluation={"points": points, "decisions": points})
     draws = (numbers.residuals, numbers.predicted, numbers.histogram, numbers.decisions)
     assert [drawn(folder, draw) for draw in draws] == [None] * 4
-    assert numbers.facts(read_run(folder)) == {}
+    assert numbers.number_facts(read_run(folder)) == {}
 
 
 class OneClassJudge(DecisionRule):

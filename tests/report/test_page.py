@@ -14,8 +14,8 @@ from every_case import every_case
 
 from streamsvm.cli.app import app
 from streamsvm.report.html import contents, page
+from streamsvm.report.plots import timeline
 from streamsvm.report.read import read_run
-from streamsvm.report.timeline import timeline
 
 # an old matplotlib draws it, too
 pytestmark = pytest.mark.lowest
@@ -190,7 +190,7 @@ def test_a_task_of_the_timeline_is_described_under_the_pointer(tmp_path):
 def test_a_worker_has_one_row_of_the_timeline_with_its_threads_in_it(tmp_path):
     spans, workers = [[0, 1, 2], [1, 1, 3], [2, 2, 9]], ["tcp://a", "tcp://a", "tcp://b"]
     run = read_run(told.write_run(tmp_path, [told.record("tasks", 9, phase="x", spans=spans, workers=workers)]))
-    axes = timeline(run).axes[0]
+    axes = timeline.draw(run).axes[0]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["worker tcp://b", "worker tcp://a"]
     hints = {bar.get_label(): bar.get_bbox() for bar in axes.patches}
     assert "_x: 2 s on worker tcp://a, from second 1.00 to 3.00" in hints
@@ -202,7 +202,7 @@ def test_hundreds_of_workers_are_rows_of_the_busiest_and_one_of_the_rest(tmp_pat
     spans = [[lane, 0, 1 + lane] for lane in range(300)] + [[0, 1, 2]]
     workers = [f"w{lane}" for lane in range(300)]
     run = read_run(told.write_run(tmp_path, [told.record("tasks", 400, phase="x", spans=spans, workers=workers)]))
-    axes = timeline(run).axes[0]
+    axes = timeline.draw(run).axes[0]
     rows = [tick.get_text() for tick in axes.get_yticklabels()]
     assert rows == [f"worker w{lane}" for lane in range(299, 268, -1)] + ["269 others"]
     [rest] = [area.get_label() for area in axes.collections if "others" in str(area.get_label())]

@@ -14,7 +14,7 @@ from streamsvm.hss.kernel_matrix import approximate
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
 from streamsvm.report.drawing import write_plot
-from streamsvm.report.sections import rank_blocks
+from streamsvm.report.part_plots import rank_blocks
 
 
 def matrix(n: int):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from streamsvm.errors import NotFoundError
 from streamsvm.events import Round
 from streamsvm.report.drawing import thinned
-from streamsvm.report.heat_map import grid
 from streamsvm.report.html import contents
 from streamsvm.report.read import by_number, columns, matrix, read_run
+from streamsvm.report.trials import grid
 from streamsvm.runs.records import number
 
 JSON = st.recursive(
