@@ -262,8 +262,8 @@ def number_facts(run: Run) -> Row:
 
 
 def _points(run: Run) -> tuple[np.ndarray | None, float | None, bool]:
-    """(m, 2) labels and predictions, None if the run has none; half the width of their intervals, if there are any; and
-    whether they are those of `evaluate`."""
+    """(m, 2) labels and predictions, or None, half the width of their intervals, or None, and whether they are those of
+    `evaluate`."""
     held_out, width = run.last(HeldOut), number(run.evaluation.get("mean_width"))
     evaluated = _matrix(run.evaluation.get("points"), 2)
     points = evaluated if evaluated is not None else _matrix(held_out and held_out.points, 2)
