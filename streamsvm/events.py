@@ -52,13 +52,16 @@ class Event:
 
     kind: ClassVar[str]
 
+    def __init_subclass__(cls, kind: str | None = None) -> None:
+        if kind is not None:
+            cls.kind = kind
+
 
 @dataclass(frozen=True)
-class Started(Event):
+class Started(Event, kind="start"):
     """A run was started, or resumed (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC. command:
     the command line, if it was started from one."""
 
-    kind: ClassVar[str] = "start"
     resume: bool | None = None
     time: str | None = None
     versions: Facts | None = None
@@ -74,23 +77,21 @@ class Started(Event):
 
 
 @dataclass(frozen=True)
-class Planned(Event):
+class Planned(Event, kind="plan"):
     """A fit is about to start. kernel: with its gamma as a number; facts: what `fit --dry-run` prints about it."""
 
-    kind: ClassVar[str] = "plan"
     kernel: Facts | None = None
     scaling: str | None = None
     facts: Facts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Progress(Event):
+class Progress(Event, kind="progress"):
     """The progress of a phase; total is None if it is not known, and `done == total` ends the phase.
 
     If one iteration converges, done is a share, see `progress.Approach`. rows_s: rows per second.
     """
 
-    kind: ClassVar[str] = "progress"
     phase: str
     done: float
     total: float | None
@@ -103,7 +104,7 @@ class Progress(Event):
 
 
 @dataclass(frozen=True)
-class Round(Event):
+class Round(Event, kind="round"):
     """A working set was optimised. problem: the number of the problem, if several are solved one after the other.
     violation: the largest violation of the KKT conditions.
 
@@ -111,7 +112,6 @@ class Round(Event):
     out.
     """
 
-    kind: ClassVar[str] = "round"
     phase: Phase
     problem: int | None
     round: int
@@ -123,10 +123,9 @@ class Round(Event):
 
 
 @dataclass(frozen=True)
-class Step(Event):
+class Step(Event, kind="step"):
     """A step over all rows: of cutting planes (passes to rows_s; gap is relative), or of ADMM (relative residuals)."""
 
-    kind: ClassVar[str] = "step"
     step: int
     passes: int | None = None
     objective: float | None = None
@@ -140,10 +139,9 @@ class Step(Event):
 
 
 @dataclass(frozen=True)
-class LevelSolved(Event):
+class LevelSolved(Event, kind="level"):
     """All partitions of a level of the division are solved. objective: summed over them; max_rows: of the largest."""
 
-    kind: ClassVar[str] = "level"
     level: int
     parts: int | None
     max_rows: int | None
@@ -154,10 +152,9 @@ class LevelSolved(Event):
 
 
 @dataclass(frozen=True)
-class PartsSolved(Event):
+class PartsSolved(Event, kind="parts"):
     """The partitions of a level, one by one. places: centres [x, y], projected from scaled rows. None: unknown."""
 
-    kind: ClassVar[str] = "parts"
     level: int
     rows: Sequence[Any]
     n_support: Sequence[Any]
@@ -166,22 +163,20 @@ class PartsSolved(Event):
 
 
 @dataclass(frozen=True)
-class TasksRun(Event):
+class TasksRun(Event, kind="tasks"):
     """Tasks of a phase, for a plot: spans [lane, start, end], in seconds since the run started. A lane is a thread: of
     this process, or on a cluster of the worker whose name is in its place in workers."""
 
-    kind: ClassVar[str] = "tasks"
     phase: str
     spans: Sequence[Any]
     workers: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True)
-class SupportCompared(Event):
+class SupportCompared(Event, kind="support"):
     """precision: share of a level's support vectors that are in the solution. recall: share of the solution's support
     vectors that the level had."""
 
-    kind: ClassVar[str] = "support"
     level: int
     precision: float | None
     recall: float | None
@@ -201,28 +196,25 @@ class Learnt(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window(Learnt):
+class Window(Learnt, kind="window"):
     """Some neighbouring rows were learned. loss: their mean loss."""
 
-    kind: ClassVar[str] = "window"
     loss: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epoch(Learnt):
+class Epoch(Learnt, kind="epoch"):
     """All rows were learned once more; epoch counts from 1. loss: their mean loss."""
 
-    kind: ClassVar[str] = "epoch"
     epoch: int
     loss: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch(Learnt):
+class Stretch(Learnt, kind="stretch"):
     """Some events of a stream were learned. events, bad: all so far, and unreadable ones. labels: counts by text.
     answer_s, slowest_s: mean and largest time to answer and learn an event."""
 
-    kind: ClassVar[str] = "stretch"
     events: int | None
     bad: int | None
     labels: Facts | None = None
@@ -231,10 +223,9 @@ class Stretch(Learnt):
 
 
 @dataclass(frozen=True)
-class Compressed(Event):
+class Compressed(Event, kind="hss"):
     """The kernel matrix in hierarchical form. hss_ranks: mean and maximum by level; ranks: of each level's nodes."""
 
-    kind: ClassVar[str] = "hss"
     rows: int | None
     depth: int | None
     ranks: Sequence[Any] | None
@@ -243,13 +234,12 @@ class Compressed(Event):
 
 
 @dataclass(frozen=True)
-class HeldOut(Event):
+class HeldOut(Event, kind="held-out"):
     """A model's answers to held-out rows of a regression. points: some [label, answer]; rows: the number of all.
 
     level, half_width: of intervals about answers, if there are enough rows.
     """
 
-    kind: ClassVar[str] = "held-out"
     rows: int
     points: Sequence[Any]
     level: float | None = None
@@ -257,45 +247,39 @@ class HeldOut(Event):
 
 
 @dataclass(frozen=True)
-class Memory(Event):
+class Memory(Event, kind="memory"):
     """Resident bytes of this process and of those that it started."""
 
-    kind: ClassVar[str] = "memory"
     rss_bytes: int
 
 
 @dataclass(frozen=True)
-class Joined(Event):
+class Joined(Event, kind="cluster"):
     """From now on, a cluster computes. scheduler, dashboard: addresses."""
 
-    kind: ClassVar[str] = "cluster"
     scheduler: str
     dashboard: str | None
     facts: Facts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Warned(Event):
+class Warned(Event, kind="warning"):
     """A warning for users. about: "data", "convergence", or None."""
 
-    kind: ClassVar[str] = "warning"
     message: str
     about: str | None = None
 
 
 @dataclass(frozen=True)
-class Failed(Event):
+class Failed(Event, kind="failed"):
     """An error ended the run; "KeyboardInterrupt" means that the user did."""
 
-    kind: ClassVar[str] = "failed"
     message: str | None
 
 
 @dataclass(frozen=True)
-class Done(Event):
+class Done(Event, kind="done"):
     """The run has ended without an error."""
-
-    kind: ClassVar[str] = "done"
 
 
 STEPS = (Round, Step, LevelSolved, Window, Epoch)  # the steps of a solver

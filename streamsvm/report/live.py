@@ -31,13 +31,8 @@ MOST_RUNS, MOST_DEPTH = 500, 4  # folders below the one that is served
 DRAWN_SHARE = 0.2  # of a core that a page which changes takes at most: the machine has runs to do
 MOST_PAGES = 16  # that are kept
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-SECURITY: tuple[str, ...] = (
-    "default-src 'none'",
-    "style-src 'unsafe-inline'",
-    "script-src 'self'",
-    "connect-src 'self'",
-)
-SECURITY += ("base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'")
+SECURITY = ["default-src 'none'", "style-src 'unsafe-inline'", "script-src 'self'", "connect-src 'self'"]
+SECURITY += ["base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'"]
 HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "; ".join(SECURITY),

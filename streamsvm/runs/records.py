@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, get_args, get_type_hints
+from typing import Any, Protocol, get_args, get_type_hints
 
 from streamsvm import events
 from streamsvm.events import Event, Phase, Record
@@ -30,10 +30,9 @@ FIRST_LINES = 10  # one of which is a record, if a file is a run's
 
 
 @dataclass(frozen=True)
-class Unknown(Event):
+class Unknown(Event, kind=""):
     """A line of another version: its kind is unknown here, or lacks required fields."""
 
-    kind: ClassVar[str] = ""
     name: str
 
 
