@@ -54,7 +54,8 @@ def explain(
     has_rows = bool(given.files) or given.store is not None
     _require(has_rows, out, {"rows": rows, "shapley": shapley or None, "x": given.x, **given.read})
     with importing():
-        from streamsvm.explain.tables import importances_table, rows_tables
+        from streamsvm.explain.importances import importances_table
+        from streamsvm.explain.rows import rows_tables
         from streamsvm.models.files import load_model
 
     given.require_other(out)
@@ -71,7 +72,7 @@ def explain(
             result = {"model": str(model), "store": name, **importances_table(loaded, opened, of_label)}
             result["rows"] = rows_tables(loaded, opened, ids, shapley=shapley, support=support, label=of_label)
     if out is not None:
-        from streamsvm.explain.tables import write
+        from streamsvm.explain.rows import write
 
         write(result, out)
     if as_json:

@@ -1,4 +1,4 @@
-"""How much each column counts, by the gradients of the decision function."""
+"""How much each column counts, by the gradients of the decision function at some rows, which are raw."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import numpy as np
 
 from streamsvm.data.layout import Names
 from streamsvm.data.moments import merge, moments_of
-from streamsvm.data.rows import Rows
+from streamsvm.data.rows import Rows, concat
+from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
+from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import code_of, gradients, require_features
-from streamsvm.explain.sample import sampled, support_rows
 from streamsvm.models.base import Model
+from streamsvm.tables.target_encoding import with_values_of_model
 from streamsvm.texts.documented import described
 
 BLOCK_ENTRIES = 1 << 22  # of gradients: 32 MiB
+MOST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,13 @@ def importances(model: Model, X: Any = None, label: str | None = None) -> Import
     return Importances(values[: len(names)], names, source)
 
 
+def importances_table(model: Model, store: Store | None, label: str | None = None) -> dict[str, Any]:
+    """`importances`, all columns, those that count most first, and what they are from. Raises ModelError, DataError."""
+    measured = importances(model, store, label)
+    records = [{"feature": name, "importance": value} for name, value in measured.ordered()]
+    return {"importances_from": measured.source, "importances": records}
+
+
 def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]:
     if X is not None:
         store = X if isinstance(X, Store | Rows) else Store.from_arrays(X, like=model.layout)
@@ -122,3 +132,55 @@ def _by_weights(model: Model, label: str | None) -> np.ndarray:
 def _shares(values: np.ndarray) -> np.ndarray:
     total = values.sum()
     return values / total if total > 0 else np.zeros_like(values)
+
+
+def sampled(model: Model, store: Store, most: int = MOST_ROWS) -> Rows:
+    """At most so many raw rows from all over a store, always the same ones. Raises ModelError, DataError."""
+    if store.n <= most:
+        return chosen(model, store, np.arange(store.n))
+    return chosen(model, store, np.sort(np.random.default_rng(0).choice(store.n, most, replace=False)))
+
+
+def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
+    """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
+    store = with_values_of_model(store, model.layout)
+    columns, _ = model.columns_in(store)
+    rows = store.take(ids)
+    store.require_finite(rows, ids, gaps=model.takes_gaps)
+    rows, scaling = rows.arranged(columns, model.d), model.header.scaling
+    return scaling.filled(rows) if scaling.marks is None else rows  # a mark is of a gap
+
+
+def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
+    """At most so many of a model's support vectors, raw; None if it keeps weights. Raises ModelError."""
+    routes = model.as_routes()
+    if routes is not None:
+        bounds, places = routes.bounds, _spread(int(routes.bounds[-1]), most)
+        part = np.searchsorted(bounds, places, side="right") - 1
+        samples = [routes.part(p)[0].take(places[part == p] - bounds[p]) for p in np.unique(part).tolist()]
+        return _raw(routes.scaling, concat(samples))
+    pooled = model.as_pooled()
+    if pooled is not None:
+        support = concat([learner.supports() for learner in pooled.kernels])
+        return _raw(model.header.scaling, support.take(_spread(len(support), most)))
+    expansion = model.as_expansion()
+    if not expansion.of_rows:
+        return None
+    return _raw(expansion.scaling, expansion.support.take(_spread(len(expansion.support), most)))
+
+
+def _raw(scaling: Scaling, rows: Rows) -> Rows:
+    raw, metric = scaling.undone(rows), scaling.metric
+    if raw is None or (metric is not None and len(metric.columns) < metric.d):
+        raise ModelError(
+            "the model's metric leaves out or mixes columns, so its support vectors are not raw rows; give rows to "
+            "explain, with --store"
+        )
+    return Rows(raw)
+
+
+def _spread(n: int, most: int) -> np.ndarray:
+    """At most so many of n places, evenly apart. Raises ModelError if there are none."""
+    if not n:
+        raise ModelError("the model has no support vectors: its answer does not depend on the row")
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)

@@ -1,20 +1,29 @@
-"""Rows of a store, one by one: the model's answer, what it would take to change it, and what it rests on."""
+"""Rows of a store, one by one: the model's answer, what would change it and what it rests on; as records and files."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from streamsvm.data.layout import Names
 from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import Decision, PooledDecision, answered, decisions
-from streamsvm.explain.sample import chosen
+from streamsvm.explain.importances import chosen, column_names, sampled
 from streamsvm.explain.shapley import require_shapley, shapley_values
 from streamsvm.kernels.distance import sq_distances
 from streamsvm.models.base import Model
+from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.text import jsonable
 from streamsvm.tasks.pairs import classes_of_pairs
 from streamsvm.texts.documented import described
 
@@ -190,3 +199,63 @@ def _label(model: Model, decision: Decision, j: int) -> object:
     pair = int(np.argmax(np.abs(coef)))  # in all pairs that it is in, it speaks for the same class
     first, second = classes_of_pairs(len(model.classes))
     return model.classes[(second if coef[pair] > 0 else first)[pair]].item()
+
+
+def rows_tables(
+    model: Model, store: Store, ids: list[int], *, shapley: bool, support: int, label: str | None = None
+) -> list[dict[str, Any]]:
+    """Each row with its features, those that count most there first, and its support vectors. See `explain_rows`."""
+    deviation, names = deviations(sampled(model, store)), column_names(model)
+    explained = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label)
+    return [_row(row, names) for row in explained]
+
+
+def _row(row: RowExplanation, names: Names) -> dict[str, Any]:
+    return {
+        "row": row.row,
+        "answer": row.answer,
+        "decision": row.decision,
+        "for_class": row.for_class,
+        "shapley_base": row.base,
+        "features": [_feature(row, names, f) for f in row.order().tolist() if f < len(names)],
+        "support_by_weight": [_vector(vector, names) for vector in row.weightiest],
+        "support_by_distance": [_vector(vector, names) for vector in row.nearest],
+    }
+
+
+def _feature(row: RowExplanation, names: Names, f: int) -> dict[str, Any]:
+    columns: dict[str, np.ndarray | None] = {"value": row.values, "gradient": row.gradient, "effect": row.effect}
+    columns |= {"shapley": row.shapley, "shapley_error": row.shapley_error}
+    return {"feature": names[f]} | {name: None if x is None else float(x[f]) for name, x in columns.items()}
+
+
+def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
+    """Its raw values by name, None in columns that a metric leaves out."""
+    facts = {"training_row" if name == "id" else name: value for name, value in vars(vector).items()}
+    if vector.values is not None:
+        shown = (None if np.isnan(value) else value for value in vector.values[: len(names)].tolist())
+        facts["values"] = dict(zip(names, shown, strict=True))
+    return facts
+
+
+def write(result: dict[str, Any], out: Path) -> None:
+    """A result with importances, and rows where there are any, as .json, or as .csv a line for each row and feature.
+
+    Without rows .csv has a line for each column. Whole or not at all. Raises StorageError.
+    """
+    with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        if out.suffix == ".json":
+            text.write(json.dumps(jsonable(result)) + "\n")
+            return
+        records = list(_lines(result))
+        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+
+
+def _lines(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "rows" not in result:
+        yield from result["importances"]
+    for row in result.get("rows", []):
+        of_row = {name: row[name] for name in ("row", "answer", "decision")}
+        yield from ({**of_row, **feature} for feature in row["features"])

@@ -14,9 +14,8 @@ from streamsvm import DCSVC
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError, ModelError
-from streamsvm.explain.importances import importances
-from streamsvm.explain.sample import chosen
-from streamsvm.explain.tables import importances_table, rows_tables
+from streamsvm.explain.importances import chosen, importances, importances_table
+from streamsvm.explain.rows import rows_tables
 from streamsvm.online import BSGDClassifier
 
 

@@ -19,11 +19,9 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import answered, decisions, gradients
-from streamsvm.explain.importances import importances
-from streamsvm.explain.rows import explain_rows
-from streamsvm.explain.sample import support_rows
+from streamsvm.explain.importances import importances, importances_table, support_rows
+from streamsvm.explain.rows import explain_rows, rows_tables
 from streamsvm.explain.shapley import shapley_values
-from streamsvm.explain.tables import importances_table, rows_tables
 from streamsvm.models.files import save_model
 
 ROWS = Rows((np.random.default_rng(7).normal(size=(9, 4)) * SPREAD + MEAN).astype(np.float32))
