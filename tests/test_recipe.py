@@ -164,7 +164,7 @@ def test_a_store_passes_the_stations_that_design_tells_of(tmp_path):
     assert passed == stations()
 
 
-@pytest.mark.parametrize("name", ["admm-hss", "cutting-plane"])
+@pytest.mark.parametrize("name", ["admm-hss", pytest.param("cutting-plane", marks=pytest.mark.slow)])  # processes
 def test_every_blas_that_a_fit_loads_is_serial_in_its_tasks(name):
     """Threads of tasks, each with threads of BLAS, took a third more CPU."""
     script = f"""

@@ -22,6 +22,7 @@ def trained(store, tmp_path_factory) -> Path:
     return model
 
 
+@pytest.mark.slow  # a process, which imports a kernel of others
 def test_the_command_line_and_its_help_know_it(store):
     help_text = " ".join(TOY.command("fit", "--help").stdout.split())
     assert "linear, toy" in help_text
@@ -89,12 +90,14 @@ assert BSGDClassifier.from_model(stream.to_model()).kernel == "toy"
     )
 
 
+@pytest.mark.slow  # a process, which imports a kernel of others
 def test_the_tables_of_the_documentation_have_it():
     tables = TOY.says("from tables import option_tables\nprint(option_tables())").stdout
     assert "toy 1 / sqrt(1 + gamma" in tables
     assert "`linear`, `toy`" in tables
 
 
+@pytest.mark.slow  # a process, which imports a kernel of others
 def test_it_is_a_kernel_by_the_contract():
     TOY.says(
         """

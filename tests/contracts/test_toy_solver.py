@@ -96,6 +96,7 @@ def test_the_tables_of_the_documentation_have_it():
     assert "| `toy-descent` | `toy_descent` | classify | all that are definite | `ToySVC` |" in tables
 
 
+@pytest.mark.slow  # a process, which imports a solver of others
 def test_its_estimator_is_public():
     TOY.says("import streamsvm\nassert streamsvm.ToySVC is toy_solver.ToySVC\nassert 'ToySVC' in dir(streamsvm)")
 

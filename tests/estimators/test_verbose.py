@@ -107,6 +107,7 @@ class TestWarnings:
             DCSVC(early=True, levels=None, C=2).fit(*data())
         assert caught[0].filename == __file__
 
+    @pytest.mark.slow  # processes of the command
     def test_of_the_command_line_are_lines_of_its_own(self, tmp_path):
         X, y = data()
         np.savetxt(tmp_path / "d.csv", np.column_stack([X, y]), delimiter=",", header="a,b,c,y", comments="")

@@ -65,6 +65,7 @@ def store(tmp_path):
     return write(tmp_path / "s.zarr", samples(60, 3), np.arange(60) % 2, chunk_rows=20)
 
 
+@pytest.mark.slow  # a process of the command
 def test_dask_s_own_settings_reach_a_scheduler_with_tls(cluster, security, store, tmp_path):
     files = {}
     for name, text in settings(security).items():

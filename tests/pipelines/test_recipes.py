@@ -617,6 +617,7 @@ def test_memory_is_told_as_the_rows_grow(tables):
     assert all(0 < row["rows a second"] < 1e7 and row["peak memory"] > 50e6 for row in (*budget, *early))
 
 
+@pytest.mark.slow  # as others of this file
 def test_a_billion_rows_are_planned_that_are_not_there(tables):
     [plans] = tables("plans").values()
     assert [row["rows"] for row in plans] == [10**9, 10**9, 10**9]
@@ -645,18 +646,21 @@ def test_reported_numbers_hold_in_float64(tables):
     assert counts == {"fits": 8, "off": 0, "error": 0}
 
 
+@pytest.mark.slow  # as others of this file
 def test_gradients_are_timed_next_to_values(tables):
     ratios, columns = tables("gradients").values()
     assert [row["features"] for row in ratios] == ["8", "16", "54", "123", "123, 11% filled", "784"]
     assert [row["kernel"] for row in columns] == ["rbf", "matern", "laplacian"]
 
 
+@pytest.mark.slow  # as others of this file
 def test_values_of_every_kind_have_a_cost(tables):
     (rows,) = tables("kinds").values()
     assert [row["column"] for row in rows][:3] == ["number, alone", "number", "true or false"]
     assert all(0 < float(row["fastest"]) <= float(row["slowest"]) < 100 for row in rows)
 
 
+@pytest.mark.slow  # as others of this file
 def test_rows_are_regrouped(tables):
     for (row,) in tables("regrouping").values():
         assert (row["files"], row["partitions"]) == (1, 40)

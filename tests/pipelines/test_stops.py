@@ -69,6 +69,7 @@ def test_every_call_that_passes_it_on_is_a_stop(stops, tmp_path):
     ]
 
 
+@pytest.mark.slow  # all files of the package are read
 def test_a_store_is_followed_through_this_package(stops):
     told = stops("streamsvm.train:train:store", "streamsvm.predict:write_predictions:store")
     train, predict = ([int(word) for word in line.split() if word.isdigit()] for line in told)
