@@ -220,7 +220,7 @@ def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedMo
                 chosen = {"solver": fit.config.solver, "C": fit.config.C}
                 run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan() | chosen))
             judged = fit.store if chooses else store
-            fit, solutions = solve(store, fit, draft, run.Cs)
+            fit, solutions = solve(fit, draft, run.Cs)
             models = [
                 fit.certified(solution, of_partitions(fold_decisions, solution.model, judged, fit))
                 for solution, fold_decisions in zip_longest(solutions, decisions)

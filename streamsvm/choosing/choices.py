@@ -302,7 +302,7 @@ def _under(
         update = {"kind": config.metric.kind if best.learned else "none", "factor": factor}
         options["metric"] = config.metric.model_copy(update=update)
     trained, first = config.model_copy(update=options), first_rows(prepared.store)
-    scaling, kernel = measured(prepared.store, trained, scaling, first, prepared.moments, ignore)
+    scaling, kernel = measured(trained, scaling, first, prepared.moments, None, ignore)
     chose = _chose(prepared, best, kernel, scaling)
     return replace(
         prepared, config=trained, scaling=scaling, kernel=kernel, target_source=answers, choices=chose | report

@@ -16,7 +16,6 @@ import numpy as np
 
 from streamsvm.choosing.time_budget import choice_of, with_more_rows
 from streamsvm.config import SearchConfig
-from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StreamSVMError
 from streamsvm.fits.base import Fit, FitContext, PathFit, Solution
 from streamsvm.fits.divided import STREAMED_SHARE
@@ -37,9 +36,8 @@ def fit_of(data: TrainingData, context: FitContext) -> Fit:
     return fit_class(data.config.solver)(data, context)
 
 
-def solve(store: Store, fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> tuple[Fit, list[Solution]]:
-    """The fit whose model is taken, and its solution, or one for each of Cs. store: what the fit's data were prepared
-    from. Raises what solvers raise."""
+def solve(fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> tuple[Fit, list[Solution]]:
+    """The fit whose model is taken, and its solution, or one for each of Cs. Raises what solvers raise."""
     if _may_extend(fit):
         fit, solutions = _with_more_rows(fit, draft)
     elif not Cs:
@@ -50,7 +48,7 @@ def solve(store: Store, fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> tup
         raise ConfigError(f"solver {fit.config.solver} learns one C at a time, found {len(Cs)}")
     if fit.prepared.expectation is None:  # without a search
         return fit, solutions
-    return _as_expected(store, fit, solutions, draft)
+    return _as_expected(fit, solutions, draft)
 
 
 def _may_extend(fit: Fit) -> bool:
@@ -86,7 +84,7 @@ def _with_more_rows(fit: Fit, draft: ModelDraft) -> tuple[Fit, list[Solution]]:
     return fit, [last]
 
 
-def _as_expected(store: Store, fit: Fit, solutions: list[Solution], draft: ModelDraft) -> tuple[Fit, list[Solution]]:
+def _as_expected(fit: Fit, solutions: list[Solution], draft: ModelDraft) -> tuple[Fit, list[Solution]]:
     """A fit, and its solution, that scores at least as high as the search expects, or the best that there is, and a
     warning. The model may have learned from the rows that it is scored on, so a lower score is a fault."""
     losses, expectation = _losses(fit, solutions[0]), fit.prepared.expectation
@@ -101,7 +99,7 @@ def _as_expected(store: Store, fit: Fit, solutions: list[Solution], draft: Model
         f"the model has a score of {score:.3f} on rows that it could learn from, where the search expects "
         f"{expected.low:.3f} to {expected.high:.3f} on new rows"
     )
-    data = None if solutions[0].late else _prepared_again(store, fit)
+    data = None if solutions[0].late else _prepared_again(fit)
     if data is not None:
         again = _trained_again(data, fit.context, draft)
         if isinstance(again, str):
@@ -123,11 +121,11 @@ def _losses(fit: Fit, solution: Solution) -> np.ndarray:
     return expectation.losses(solution.model, fit.prepared.no_targets.units, solution.search_decisions)
 
 
-def _prepared_again(store: Store, fit: Fit) -> TrainingData | None:
+def _prepared_again(fit: Fit) -> TrainingData | None:
     """The data as the chosen options alone make them; None if that makes no difference."""
     before = fit.prepared
     config = before.config.model_copy(update={"search": SearchConfig(options=())})
-    data = prepare(store, config, fit.engine, phase=fit.phase)
+    data = prepare(fit.checkpoints.store, config, fit.engine, phase=fit.phase)
     some = np.arange(min(COMPARED_ROWS, data.store.n))
     first, second = (
         {"upper": each.target_source.take(some).upper, **each.scaling.to_arrays()} for each in (before, data)

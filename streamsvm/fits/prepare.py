@@ -202,7 +202,7 @@ def prepare(
     with (phase or Phases())("scale"):
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments)
-        scaling, kernel = measured(store, config, scaling, first, moments, events)
+        scaling, kernel = measured(config, scaling, first, moments, store.shown_names, events)
     data = TrainingData(
         store, config, task, source, class_rows, scaling, kernel, moments, held_out=held_out, whole_store=whole
     )
@@ -242,7 +242,7 @@ def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None) 
 
 
 def measured(
-    store: Store, config: FitConfig, scaling: Scaling, first: Rows, moments: Moments | None, events: Events
+    config: FitConfig, scaling: Scaling, first: Rows, moments: Moments | None, names: Names | None, events: Events
 ) -> tuple[Scaling, Kernel]:
     """What a configuration makes of a scaling of its kind: the scaling under its metric, moved to where float32 suits
     the kernel, and the kernel with its gamma as a number. All fits get both from here, with options that were given or
@@ -261,7 +261,6 @@ def measured(
     if is_final or not isinstance(kernel, Stationary):  # a search tries other scales
         require_range(scaling, kernel, first)
     if is_final:
-        names = store.shown_names
         for message in (rounded_columns(first, names), advice(kernel, scaling, first, names)):
             if message:
                 events.advise(message)

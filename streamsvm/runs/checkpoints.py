@@ -49,7 +49,7 @@ class Checkpoints:
         self, run_dir: Place | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
     ) -> None:
         self.run_dir, self.resume = run_dir, resume
-        self._store, self._config = store, config
+        self.store, self._config = store, config
         self._events = events
         self._every = config.checkpoint_every
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
@@ -64,7 +64,7 @@ class Checkpoints:
     @cached_property
     def identity(self) -> JsonObject:
         """Identifies this run. Computed only when a checkpoint is saved or read, because it reads all labels."""
-        return identity(self._store, self._config)
+        return identity(self.store, self._config)
 
     def inside(self, name: str) -> Checkpoints:
         """The checkpoints of a search before the fit, in a folder of the run directory."""
@@ -128,7 +128,7 @@ class Checkpoints:
                 self._events.warn(f"{error}; using the checkpoint before it, if there is one")
                 continue
             saved_identity = str(state.pop("identity", "{}"))
-            require_same_run(numbered[number], saved_identity, without_tol(self.identity), self._store, self._events)
+            require_same_run(numbered[number], saved_identity, without_tol(self.identity), self.store, self._events)
             self.has_other_tol = json.loads(saved_identity).get("tol") != self.identity["tol"]
             choice = json.loads(str(state.pop("choice", "{}")))
             if choice and choice != self.choice:
