@@ -22,7 +22,7 @@ from streamsvm.fits.targets import TargetSource, target_source_of
 from streamsvm.judging.held_out import held_out_ids
 from streamsvm.parallel.engine import Engine
 from streamsvm.tables.schema import Feature, column
-from streamsvm.tables.target_encoding import FOLDS, EncodedRows, FoldAssignment, codes_without_values, with_values
+from streamsvm.tables.target_encoding import FOLDS, FoldAssignment, codes_without_values, with_values
 from streamsvm.tasks.base import Task
 
 BLOCK, READ_BYTES = 1 << 16, 16 << 20  # rows summed together, whatever the chunks; bytes of rows read together
@@ -80,8 +80,7 @@ def encoded(store: Store, config: FitConfig, task: Task, engine: Engine, events:
         at: _values(sums[start:stop], feature.smooth)
         for (at, feature), start, stop in zip(texts.items(), ends, ends[1:], strict=False)
     }
-    attrs = with_values(store, {at: values[:, -1] for at, values in tables.items()}, classes)
-    encoded_store = store.in_columns(EncodedRows(store, tables, fold_assignment), attrs)
+    encoded_store = with_values(store, tables, classes, fold_assignment)
     return store.of(encoded_store) if isinstance(store, Sketch) else encoded_store
 
 

@@ -141,18 +141,20 @@ def last_start(run_dir: Place) -> Started | None:
     return next((event for _, event in reversed(list(records)) if isinstance(event, Started)), None)
 
 
-def write_result(run_dir: Place, name: str, result: object) -> None:
-    """Writes a JSON file of a run directory, whole or not at all. Raises StorageError."""
-    with whole_file(run_dir / name) as file:
-        file.write(json.dumps(jsonable(result)).encode())
+def write_result(run_dir: Place, name: str, result: object, events: Events | None = None) -> None:
+    """Writes a JSON file of a run directory, whole or not at all. Raises StorageError; with events, warns instead."""
+    try:
+        with whole_file(run_dir / name) as file:
+            file.write(json.dumps(jsonable(result)).encode())
+    except StorageError as error:
+        if events is None:
+            raise
+        events.warn(str(error))
 
 
 def end_with(run_dir: Place, events: Events, result: Mapping[str, Any]) -> None:
     """Writes the result of a run with its time and memory; nothing, if the disk is full."""
-    try:
-        write_result(run_dir, RESULT, {**usage_so_far(), **result})
-    except StorageError as error:
-        events.warn(str(error))
+    write_result(run_dir, RESULT, {**usage_so_far(), **result}, events)
 
 
 def _machine() -> JsonObject:

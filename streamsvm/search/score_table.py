@@ -174,10 +174,7 @@ def identity_of(store: Store, config: FitConfig, options: TuneConfig | None) -> 
 
 def save_result(run_dir: Place, search: Mapping[str, Any], result: Result, events: Events) -> None:
     """Writes the result of the search with this identity. Warns if the disk is full: then the file is missing."""
-    try:
-        write_result(run_dir, SEARCHED, {"identity": search, "found": result})
-    except StorageError as error:
-        events.warn(str(error))
+    write_result(run_dir, SEARCHED, {"identity": search, "found": result}, events)
 
 
 def saved_result(

@@ -95,14 +95,23 @@ def codes_without_values(store: Store) -> dict[int, Feature]:
     return {column: feature for column, feature in encoded_features(store.table).items() if feature.values is None}
 
 
-def with_values(store: Store, values: Mapping[int, np.ndarray], classes: tuple[str, ...]) -> dict[str, object]:
-    """The attributes of a store, with the values (categories + 1, outputs) of its columns of codes."""
+def with_values(
+    store: Store,
+    values: Mapping[int, np.ndarray],
+    classes: tuple[str, ...],
+    assignment: FoldAssignment | None = None,
+) -> Store:
+    """The store with values instead of codes: (categories + 1, outputs) of each column, or for an assignment
+    (categories + 1, FOLDS + 1, outputs), of which the last ones are those of all folds."""
+    rows = EncodedRows(store, values, assignment)
+    if assignment is not None:
+        values = {column: of_folds[:, -1] for column, of_folds in values.items()}
     schema = Schema.from_attrs(store.table)
     by_name = {schema.coded[column].name: column_values for column, column_values in values.items()}
     schema.features = [
         replace(f, values=by_name[f.name], classes=classes) if f.name in by_name else f for f in schema.features
     ]
-    return {**store.table, "columns": schema.to_attrs()["columns"]}
+    return store.in_columns(rows, {**store.table, "columns": schema.to_attrs()["columns"]})
 
 
 def with_values_of_model(store: Store, layout: Layout | None) -> Store:
@@ -120,7 +129,7 @@ def with_values_of_model(store: Store, layout: Layout | None) -> Store:
             )
     values = {column: _values_of(feature, learned[feature.name]) for column, feature in texts.items()}
     classes = next(iter(learned.values())).classes
-    return store.in_columns(EncodedRows(store, values), with_values(store, values, classes))
+    return with_values(store, values, classes)
 
 
 def _values_of(feature: Feature, learned: Feature) -> np.ndarray:
