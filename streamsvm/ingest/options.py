@@ -82,138 +82,98 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 Place = Annotated[str, BeforeValidator(_text)] | None
+Mark = Annotated[str | None, AfterValidator(_mark)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+FromZero = Annotated[Whole, Field(ge=0)]
 Smooth = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["auto"]
+Widths = Annotated[dict[str, Annotated[int, Field(ge=2, le=MOST_HASHED)]], BeforeValidator(_widths)]
+Smooths = Annotated[dict[str, Smooth], BeforeValidator(smooths)]
 
 
 class IngestOptions(Options):
     """Flags of `ingest`, whose names have hyphens on the command line. Without a default, the data decide."""
 
-    format: Annotated[
-        Format | None, Field(description="Format of the files (default: by their names and first bytes)")
-    ] = None
-    label: Annotated[
-        str | None,
-        Field(
-            description="Label column of a table: name, `first`, `last`, position from 0, or `none`. `a,b,c`: columns "
-            "of 0 and 1, one for each label of multilabel rows (default: that of the model or `--like` store "
-            "if there is one, otherwise the last)"
-        ),
-    ] = None
-    query: Annotated[str | None, Field(description="Table of a database, or a SELECT (default: its only table)")] = None
-    delimiter: Annotated[
-        str | None,
-        AfterValidator(_mark),
-        Field(
-            description="Delimiter of columns; a space stands for any number of them (default: the one that gives the "
-            "first lines equally many columns)"
-        ),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        AfterValidator(_mark),
-        Field(description="Decimal mark of numbers in CSV files (default: by their numbers, . or ,)"),
-    ] = None
-    thousands: Annotated[
-        str | None,
-        AfterValidator(_mark),
-        Field(
-            description="Mark between thousands in CSV files, as in 1,299.5 (default: none, unless other numbers have "
-            "decimal commas)"
-        ),
-    ] = None
-    missing: Annotated[
-        tuple[str, ...],
-        BeforeValidator(_listed),
-        Field(description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"),
-    ] = ()
-    skip_rows: Annotated[
-        Whole, Field(ge=0, description="Lines of CSV files before the names, or before the rows without names")
-    ] = 0
-    comment: Annotated[
-        str | None, Field(min_length=1, description="Lines of CSV files that begin with this text are left out")
-    ] = None
-    multilabel: Annotated[
-        bool, Field(description="Rows have any number of labels: a label such as `1,3,7`, or empty for none")
-    ] = False
-    header: Annotated[bool, Field(description="Whether a CSV or TSV table begins with column names")] = True
-    labels: Annotated[
-        Place, Field(description="File with a label for each row (idx, npy or text), for npy, npz and idx")
-    ] = None
-    qid: Annotated[str | None, Field(description="Query id column of a table; svmlight files have `qid:`")] = None
-    group: Annotated[
-        str | None,
-        Field(
-            description="Column of a table with the group of each row, which fits do not learn from. Splits, folds "
-            "and standard errors keep groups whole"
-        ),
-    ] = None
-    ignore: Annotated[
-        tuple[str, ...], BeforeValidator(_listed), Field(description="Columns of a table to leave out")
-    ] = ()
-    text: Annotated[
-        tuple[str, ...],
-        BeforeValidator(_listed),
-        Field(description="Columns to read as text, as it is written: 007 and 7 differ"),
-    ] = ()
-    category: Annotated[
-        tuple[str, ...],
-        BeforeValidator(_listed),
-        Field(description="Columns of number codes to read as categories: 7, 7.0 and 007 are the same one"),
-    ] = ()
-    hash: Annotated[
-        dict[str, Annotated[int, Field(ge=2, le=MOST_HASHED)]],
-        BeforeValidator(_widths),
-        Field(description="Text columns to hash, each into WIDTH columns of -1, 0 and 1"),
-    ] = {}
-    target_encode: Annotated[
-        dict[str, Smooth],
-        BeforeValidator(smooths),
-        Field(
-            description="Text columns to replace by the mean of the label for each text, which a fit computes. SMOOTH: "
-            "`auto`, or the number of rows that the mean of all rows counts as"
-        ),
-    ] = {}
-    min_frequency: Annotated[
-        Count, Field(description="Texts in fewer rows share one column, (rare), with texts never seen before")
-    ] = None
-    dense: Annotated[bool | None, Field(description="Dense or CSR rows (default: by density)")] = None
-    dtype: Annotated[
-        Literal["uint8", "float32", "float64"] | None,
-        Field(description="Number type of the store (default: uint8 for files of bytes, else float32)"),
-    ] = None
-    rows_per_chunk: Annotated[Count, Field(description="Rows of a chunk (default: by the size of a row)")] = None
-    split: Annotated[
-        Annotated[Real, AfterValidator(_fraction)] | None,
-        Field(description="Fraction of the rows for the store, at random. The others go to the test store"),
-    ] = None
-    split_by: Annotated[
-        str | None,
-        Field(
-            description="Column of times or numbers to split by: the last rows go to the test store, "
-            "instead of random ones"
-        ),
-    ] = None
-    test_store: Annotated[Place, Field(description="Store for the other rows of split")] = None
-    shuffle: Annotated[bool, Field(description="Store rows in random order")] = False
-    seed: Annotated[Whole, Field(ge=0, description="Seed of split and shuffle")] = 0
-    like: Annotated[Place, Field(description="Store from which to copy columns, categories, width and layout")] = None
-    memory_limit: Annotated[
-        Annotated[Size, AfterValidator(_enough)], Field(description="Memory for data that is being processed")
-    ] = 512 << 20
-    force: Annotated[bool, Field(description="Replace existing stores, once the new ones are complete")] = False
+    format: Format | None = Field(None, description="Format of the files (default: by their names and first bytes)")
+    label: str | None = Field(
+        None,
+        description="Label column of a table: name, `first`, `last`, position from 0, or `none`. `a,b,c`: columns of "
+        "0 and 1, one for each label of multilabel rows (default: that of the model or `--like` store if there is one, "
+        "otherwise the last)",
+    )
+    query: str | None = Field(None, description="Table of a database, or a SELECT (default: its only table)")
+    delimiter: Mark = Field(
+        None,
+        description="Delimiter of columns; a space stands for any number of them (default: the one that gives the "
+        "first lines equally many columns)",
+    )
+    decimal: Mark = Field(None, description="Decimal mark of numbers in CSV files (default: by their numbers, . or ,)")
+    thousands: Mark = Field(
+        None,
+        description="Mark between thousands in CSV files, as in 1,299.5 (default: none, unless other numbers have "
+        "decimal commas)",
+    )
+    missing: Names = Field(
+        (), description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"
+    )
+    skip_rows: FromZero = Field(0, description="Lines of CSV files before the names, or before the rows without names")
+    comment: str | None = Field(
+        None, min_length=1, description="Lines of CSV files that begin with this text are left out"
+    )
+    multilabel: bool = Field(
+        False, description="Rows have any number of labels: a label such as `1,3,7`, or empty for none"
+    )
+    header: bool = Field(True, description="Whether a CSV or TSV table begins with column names")
+    labels: Place = Field(None, description="File with a label for each row (idx, npy or text), for npy, npz and idx")
+    qid: str | None = Field(None, description="Query id column of a table; svmlight files have `qid:`")
+    group: str | None = Field(
+        None,
+        description="Column of a table with the group of each row, which fits do not learn from. Splits, folds and "
+        "standard errors keep groups whole",
+    )
+    ignore: Names = Field((), description="Columns of a table to leave out")
+    text: Names = Field((), description="Columns to read as text, as it is written: 007 and 7 differ")
+    category: Names = Field(
+        (), description="Columns of number codes to read as categories: 7, 7.0 and 007 are the same one"
+    )
+    hash: Widths = Field({}, description="Text columns to hash, each into WIDTH columns of -1, 0 and 1")
+    target_encode: Smooths = Field(
+        {},
+        description="Text columns to replace by the mean of the label for each text, which a fit computes. SMOOTH: "
+        "`auto`, or the number of rows that the mean of all rows counts as",
+    )
+    min_frequency: Count = Field(
+        None, description="Texts in fewer rows share one column, (rare), with texts never seen before"
+    )
+    dense: bool | None = Field(None, description="Dense or CSR rows (default: by density)")
+    dtype: Literal["uint8", "float32", "float64"] | None = Field(
+        None, description="Number type of the store (default: uint8 for files of bytes, else float32)"
+    )
+    rows_per_chunk: Count = Field(None, description="Rows of a chunk (default: by the size of a row)")
+    split: Annotated[Real, AfterValidator(_fraction)] | None = Field(
+        None, description="Fraction of the rows for the store, at random. The others go to the test store"
+    )
+    split_by: str | None = Field(
+        None,
+        description="Column of times or numbers to split by: the last rows go to the test store, instead of "
+        "random ones",
+    )
+    test_store: Place = Field(None, description="Store for the other rows of split")
+    shuffle: bool = Field(False, description="Store rows in random order")
+    seed: FromZero = Field(0, description="Seed of split and shuffle")
+    like: Place = Field(None, description="Store from which to copy columns, categories, width and layout")
+    memory_limit: Annotated[Size, AfterValidator(_enough)] = Field(
+        512 << 20, description="Memory for data that is being processed"
+    )
+    force: bool = Field(False, description="Replace existing stores, once the new ones are complete")
 
     @model_validator(mode="after")
-    def _split_fits(self) -> IngestOptions:
+    def _split_and_marks_fit(self) -> IngestOptions:
         if (self.split is None) != (self.test_store is None):
             raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
         if self.split_by is not None and self.split is None:
             raise ValueError("split_by goes with split_quoted, the fraction of the rows that come first")
         if self.split_by is not None and self.group is not None:
             raise ValueError("found group, too, whose rows may be on both sides of a value; leave one out")
-        return self
-
-    @model_validator(mode="after")
-    def _marks_differ(self) -> IngestOptions:
         if self.thousands is not None and self.thousands == self.decimal:
             raise ValueError(f"thousands and decimal are both {self.decimal!r}; expected different marks")
         return self
@@ -229,12 +189,13 @@ class IngestOptions(Options):
             twice = [name for name in named[one] if name in named[other]]
             if twice:
                 raise ValueError(f"{one} and {other} both name column {twice[0]!r}; expected one of them")
-        if self.like is not None and self.target_encode:
-            raise ValueError("text is encoded as in that store; leave target_encode out")
-        if self.like is not None and (self.text or self.category):
-            raise ValueError("columns are read as in that store; leave text and category out")
-        if self.like is not None and (self.hash or self.min_frequency):
-            raise ValueError("text is encoded as in that store; leave hash and min_frequency out")
+        if self.like is not None:
+            if self.target_encode:
+                raise ValueError("text is encoded as in that store; leave target_encode out")
+            if self.text or self.category:
+                raise ValueError("columns are read as in that store; leave text and category out")
+            if self.hash or self.min_frequency:
+                raise ValueError("text is encoded as in that store; leave hash and min_frequency out")
         if self.target_encode and self.dtype == "uint8":
             raise ValueError("target_encode numbers texts beyond 255; expected float32 or float64")
         if self.hash and self.dtype == "uint8":

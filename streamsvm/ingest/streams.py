@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from streamsvm.errors import ConfigError, DataError, NotFoundError
@@ -60,156 +60,162 @@ def with_password(url: str) -> str:
     return f"{user}:{_passwords[url]}{mark}{rest}"
 
 
+class Foreign(NamedTuple):
+    """A format that ingest does not read: what to do, its suffixes, and what its files begin with."""
+
+    name: str
+    remedy: str
+    suffixes: str = ""
+    head: bytes | None = None  # a regular expression
+    is_text: bool = False  # else no text file begins so
+
+
 _PANDAS = "write it as CSV or parquet, for example by pandas.{0}(...).to_parquet(...)"
 _UNPACK = "unpack it, and give the files inside"
-EXCEL = "an Excel workbook", "save the sheet as CSV, or write it by pandas.read_excel(...).to_parquet(...)"
-SHEETS = "an OpenDocument table", "save the sheet as CSV"
-ZIP = "a zip archive", _UNPACK
-HDF5 = (
-    "HDF5",
-    "write .h5ad by anndata.read_h5ad(...).write_zarr(...) and give that as --store, other files as npy or parquet",
+_EXCEL = Foreign(
+    "an Excel workbook",
+    "save the sheet as CSV, or write it by pandas.read_excel(...).to_parquet(...)",
+    ".xlsx .xlsm .xls .xlsb",
+    rb"\xd0\xcf\x11\xe0",
 )
-JSON = ("JSON", f"{_PANDAS.format('read_json')}; `streamsvm stream` learns from JSON lines")
-ARFF = "ARFF", "write it as CSV or parquet, for example by pandas.DataFrame(scipy.io.arff.loadarff(...)[0])"
-PICKLE = "a pickle, which is never loaded because it runs code", "write it as npy, CSV or parquet"
-XML = "XML or HTML", "write its table as CSV"
-STATA, SPSS = ("a Stata file", _PANDAS.format("read_stata")), ("an SPSS file", _PANDAS.format("read_spss"))
-ORC, AVRO = ("ORC", _PANDAS.format("read_orc")), ("Avro", "write it as parquet")
-SAS, MATLAB = ("a SAS file", _PANDAS.format("read_sas")), ("a MATLAB file", "write its array as npy")
-FEATHER = "Feather of version 1", "write it again as Feather of version 2 or parquet"
-R_DATA = "data of R", "write it as CSV or parquet, for example by arrow::write_parquet"
-TAR, ZSTANDARD, SEVEN = ("a tar archive", _UNPACK), ("Zstandard", "unpack it by `zstd -d`"), ("7z", _UNPACK)
-PDF, RTF = (("a PDF document", "write its table as CSV"), ("an RTF document", "save its table as plain text, CSV"))
-NETCDF = ("NetCDF", "write it as zarr, for example by xarray.open_dataset(...).to_zarr(...), and give that as --store")
-FITS = ("FITS", "write its table as parquet, for example by astropy.table.Table.read(...).to_pandas().to_parquet(...)")
-IMAGE = "an image", "write the pixels of all images as one array, npy or zarr, with a row for each"
-RAR, PACKED = (("a rar archive", _UNPACK), ("a packed file of another kind than gzip, bzip2 and xz", "unpack it"))
+_SHEETS = Foreign("an OpenDocument table", "save the sheet as CSV", ".ods")
+_ZIP = Foreign("a zip archive", _UNPACK, ".zip", rb"PK(\x03\x04|\x05\x06)")
+_FOREIGN = (
+    _EXCEL,
+    _SHEETS,
+    _ZIP,
+    Foreign(
+        "HDF5",
+        "write .h5ad by anndata.read_h5ad(...).write_zarr(...) and give that as --store, other files as npy or parquet",
+        ".h5 .h5ad .hdf5 .hdf .loom",
+        rb"\x89HDF\r\n\x1a\n",
+    ),
+    Foreign(
+        "a pickle, which is never loaded because it runs code",
+        "write it as npy, CSV or parquet",
+        ".pkl .pickle .joblib",
+        rb"\x80[\x02-\x05]",
+    ),
+    Foreign("ORC", _PANDAS.format("read_orc"), ".orc", rb"ORC[\x00-\x1f]"),
+    Foreign("Avro", "write it as parquet", ".avro", rb"Obj\x01"),
+    Foreign("Feather of version 1", "write it again as Feather of version 2 or parquet", "", rb"FEA1"),
+    Foreign(
+        "data of R",
+        "write it as CSV or parquet, for example by arrow::write_parquet",
+        ".rds .rda .rdata",
+        rb"RD[XA][23]\n|X\n\x00\x00",
+    ),
+    Foreign("Zstandard", "unpack it by `zstd -d`", ".zst", rb"\x28\xb5\x2f\xfd"),
+    Foreign("7z", _UNPACK, ".7z", rb"7z\xbc\xaf\x27\x1c"),
+    Foreign("a PDF document", "write its table as CSV", ".pdf", rb"%PDF-"),
+    Foreign("a MATLAB file", "write its array as npy", ".mat", rb"MATLAB 5\.0"),
+    Foreign("an SPSS file", _PANDAS.format("read_spss"), ".sav", rb"\$FL[23]"),
+    Foreign("a SAS file", _PANDAS.format("read_sas"), ".sas7bdat .xpt", rb"\0{12}\xc2\xea\x81\x60"),
+    Foreign(
+        "NetCDF",
+        "write it as zarr, for example by xarray.open_dataset(...).to_zarr(...), and give that as --store",
+        ".nc .nc4",
+        rb"CDF[\x01\x02\x05]",
+    ),
+    Foreign(
+        "FITS",
+        "write its table as parquet, for example by astropy.table.Table.read(...).to_pandas().to_parquet(...)",
+        "",
+        rb"SIMPLE  =",
+    ),
+    Foreign(
+        "an image",
+        "write the pixels of all images as one array, npy or zarr, with a row for each",
+        ".png .jpg .jpeg .gif .tif .tiff",
+        rb"\x89PNG\r\n|\xff\xd8\xff|GIF8|II\*\0|MM\0\*",
+    ),
+    Foreign("a rar archive", _UNPACK, ".rar", rb"Rar!\x1a\x07"),
+    Foreign(
+        "a packed file of another kind than gzip, bzip2 and xz",
+        "unpack it",
+        ".z .lz4 .sz .br",
+        rb"\x1f\x9d|\x04\x22\x4d\x18",
+    ),
+    Foreign("a tar archive", _UNPACK, ".tar .tgz", rb"(?s:.{257})ustar"),
+    Foreign("a Stata file", _PANDAS.format("read_stata"), ".dta", rb"\s*<stata_dta>", is_text=True),
+    Foreign("XML or HTML", "write its table as CSV", ".html .xml", rb"\s*<", is_text=True),
+    Foreign("an RTF document", "save its table as plain text, CSV", ".rtf", rb"\{\\rtf", is_text=True),
+    Foreign(
+        "JSON",
+        f"{_PANDAS.format('read_json')}; `streamsvm stream` learns from JSON lines",
+        ".json .jsonl .ndjson",
+        rb"\s*(\{|\[\s*[\[{\"\]])",
+        is_text=True,
+    ),
+    Foreign(
+        "ARFF",
+        "write it as CSV or parquet, for example by pandas.DataFrame(scipy.io.arff.loadarff(...)[0])",
+        ".arff",
+        rb"(?i:(\s*%[^\n]*\n)*\s*@relation)",
+        is_text=True,
+    ),
+)
+_FOREIGN_SUFFIXES = {suffix: foreign for foreign in _FOREIGN for suffix in foreign.suffixes.split()}
 
-_BINARY = (  # first bytes of formats that no text file begins with
-    (re.compile(rb"\x89HDF\r\n\x1a\n"), HDF5),
-    (re.compile(rb"\xd0\xcf\x11\xe0"), EXCEL),
-    (re.compile(rb"PK(\x03\x04|\x05\x06)"), ZIP),
-    (re.compile(rb"\x80[\x02-\x05]"), PICKLE),
-    (re.compile(rb"ORC[\x00-\x1f]"), ORC),
-    (re.compile(rb"Obj\x01"), AVRO),
-    (re.compile(rb"FEA1"), FEATHER),
-    (re.compile(rb"RD[XA][23]\n|X\n\x00\x00"), R_DATA),
-    (re.compile(rb"\x28\xb5\x2f\xfd"), ZSTANDARD),
-    (re.compile(rb"7z\xbc\xaf\x27\x1c"), SEVEN),
-    (re.compile(rb"%PDF-"), PDF),
-    (re.compile(rb"MATLAB 5\.0"), MATLAB),
-    (re.compile(rb"\$FL[23]"), SPSS),
-    (re.compile(rb"\0{12}\xc2\xea\x81\x60"), SAS),
-    (re.compile(rb"CDF[\x01\x02\x05]"), NETCDF),
-    (re.compile(rb"SIMPLE  ="), FITS),
-    (re.compile(rb"\x89PNG\r\n|\xff\xd8\xff|GIF8|II\*\0|MM\0\*"), IMAGE),
-    (re.compile(rb"Rar!\x1a\x07"), RAR),
-    (re.compile(rb"\x1f\x9d|\x04\x22\x4d\x18"), PACKED),
-    (re.compile(rb".{257}ustar", re.DOTALL), TAR),
-)
-_TEXT = (
-    (re.compile(rb"\s*<stata_dta>"), STATA),
-    (re.compile(rb"\s*<"), XML),
-    (re.compile(rb"\{\\rtf"), RTF),
-    (re.compile(rb"\s*(\{|\[\s*[\[{\"\]])"), JSON),
-    (re.compile(rb"(\s*%[^\n]*\n)*\s*@relation", re.IGNORECASE), ARFF),
-)
-_FOREIGN_SUFFIXES = {
-    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb"), EXCEL),
-    **dict.fromkeys((".h5", ".h5ad", ".hdf5", ".hdf", ".loom"), HDF5),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), JSON),
-    **dict.fromkeys((".pkl", ".pickle", ".joblib"), PICKLE),
-    **dict.fromkeys((".rds", ".rda", ".rdata"), R_DATA),
-    **dict.fromkeys((".sas7bdat", ".xpt"), SAS),
-    **dict.fromkeys((".html", ".xml"), XML),
-    **dict.fromkeys((".tar", ".tgz"), TAR),
-    ".zip": ZIP,
-    ".ods": SHEETS,
-    ".arff": ARFF,
-    ".orc": ORC,
-    ".avro": AVRO,
-    ".dta": STATA,
-    ".sav": SPSS,
-    ".mat": MATLAB,
-    ".zst": ZSTANDARD,
-    ".7z": SEVEN,
-    ".pdf": PDF,
-    ".rtf": RTF,
-    ".rar": RAR,
-    **dict.fromkeys((".nc", ".nc4"), NETCDF),
-    **dict.fromkeys((".z", ".lz4", ".sz", ".br"), PACKED),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff"), IMAGE),
-}
+
+def _foreign_with(head: bytes, *, is_text: bool) -> Foreign | None:
+    known = (f for f in _FOREIGN if f.head is not None and f.is_text == is_text)
+    return next((foreign for foreign in known if re.match(foreign.head, head)), None)
 
 
 def binary_of(path: str, head: bytes) -> str | None:
     """A message that names the binary format of a file with these first bytes, if ingest does not read it, and the
     remedy."""
-    kind = next((what for pattern, what in _BINARY if pattern.match(head)), None)
-    if kind is ZIP:
-        kind = _in_zip(head, _FOREIGN_SUFFIXES.get(PurePosixPath(path).suffix.lower(), ZIP))
-    return kind and _message(*kind)
+    foreign = _foreign_with(head, is_text=False)
+    if foreign is _ZIP:  # many formats are zip archives: the name of the first file tells
+        name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        if name.startswith((b"[Content_Types]", b"xl/", b"_rels/", b"docProps/")):
+            foreign = _EXCEL
+        else:
+            by_name = _FOREIGN_SUFFIXES.get(PurePosixPath(path).suffix.lower(), _ZIP)
+            foreign = _SHEETS if name == b"mimetype" else by_name
+    return foreign and f"found {foreign.name}, which ingest does not read; {foreign.remedy}"
 
 
 def foreign_of(path: str, head: bytes) -> str | None:
-    """A message that names the format of a file that ingest does not read, by its first bytes or name, and the
-    remedy."""
+    """The same of any format, by the first bytes of a file or by its name."""
     by_name = _FOREIGN_SUFFIXES.get(PurePosixPath(path).suffix.lower())
-    by_text = next((what for pattern, what in _TEXT if pattern.match(head)), by_name)
-    return binary_of(path, head) or (by_text and _message(*by_text))
-
-
-def _in_zip(head: bytes, by_name: tuple[str, str]) -> tuple[str, str]:
-    """The format of a zip archive by the name of its first file: many formats are zip archives."""
-    name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
-    if name.startswith((b"[Content_Types]", b"xl/", b"_rels/", b"docProps/")):
-        return EXCEL
-    return SHEETS if name == b"mimetype" else by_name
-
-
-def _message(what: str, remedy: str) -> str:
-    return f"found {what}, which ingest does not read; {remedy}"
+    foreign = _foreign_with(head, is_text=True) or by_name
+    message = foreign and f"found {foreign.name}, which ingest does not read; {foreign.remedy}"
+    return binary_of(path, head) or message
 
 
 _OPENERS: dict[bytes, Callable[..., Any]] = {
-    b"\x1f\x8b": gzip.GzipFile,
+    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
 _MOST_AT_ONCE = 16 << 20  # a damaged header may claim any size
 _PACKED = {".gz", ".bz2", ".xz"}
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".sqlite": "sqlite",
-    ".sqlite3": "sqlite",
-    ".duckdb": "duckdb",
-    ".npy": "npy",
-    ".npz": "npz",
-    ".svm": "svmlight",
-    ".libsvm": "svmlight",
-    ".svmlight": "svmlight",
-    ".idx": "idx",
+_SUFFIXES_OF = {
+    "csv": ".csv",
+    "tsv": ".tsv .tab",
+    "parquet": ".parquet .pq",
+    "arrow": ".arrow .arrows .feather .ipc",
+    "sqlite": ".sqlite .sqlite3",
+    "duckdb": ".duckdb",
+    "npy": ".npy",
+    "npz": ".npz",
+    "svmlight": ".svm .libsvm .svmlight",
+    "idx": ".idx",
 }
+_SUFFIXES = {suffix: format_ for format_, suffixes in _SUFFIXES_OF.items() for suffix in suffixes.split()}
 CSV, DATABASES = ("csv", "tsv"), ("sqlite", "duckdb", "postgresql")
 TABLES = (*CSV, "parquet", "arrow", *DATABASES)
-_IDX = re.compile(rb"\0\0[\x08\x09\x0b-\x0e][\x01-\x05]", re.DOTALL)
-_MAGIC = {
-    b"PAR1": "parquet",
-    b"\x93NUMPY": "npy",
-    b"ARROW1": "arrow",
-    b"\xff\xff\xff\xff": "arrow",  # a stream
-    b"SQLite format 3\0": "sqlite",
+_HEADS = {  # regular expressions of first bytes
+    rb"PAR1": "parquet",
+    rb"\x93NUMPY": "npy",
+    rb"ARROW1|\xff\xff\xff\xff": "arrow",  # a file, or a stream
+    rb"SQLite format 3\0": "sqlite",
+    rb"(?s:PK\x03\x04.{26}[^\0]{0,200}?\.npy)": "npz",  # a zip archive of arrays
+    rb"\0\0[\x08\x09\x0b-\x0e][\x01-\x05]": "idx",
+    rb"(?s:.{8}DUCK)": "duckdb",  # after a checksum
 }
-_NPZ = re.compile(rb"PK\x03\x04.{26}[^\0]{0,200}?\.npy", re.DOTALL)  # a zip archive of arrays
-_DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
 
 
@@ -242,7 +248,8 @@ class Stream(io.RawIOBase):
         self._raw = open_raw(path)
         head = self._raw.read(6)
         self._raw.seek(0)
-        self._file = _unpack(head, self._raw)
+        opener = next((opener for magic, opener in _OPENERS.items() if head.startswith(magic)), None)
+        self._file: IO[bytes] = self._raw if opener is None else opener(self._raw)
 
     def readable(self) -> bool:
         return True
@@ -274,14 +281,6 @@ class Stream(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
-
-
-def _unpack(head: bytes, raw: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
-    """The raw bytes, decompressed if they begin as a format of _OPENERS."""
-    opener = next((opener for magic, opener in _OPENERS.items() if head.startswith(magic)), None)
-    if opener is None:
-        return raw
-    return opener(fileobj=raw) if opener is gzip.GzipFile else opener(raw)
 
 
 def source_bytes(path: str) -> int:
@@ -321,14 +320,9 @@ def detect_format(path: str) -> str:
 
 def _by_content(head: bytes) -> str | None:
     """The format of a file with these first bytes, if it is clear."""
-    for magic, format_ in _MAGIC.items():
-        if head.startswith(magic):
+    for pattern, format_ in _HEADS.items():
+        if re.match(pattern, head):
             return format_
-    for pattern, format_ in ((_NPZ, "npz"), (_IDX, "idx")):
-        if pattern.match(head):
-            return format_
-    if head[8:12] == _DUCKDB:
-        return "duckdb"
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
     is_svmlight = lines and b":" in head and _SVMLIGHT.fullmatch(lines[0].strip())
     return "svmlight" if is_svmlight else None
