@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import combinations, count
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from streamsvm.tasks import task_of
 from streamsvm.tasks.multilabel import EVEN
 from streamsvm.tasks.pairs import classes_of_pairs, n_pairs
 
+_typed = helper.make_tensor_value_info  # of an input or output: name, type, shape
 OPSET, IR_VERSION = 18, 8
 MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what names and nodes take
 TYPES = {"U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.DOUBLE, "b": TensorProto.BOOL}
@@ -79,7 +80,7 @@ def onnx_model(model: Model) -> ModelProto:
     outputs = _outputs(graph, decisions, part, model)
     is_wide = model.layout is not None and model.layout.dtype == np.float64
     entries = TensorProto.DOUBLE if is_wide else TensorProto.FLOAT
-    inputs = [helper.make_tensor_value_info("X", entries, ["N", _width(model)])]
+    inputs = [_typed("X", entries, ["N", _width(model)])]
     built = helper.make_graph(graph.nodes, "streamsvm", inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
     producer = {"producer_name": "streamsvm", "producer_version": __version__}
@@ -101,15 +102,14 @@ def _sums(graph: Graph, model: Model) -> str:
     if expanded.kernel.is_linear:
         _require_room(support.d, 2 * columns)
         weights = np.asarray(support.X.astype(np.float64).T @ expanded.coef)
-        return graph.op("Gemm", x, graph.constant(weights), graph.constant(expanded.intercept))
+        return graph.op("Gemm", x, weights, expanded.intercept)
     return _expanded(graph, x, expanded)
 
 
 def _pooled(graph: Graph, model: Model, pooled: ExpertPool) -> str:
     """(N, columns) of raw rows. The expansions' distances are one product."""
     require_two_classes(model)
-    ends = (graph.constant(np.float64(sign * LARGEST)) for sign in (-1, 1))
-    x = graph.op("Clip", _scaled(graph, _raw(graph, model), model.header.scaling), *ends)
+    x = graph.op("Clip", _scaled(graph, _raw(graph, model), model.header.scaling), -LARGEST, LARGEST)
     supports = [learner.supports() for learner in pooled.kernels]
     coef, intercept = zip(*(learner.coefficients() for learner in pooled.kernels), strict=True)
     kernel = joined([learner.kernel for learner in pooled.kernels], list(map(len, supports)))
@@ -126,7 +126,7 @@ def _expanded(graph: Graph, x: str, expanded: Expansion) -> str:
     if not len(rows):
         rows, coef = np.zeros((1, support.d), np.float32), np.zeros((1, columns))
     values = expanded.kernel.onnx(graph, x, graph.double(rows))
-    return graph.op("Gemm", values, graph.double(coef), graph.constant(expanded.intercept))
+    return graph.op("Gemm", values, graph.double(coef), expanded.intercept)
 
 
 def _require_room(n: int, *columns: int) -> None:
@@ -146,7 +146,7 @@ def _width(model: Model) -> int:
 def _raw(graph: Graph, model: Model) -> str:
     """(N, d) float64 of X."""
     more = model.d - _width(model)
-    x = graph.op("Pad", "X", graph.constant([0, 0, 0, more])) if more else "X"
+    x = graph.op("Pad", "X", [0, 0, 0, more]) if more else "X"
     return graph.cast(x, np.float64)
 
 
@@ -156,17 +156,17 @@ def _scaled(graph: Graph, x: str, scaling: Scaling) -> str:
         return x
     raw = x
     if scaling.fill is not None:
-        x = graph.op("Where", graph.op("IsNaN", x), graph.constant(scaling.fill), x)
+        x = graph.op("Where", graph.op("IsNaN", x), scaling.fill, x)
     if scaling.marks is not None:
-        gaps = graph.op("IsNaN", graph.op("Gather", raw, graph.constant(scaling.marks), axis=1))
+        gaps = graph.op("IsNaN", graph.op("Gather", raw, scaling.marks, axis=1))
         x = graph.op("Concat", x, graph.cast(gaps, np.float64), axis=1)
     if scaling.quantiles is not None:
         x = _normal(graph, x, scaling.quantiles)
     if scaling.offset.any():
-        x = graph.op("Sub", x, graph.constant(scaling.offset))
-    x = graph.op("Mul", x, graph.constant(scaling.scale))
+        x = graph.op("Sub", x, scaling.offset)
+    x = graph.op("Mul", x, scaling.scale)
     if scaling.metric is not None:
-        x = graph.op("MatMul", x, graph.constant(scaling.metric.matrix))
+        x = graph.op("MatMul", x, scaling.metric.matrix)
     return graph.cast(graph.cast(x, np.float32), np.float64)
 
 
@@ -176,18 +176,18 @@ def _normal(graph: Graph, x: str, quantiles: Quantiles) -> str:
     knots, heights = graph.constant(quantiles.knots.ravel()), graph.constant(quantiles.heights.ravel())
     first, last = np.arange(d) * left, np.arange(1, d + 1) * left - 1
     ends = quantiles.knots.T[[0, -1]]
-    x = graph.op("Min", graph.op("Max", x, graph.constant(ends[0])), graph.constant(ends[1]))
+    x = graph.op("Min", graph.op("Max", x, ends[0]), ends[1])
     at = graph.constant(first)
     while left > 1:
-        further = graph.op("Add", at, graph.constant(np.int64(left // 2)))
+        further = graph.op("Add", at, np.int64(left // 2))
         is_below = graph.op("LessOrEqual", graph.op("Gather", knots, further), x)
         at = graph.op("Where", is_below, further, at)
         left -= left // 2
-    after = graph.op("Min", graph.op("Add", at, graph.constant(np.int64(1))), graph.constant(last))
+    after = graph.op("Min", graph.op("Add", at, np.int64(1)), last)
     (low, high), (bottom, top) = (
         [graph.op("Gather", values, place) for place in (at, after)] for values in (knots, heights)
     )
-    width = graph.op("Max", graph.op("Sub", high, low), graph.constant(np.finfo(np.float64).tiny))
+    width = graph.op("Max", graph.op("Sub", high, low), np.finfo(np.float64).tiny)
     share = graph.op("Div", graph.op("Sub", x, low), width)  # 0 at the highest knot, which none is after
     return graph.op("Add", bottom, graph.op("Mul", share, graph.op("Sub", top, bottom)))
 
@@ -198,10 +198,10 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Model) -> li
     by_votes = model.is_pairwise and k > 2
     one_column = not by_votes and task.columns(k) == 1
     values = _votes(graph, decisions, k) if by_votes else decisions
-    scores = graph.op("Squeeze", values, graph.constant([1])) if one_column else values
+    scores = graph.op("Squeeze", values, [1]) if one_column else values
     graph.output("scores", graph.cast(scores, np.float32))
     shape: list[str | int] = ["N"] if one_column else ["N", k]
-    outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
+    outputs = [_typed("scores", TensorProto.FLOAT, shape)]
     if not task.has_labels:
         return outputs
     p = None
@@ -211,19 +211,19 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Model) -> li
         else:
             p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
         graph.output("probabilities", graph.cast(p, np.float32))
-        outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", k]))
+        outputs.append(_typed("probabilities", TensorProto.FLOAT, ["N", k]))
     if task.in_sets:
         graph.output("label", graph.cast(_has(graph, decisions, p, model), np.int64))
-        return [helper.make_tensor_value_info("label", TensorProto.INT64, ["N", k]), *outputs]
+        return [_typed("label", TensorProto.INT64, ["N", k]), *outputs]
     follows = calibration is not None and (calibration.by_decisions or calibration.method == "stream")
     if p is None or (follows and model.costs is None) or model.header.threshold is not None:
         codes = _codes(graph, values, model, one_column)
     else:
         codes = _by_probabilities(graph, p, model.costs)
     classes = model.classes if model.classes.dtype.kind in "Ufb" else model.classes.astype(np.int64)
-    graph.output("label", graph.op("Gather", graph.constant(classes), codes))
+    graph.output("label", graph.op("Gather", classes, codes))
     label = TYPES[model.classes.dtype.kind]
-    return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]
+    return [_typed("label", label, ["N"]), *outputs]
 
 
 def _has(graph: Graph, decisions: str, p: str | None, model: Model) -> str:
@@ -231,29 +231,23 @@ def _has(graph: Graph, decisions: str, p: str | None, model: Model) -> str:
     threshold, costs, calibration = model.header.threshold, model.costs, model.header.calibration
     follows = costs is None and calibration is not None and calibration.by_decisions
     if p is None or follows or threshold is not None:
-        return graph.op("Greater", decisions, graph.constant(np.asarray(0.0 if threshold is None else threshold)))
+        return graph.op("Greater", decisions, 0.0 if threshold is None else threshold)
     if costs is None:
-        return graph.op("Greater", p, graph.constant(np.float64(EVEN)))
-    rest = graph.op("Sub", graph.constant(np.float64(1)), p)
-    missed, false = (
-        graph.op("Mul", chance, graph.constant(cost)) for chance, cost in ((p, costs[1]), (rest, costs[0]))
-    )
-    return graph.op("Greater", missed, false)
+        return graph.op("Greater", p, EVEN)
+    rest = graph.op("Sub", 1.0, p)
+    return graph.op("Greater", graph.op("Mul", p, costs[1]), graph.op("Mul", rest, costs[0]))
 
 
 def _votes(graph: Graph, decisions: str, k: int) -> str:
     """(N, k) votes and confidence, as `tasks.pairs.vote`."""
-    first, second = (np.zeros((n_pairs(k), k)) for _ in range(2))
-    for p, (i, j) in enumerate(combinations(range(k), 2)):
-        first[p, i] = second[p, j] = 1
-    zero, one, three = (graph.constant(np.float64(value)) for value in (0, 1, 3))
-    against = graph.cast(graph.op("Less", decisions, zero), np.float64)
-    in_favour = graph.cast(graph.op("Greater", decisions, zero), np.float64)
-    votes = graph.op(
-        "Add", graph.op("MatMul", against, graph.constant(first)), graph.op("MatMul", in_favour, graph.constant(second))
-    )
-    confidence = graph.op("MatMul", decisions, graph.constant(second - first))
-    bound = graph.op("Mul", three, graph.op("Add", graph.op("Abs", confidence), one))
+    pairs, (first, second) = np.arange(n_pairs(k)), classes_of_pairs(k)
+    of_first, of_second = np.zeros((len(pairs), k)), np.zeros((len(pairs), k))
+    of_first[pairs, first] = of_second[pairs, second] = 1
+    against = graph.cast(graph.op("Less", decisions, 0.0), np.float64)
+    in_favour = graph.cast(graph.op("Greater", decisions, 0.0), np.float64)
+    votes = graph.op("Add", graph.op("MatMul", against, of_first), graph.op("MatMul", in_favour, of_second))
+    confidence = graph.op("MatMul", decisions, of_second - of_first)
+    bound = graph.op("Mul", graph.op("Add", graph.op("Abs", confidence), 1.0), 3.0)
     return graph.op("Add", votes, graph.op("Div", confidence, bound))
 
 
@@ -261,15 +255,14 @@ def _by_probabilities(graph: Graph, p: str, costs: np.ndarray | None) -> str:
     """(N,) positions in the classes of the largest probability, or of the least expected cost."""
     if costs is None:
         return graph.op("ArgMax", p, axis=1, keepdims=0)
-    return graph.op("ArgMin", graph.op("MatMul", p, graph.constant(costs)), axis=1, keepdims=0)
+    return graph.op("ArgMin", graph.op("MatMul", p, costs), axis=1, keepdims=0)
 
 
 def _codes(graph: Graph, values: str, model: Model, one_column: bool) -> str:
     """(N,) positions in the classes, as `codes_of`."""
     if one_column:  # how many thresholds are below: one alone for two classes
-        thresholds = graph.constant(model.cuts)
-        above = graph.cast(graph.op("Greater", values, thresholds), np.int64)
-        return graph.op("ReduceSum", above, graph.constant([1]), keepdims=0)
+        above = graph.cast(graph.op("Greater", values, model.cuts), np.int64)
+        return graph.op("ReduceSum", above, [1], keepdims=0)
     ties_broken = getattr(model, "break_ties", True)
     return graph.op("ArgMax", values if ties_broken else graph.op("Round", values), axis=1, keepdims=0)
 
@@ -285,12 +278,12 @@ def routed(graph: Graph, x: str, model: PartitionRouting) -> tuple[str, str]:
         graph.constant(model.intercept),
         *([] if model.weights is None else [graph.constant(model.weights)]),
     ]
-    distinct = graph.op("Unique", graph.op("Reshape", parts, graph.constant([-1])))
+    distinct = graph.op("Unique", graph.op("Reshape", parts, [-1]))
     start = graph.zeros(x, coef.shape[1], np.float64)
     body = _body(graph, x, parts, distinct, outer, model.kernel)
-    total = graph.op("Loop", graph.op("Size", distinct), graph.constant(np.array(True)), start, body=body)
+    total = graph.op("Loop", graph.op("Size", distinct), np.array(True), start, body=body)
     m = graph.cast(graph.op("Shape", parts, start=1), np.float64)
-    nearest = graph.op("Gather", parts, graph.constant(0), axis=1)
+    nearest = graph.op("Gather", parts, 0, axis=1)
     return graph.op("Div", total, m), nearest
 
 
@@ -310,32 +303,22 @@ def _body(outer: Graph, x: str, parts: str, distinct: str, constants: list[str],
     support, coef, bounds, intercept, *weights = constants
     graph = outer.body()
     step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
-    part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, graph.constant([0])))
-    members = graph.op("Gather", graph.op("NonZero", graph.op("Equal", parts, part)), graph.constant(0))
-    ends = (graph.op("Gather", bounds, part), graph.op("Gather", bounds, graph.op("Add", part, graph.constant([1]))))
-    rows, alphas = (graph.op("Slice", name, *ends, graph.constant([0])) for name in (support, coef))
+    part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, [0]))
+    members = graph.op("Gather", graph.op("NonZero", graph.op("Equal", parts, part)), 0)
+    ends = graph.op("Gather", bounds, part), graph.op("Gather", bounds, graph.op("Add", part, [1]))
+    rows, alphas = (graph.op("Slice", name, *ends, [0]) for name in (support, coef))
     x = graph.op("Gather", x, members)
     for weight in weights:
         x = graph.op("Mul", x, graph.op("Gather", weight, part))
     values = graph.op("MatMul", kernel.onnx(graph, x, rows), alphas)
     values = graph.op("Add", values, graph.op("Gather", intercept, part))
-    places = graph.op("Unsqueeze", members, graph.constant([1]))
+    places = graph.op("Unsqueeze", members, [1])
     after = graph.op("ScatterND", so_far, places, values, reduction="add")
     graph.output("go_on", going)
-    return helper.make_graph(
-        graph.nodes,
-        "part",
-        [
-            helper.make_tensor_value_info(step, TensorProto.INT64, []),
-            helper.make_tensor_value_info(going, TensorProto.BOOL, []),
-            helper.make_tensor_value_info(so_far, TensorProto.DOUBLE, None),
-        ],
-        [
-            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info(after, TensorProto.DOUBLE, None),
-        ],
-        graph.constants,
-    )
+    inputs = [_typed(step, TensorProto.INT64, []), _typed(going, TensorProto.BOOL, [])]
+    inputs.append(_typed(so_far, TensorProto.DOUBLE, None))
+    outputs = [_typed("go_on", TensorProto.BOOL, []), _typed(after, TensorProto.DOUBLE, None)]
+    return helper.make_graph(graph.nodes, "part", inputs, outputs, graph.constants)
 
 
 def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
@@ -344,9 +327,8 @@ def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
         return graph.zeros(x, 1, np.int64)
     nodes, width = len(partition.nodes), max(node.k for node in partition.nodes)
     distances = _distances(graph, x, partition, width)  # (N, nodes * width)
-    shape = graph.constant([-1, nodes, width])
-    children_at = graph.op("ArgMin", graph.op("Reshape", distances, shape), axis=2, keepdims=0)  # (N, nodes)
-    nearest = _descend(graph, children_at, partition, width)
+    by_node = graph.op("Reshape", distances, [-1, nodes, width])
+    nearest = _descend(graph, graph.op("ArgMin", by_node, axis=2, keepdims=0), partition, width)
     leaves = [
         (number * width + c, part)
         for number, (node, children) in enumerate(zip(partition.nodes, partition.children, strict=True))
@@ -357,11 +339,10 @@ def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
     if m <= 1:
         return nearest
     columns, parts = (np.array(values, np.int64) for values in zip(*leaves, strict=True))
-    numbers = graph.constant(parts)
-    distances = graph.op("Gather", distances, graph.constant(columns), axis=1)
-    first = graph.op("Where", graph.op("Equal", numbers, nearest), graph.constant(np.float64(-np.inf)), distances)
-    _, order = graph.ops("TopK", 2, first, graph.constant([m]), axis=1, largest=0)
-    return graph.op("Gather", numbers, order)
+    distances = graph.op("Gather", distances, columns, axis=1)
+    first = graph.op("Where", graph.op("Equal", parts, nearest), -np.inf, distances)
+    _, order = graph.ops("TopK", 2, first, [m], axis=1, largest=0)
+    return graph.op("Gather", parts, order)
 
 
 def _distances(graph: Graph, x: str, partition: Partition, width: int) -> str:
@@ -382,8 +363,8 @@ def _distances(graph: Graph, x: str, partition: Partition, width: int) -> str:
         together = joined([node.kernel for node in nodes], [len(node.rows) for node in nodes])
         values = together.onnx(graph, x, graph.double(rows))
         products = graph.op("MatMul", values, graph.double(weights))
-    twice = graph.op("Mul", products, graph.constant(np.float64(2)))
-    return graph.op("Sub", graph.constant(offsets.ravel()), twice)
+    twice = graph.op("Mul", products, 2.0)
+    return graph.op("Sub", offsets.ravel(), twice)
 
 
 def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> str:
@@ -403,32 +384,31 @@ def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> st
         node = graph.op("Min", at, last)
         child = graph.op("Add", graph.op("Mul", node, node_width), graph.op("GatherElements", nearest, node, axis=1))
         at = graph.op("Where", graph.op("Greater", at, last), at, graph.op("Gather", below, child))
-    return graph.op("Sub", at, graph.constant(n))
+    return graph.op("Sub", at, n)
 
 
 Tensor = str  # the name of one in the graph
+Input = Tensor | float | np.integer | list[int] | np.ndarray
 
 
 def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: ExpertPool) -> Tensor:
     """(N, columns) logarithms of the pool's odds of scaled rows x (N, d), and of what the kernel expansions say
     (N, expansions * columns)."""
-    shape = graph.constant([0, -1, pooled.columns])  # (N, experts, columns)
-    shared = graph.op("Reshape", _additive(graph, x, pooled.additive), shape)
-    by_expert = graph.op("Reshape", of_kernels, shape)
-    logs = graph.op("Max", _logs(graph, shared, by_expert, pooled.columns), graph.constant(np.log(SUREST)))
-    u = graph.op("MatMul", graph.constant(pooled.pool.v[None]), logs)
-    p = graph.op("Softmax", graph.op("Squeeze", u, graph.constant([1])), axis=1)
+    shared = graph.op("Reshape", _additive(graph, x, pooled.additive), [0, -1, pooled.columns])
+    by_expert = graph.op("Reshape", of_kernels, [0, -1, pooled.columns])
+    logs = graph.op("Max", _logs(graph, shared, by_expert, pooled.columns), np.log(SUREST))
+    u = graph.op("MatMul", pooled.pool.v[None], logs)
+    p = graph.op("Softmax", graph.op("Squeeze", u, [1]), axis=1)
     if pooled.columns == 1:
-        p = graph.op("Gather", p, graph.constant([1]), axis=1)
-    p = graph.op("Clip", p, graph.constant(np.float64(TINY)), graph.constant(np.float64(1 - TINY)))
-    return graph.op("Log", graph.op("Div", p, graph.op("Sub", graph.constant(np.float64(1)), p)))
+        p = graph.op("Gather", p, [1], axis=1)
+    p = graph.op("Clip", p, TINY, 1 - TINY)
+    return graph.op("Log", graph.op("Div", p, graph.op("Sub", 1.0, p)))
 
 
 def _additive(graph: Graph, x: Tensor, learner: AdditiveLearner) -> Tensor:
     """(N, tracks * columns) f of all tracks."""
-    largest = (graph.constant(np.float64(sign * additive.LARGEST)) for sign in (-1, 1))
     W = np.moveaxis(learner.W, 0, 1).reshape(learner.W.shape[1], -1).astype(np.float64)
-    lines = graph.op("Gemm", graph.op("Clip", x, *largest), graph.constant(W[1:]), graph.constant(W[0]))
+    lines = graph.op("Gemm", graph.op("Clip", x, -additive.LARGEST, additive.LARGEST), W[1:], W[0])
     return graph.op("Add", lines, _curves(graph, x, learner.curves()))
 
 
@@ -437,19 +417,17 @@ def _curves(graph: Graph, x: Tensor, H: np.ndarray) -> Tensor:
     _, d, knots, _ = H.shape
     table = H.transpose(1, 2, 0, 3).reshape(d * knots, -1)
     rises = np.diff(table, axis=0, append=table[-1:])
-    z = graph.op("Gather", x, graph.constant(np.arange(d)), axis=1)
-    ends = (graph.constant(np.float64(sign * additive.END)) for sign in (-1, 1))
-    unit = graph.op("Add", graph.op("Clip", z, *ends), graph.constant(np.float64(additive.END)))
-    place = graph.op("Mul", unit, graph.constant((knots - 1) / (2 * additive.END)))
-    low = graph.op("Min", graph.op("Floor", place), graph.constant(np.float64(knots - 2)))
-    at = graph.op("Add", graph.cast(low, np.int64), graph.constant(np.arange(d) * knots))
-    share = graph.op("Unsqueeze", graph.op("Sub", place, low), graph.constant([2]))
-    value, rise = (graph.op("Gather", graph.constant(of), at) for of in (table, rises))
+    z = graph.op("Gather", x, np.arange(d), axis=1)
+    unit = graph.op("Add", graph.op("Clip", z, -additive.END, additive.END), additive.END)
+    place = graph.op("Mul", unit, (knots - 1) / (2 * additive.END))
+    low = graph.op("Min", graph.op("Floor", place), float(knots - 2))
+    at = graph.op("Add", graph.cast(low, np.int64), np.arange(d) * knots)
+    share = graph.op("Unsqueeze", graph.op("Sub", place, low), [2])
+    value, rise = (graph.op("Gather", of, at) for of in (table, rises))
     h = graph.op("Add", value, graph.op("Mul", share, rise))
-    is_absent = graph.op("Equal", z, graph.constant(np.float64(0)))
-    nothing = graph.constant(np.float64(0))
-    h = graph.op("Where", graph.op("Unsqueeze", is_absent, graph.constant([2])), nothing, h)
-    return graph.op("ReduceSum", h, graph.constant([1]), keepdims=0)
+    is_absent = graph.op("Equal", z, 0.0)
+    h = graph.op("Where", graph.op("Unsqueeze", is_absent, [2]), 0.0, h)
+    return graph.op("ReduceSum", h, [1], keepdims=0)
 
 
 def _logs(graph: Graph, shared: Tensor, by_expert: Tensor, columns: int) -> Tensor:
@@ -464,8 +442,8 @@ def _logs(graph: Graph, shared: Tensor, by_expert: Tensor, columns: int) -> Tens
 def _log_sigmoid(graph: Graph, f: Tensor) -> Tensor:
     """-log(1 + exp(-f))."""
     small = graph.op("Exp", graph.op("Neg", graph.op("Abs", f)))
-    rest = graph.op("Log", graph.op("Add", small, graph.constant(np.float64(1))))
-    return graph.op("Sub", graph.op("Min", f, graph.constant(np.float64(0))), rest)
+    rest = graph.op("Log", graph.op("Add", small, 1.0))
+    return graph.op("Sub", graph.op("Min", f, 0.0), rest)
 
 
 def probabilities(
@@ -476,35 +454,34 @@ def probabilities(
         return _of_stream(graph, calibration, decisions)
     p = of_problems(graph, calibration, decisions, parts)
     if calibration.class_weight is not None:
-        p = graph.op("Div", p, graph.constant(calibration.class_weight))
+        p = graph.op("Div", p, calibration.class_weight)
     return _coupled(graph, p, k) if pairwise and k > 2 else _against_rest(graph, p, k)
 
 
 def of_problems(graph: Graph, calibration: Calibration, decisions: str, parts: str | None) -> str:
     """(N, problems) of each by itself; as `probabilities`."""
     if calibration.by_part is not None and parts is not None:
-        slope, offset = (graph.op("Gather", graph.constant(calibration.by_part[..., i]), parts) for i in range(2))
+        slope, offset = (graph.op("Gather", calibration.by_part[..., i], parts) for i in range(2))
         return _sigmoid(graph, graph.op("Add", graph.op("Mul", slope, decisions), offset))
     if calibration.method == "isotonic":
         return _isotonic(graph, calibration, decisions)
-    slope, offset = (graph.constant(calibration.points[:, i]) for i in range(2))
-    return _sigmoid(graph, graph.op("Add", graph.op("Mul", decisions, slope), offset))
+    slopes, offsets = calibration.points[:, 0], calibration.points[:, 1]
+    return _sigmoid(graph, graph.op("Add", graph.op("Mul", decisions, slopes), offsets))
 
 
 def _sigmoid(graph: Graph, u: str) -> str:
-    ends = (graph.constant(np.float64(end)) for end in (-LARGEST_EXPONENT, LARGEST_EXPONENT))
-    return graph.op("Sigmoid", graph.op("Clip", u, *ends))
+    return graph.op("Sigmoid", graph.op("Clip", u, -LARGEST_EXPONENT, LARGEST_EXPONENT))
 
 
 def _against_rest(graph: Graph, p: str, k: int) -> str:
     if k == 2:
-        return graph.op("Concat", graph.op("Sub", graph.constant(np.float64(1)), p), p, axis=1)
+        return graph.op("Concat", graph.op("Sub", 1.0, p), p, axis=1)
     return _shares(graph, p)
 
 
 def _shares(graph: Graph, p: str) -> str:
     """Of each row's sum."""
-    return graph.op("Div", p, graph.op("ReduceSum", p, graph.constant([1])))
+    return graph.op("Div", p, graph.op("ReduceSum", p, [1]))
 
 
 def _isotonic(graph: Graph, calibration: Calibration, decisions: str) -> str:
@@ -512,12 +489,12 @@ def _isotonic(graph: Graph, calibration: Calibration, decisions: str) -> str:
     columns = []
     for problem, (start, stop) in enumerate(zip(calibration.bounds, calibration.bounds[1:], strict=False)):
         x, y = calibration.points[start:stop].T
-        f = graph.op("Gather", decisions, graph.constant([problem]), axis=1)
-        f = graph.op("Clip", f, graph.constant(x[0]), graph.constant(x[-1]))
-        beyond = graph.cast(graph.op("Greater", f, graph.constant(x[1:-1][None])), np.int64)
-        piece = graph.op("ReduceSum", beyond, graph.constant([1]), keepdims=1)
+        f = graph.op("Gather", decisions, [problem], axis=1)
+        f = graph.op("Clip", f, x[0], x[-1])
+        beyond = graph.cast(graph.op("Greater", f, x[1:-1][None]), np.int64)
+        piece = graph.op("ReduceSum", beyond, [1], keepdims=1)
         rise = np.diff(y) / np.diff(x) if len(x) > 1 else np.zeros(1)
-        low, value, slope = (graph.op("Gather", graph.constant(of), piece) for of in (x, y, rise))
+        low, value, slope = (graph.op("Gather", of, piece) for of in (x, y, rise))
         columns.append(graph.op("Add", value, graph.op("Mul", slope, graph.op("Sub", f, low))))
     return graph.op("Concat", *columns, axis=1)
 
@@ -529,45 +506,43 @@ def _coupled(graph: Graph, p: str, k: int) -> str:
     pairs = np.arange(len(first))
     of = np.full((k, k), 2 * len(first))  # r_ij, that of i among i and j, and 0 on the diagonal
     of[second, first], of[first, second] = pairs, pairs + len(first)
-    one, axis = graph.constant(np.float64(1)), graph.constant([1])
-    both = graph.op("Concat", p, graph.op("Sub", one, p), graph.zeros(p, 1, np.float64), axis=1)
-    r, transposed = (graph.op("Gather", both, graph.constant(table), axis=1) for table in (of, of.T))
-    diagonal = graph.op("Mul", graph.op("ReduceSumSquare", r, axis), graph.constant(np.eye(k)))
-    system = graph.op("Sub", graph.op("Add", diagonal, one), graph.op("Mul", r, transposed))
-    right = graph.op("Add", graph.zeros(p, k, np.float64), one)
-    system = graph.op("Concat", system, graph.op("Unsqueeze", right, graph.constant([2])), axis=2)
+    both = graph.op("Concat", p, graph.op("Sub", 1.0, p), graph.zeros(p, 1, np.float64), axis=1)
+    r, transposed = (graph.op("Gather", both, table, axis=1) for table in (of, of.T))
+    diagonal = graph.op("Mul", graph.op("ReduceSumSquare", r, [1]), np.eye(k))
+    system = graph.op("Sub", graph.op("Add", diagonal, 1.0), graph.op("Mul", r, transposed))
+    right = graph.op("Add", graph.zeros(p, k, np.float64), 1.0)
+    system = graph.op("Concat", system, graph.op("Unsqueeze", right, [2]), axis=2)
     for i in range(k):
-        row = graph.op("Gather", system, graph.constant([i]), axis=1)
-        row = graph.op("Div", row, graph.op("Gather", row, graph.constant([i]), axis=2))
-        factors = graph.op("Gather", system, graph.constant([i]), axis=2)
+        row = graph.op("Gather", system, [i], axis=1)
+        row = graph.op("Div", row, graph.op("Gather", row, [i], axis=2))
+        factors = graph.op("Gather", system, [i], axis=2)
         rest = graph.op("Sub", system, graph.op("MatMul", factors, row))
-        system = graph.op("Where", graph.constant(np.arange(k)[:, None] == i), row, rest)
-    solved = graph.op("Squeeze", graph.op("Gather", system, graph.constant([k]), axis=2), graph.constant([2]))
-    solved = graph.op("Max", solved, graph.constant(np.float64(0)))
+        system = graph.op("Where", np.arange(k)[:, None] == i, row, rest)
+    solved = graph.op("Squeeze", graph.op("Gather", system, [k], axis=2), [2])
+    solved = graph.op("Max", solved, 0.0)
     return _shares(graph, solved)
 
 
 def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
     """As the map of a learner of streams, the winner by decisions not below another class."""
-    slopes, offsets, size = (calibration.points[:, :-2], calibration.points[:, -2], calibration.points[0, -1])
-    one, axis = graph.constant(np.float64(1)), graph.constant([1])
-    u = graph.op("Div", f, graph.constant(size))
+    slopes, offsets, size = calibration.points[:, :-2], calibration.points[:, -2], calibration.points[0, -1]
+    u = graph.op("Div", f, size)
     if len(slopes) == 1:
-        root = graph.op("Sqrt", graph.op("Add", graph.op("Mul", u, u), one))
-        z = graph.op("Div", graph.op("Mul", u, graph.constant(slopes[0, 0])), root)
-        p = _against_rest(graph, _sigmoid(graph, graph.op("Add", z, graph.constant(offsets))), 2)
-        is_second = graph.cast(graph.op("Greater", f, graph.constant(np.float64(0))), np.int64)
-        winners = graph.op("Squeeze", is_second, axis)
+        root = graph.op("Sqrt", graph.op("Add", graph.op("Mul", u, u), 1.0))
+        z = graph.op("Div", graph.op("Mul", u, slopes[0, 0]), root)
+        p = _against_rest(graph, _sigmoid(graph, graph.op("Add", z, offsets)), 2)
+        is_second = graph.cast(graph.op("Greater", f, 0.0), np.int64)
+        winners = graph.op("Squeeze", is_second, [1])
         k = 2
     else:
         k = len(slopes)
         if slopes.shape[1] == 1:
-            z = graph.op("Mul", u, graph.constant(slopes[:, 0]))
+            z = graph.op("Mul", u, slopes[:, 0])
         else:
-            z = graph.op("MatMul", u, graph.constant(slopes.T))
-        z = graph.op("Add", z, graph.constant(offsets))
-        z = graph.op("Sub", z, graph.op("ReduceMax", z, axis))
-        p = _shares(graph, graph.op("Exp", graph.op("Max", z, graph.constant(-LARGEST_EXPONENT))))
+            z = graph.op("MatMul", u, slopes.T)
+        z = graph.op("Add", z, offsets)
+        z = graph.op("Sub", z, graph.op("ReduceMax", z, [1]))
+        p = _shares(graph, graph.op("Exp", graph.op("Max", z, -LARGEST_EXPONENT)))
         winners = graph.op("ArgMax", f, axis=1, keepdims=0)
     return p if calibration.by_decisions else _with_decisions(graph, p, winners, k)
 
@@ -575,13 +550,12 @@ def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
 def _with_decisions(graph: Graph, p: str, winners: str, k: int) -> str:
     """As `calibration.with_decisions`: the winner shares evenly with those above it. Of its means with the first of
     these, the largest is that with all of them."""
-    wins = graph.op("Equal", graph.op("Unsqueeze", winners, graph.constant([1])), graph.constant(np.arange(k)))
-    zero = graph.constant(np.float64(0))
-    of_winner = graph.op("ReduceSum", graph.op("Where", wins, p, zero), graph.constant([1]))
-    others, _ = graph.ops("TopK", 2, graph.op("Where", wins, zero, p), graph.constant([k]), axis=1)
-    sums = graph.op("Add", of_winner, graph.op("CumSum", others, graph.constant(1)))
-    means = graph.op("Div", sums, graph.constant(np.arange(2.0, k + 2)))
-    shared = graph.op("Max", of_winner, graph.op("ReduceMax", means, graph.constant([1])))
+    wins = graph.op("Equal", graph.op("Unsqueeze", winners, [1]), np.arange(k))
+    of_winner = graph.op("ReduceSum", graph.op("Where", wins, p, 0.0), [1])
+    others, _ = graph.ops("TopK", 2, graph.op("Where", wins, 0.0, p), [k], axis=1)
+    sums = graph.op("Add", of_winner, graph.op("CumSum", others, 1))
+    means = graph.op("Div", sums, np.arange(2.0, k + 2))
+    shared = graph.op("Max", of_winner, graph.op("ReduceMax", means, [1]))
     return graph.op("Where", wins, shared, graph.op("Min", p, shared))
 
 
@@ -597,13 +571,15 @@ class Graph:
         """A graph for inside a node of this one: it sees the names made here."""
         return Graph(self._numbers)
 
-    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def op(self, kind: str, *inputs: Input, **attributes: Any) -> str:
+        """The name of an operator's output. inputs: names, or values, which become constants."""
         return self.ops(kind, 1, *inputs, **attributes)[0]
 
-    def ops(self, kind: str, n_outputs: int, *inputs: str, **attributes: Any) -> list[str]:
+    def ops(self, kind: str, n_outputs: int, *inputs: Input, **attributes: Any) -> list[str]:
         """The names of an operator's outputs."""
         names = [self.name(kind) for _ in range(n_outputs)]
-        self.nodes.append(helper.make_node(kind, inputs, names, **attributes))
+        tensors = [value if isinstance(value, str) else self.constant(value) for value in inputs]
+        self.nodes.append(helper.make_node(kind, tensors, names, **attributes))
         return names
 
     def name(self, kind: str) -> str:
@@ -625,7 +601,7 @@ class Graph:
 
     def zeros(self, like: str, columns: int, dtype: type) -> str:
         """(N, columns), as many rows as `like` has."""
-        shape = self.op("Concat", self.op("Shape", like, end=1), self.constant([columns]), axis=0)
+        shape = self.op("Concat", self.op("Shape", like, end=1), [columns], axis=0)
         return self.op("ConstantOfShape", shape, value=numpy_helper.from_array(np.zeros(1, dtype)))
 
     def double(self, array: np.ndarray) -> str:
@@ -639,9 +615,6 @@ class Graph:
 
     def sq_distances(self, x: str, rows: str) -> str:
         """|x - row|^2, (N, s)."""
-        inner, axis = self.inner_products(x, rows), self.constant([1])
-        norms = self.op(
-            "Add", self.op("ReduceSumSquare", x, axis, keepdims=1), self.op("ReduceSumSquare", rows, axis, keepdims=0)
-        )
-        distances = self.op("Sub", norms, self.op("Mul", inner, self.constant(np.float64(2))))
-        return self.op("Max", distances, self.constant(np.float64(0)))
+        of_x, of_rows = (self.op("ReduceSumSquare", values, [1], keepdims=keep) for values, keep in ((x, 1), (rows, 0)))
+        inner = self.op("Mul", self.inner_products(x, rows), 2.0)
+        return self.op("Max", self.op("Sub", self.op("Add", of_x, of_rows), inner), 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterator
-from typing import IO, Protocol
+from typing import IO
 
 import numpy as np
 
@@ -20,12 +20,6 @@ from streamsvm.ingest.streams import Stream, detect_format, open_raw
 
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _X_NAMES, _Y_NAMES = ("X", "x", "data", "features"), ("y", "Y", "labels", "target")
-
-
-class ByteSource(Protocol):
-    """A stream that returns as many bytes as are asked for, fewer only at its end."""
-
-    def read_exactly(self, size: int) -> bytes: ...
 
 
 class ArrayReader(Reader):
@@ -48,8 +42,13 @@ class ArrayReader(Reader):
 
     def blocks(self, path: str) -> Iterator[Block]:
         if self._format == "npz":
-            with open_raw(path) as raw, _open_zip(path, raw) as archive:
-                yield from self._archive(path, archive)
+            with open_raw(path) as raw:
+                try:
+                    archive = zipfile.ZipFile(raw)
+                except zipfile.BadZipFile as error:
+                    raise DataError(f"{path} is not a whole npz file: {error}") from error
+                with archive:
+                    yield from self._archive(path, archive)
         else:
             with self._open(path) as stream:
                 header = read_idx_header if self._format == "idx" else read_npy_header
@@ -60,13 +59,15 @@ class ArrayReader(Reader):
         x = next((n for n in _X_NAMES if n in names), None) or (names[0] if len(names) == 1 else None)
         if x is None:
             raise DataError(f"{path} holds {', '.join(names)}; expected an array named X, and one named y for labels")
-        y = next((n for n in _Y_NAMES if n in names), None)
-        labels = None if y is None or self._labels is not None else _member(archive, path, y)
+        labels, y = None, next((n for n in _Y_NAMES if n in names), None)
+        if y is not None and self._labels is None:
+            with archive.open(f"{y}.npy") as file:
+                labels = _as_labels(_read_npy(path, _Member(path, file), file), path)
         with archive.open(f"{x}.npy") as file:
             yield from self._rows(path, _Member(path, file), *read_npy_header(path, file), labels)
 
     def _rows(
-        self, path: str, stream: ByteSource, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None
+        self, path: str, stream: Stream | _Member, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None
     ) -> Iterator[Block]:
         n, d = self._check(path, shape, dtype, labels)
         row_bytes = d * dtype.itemsize
@@ -77,16 +78,13 @@ class ArrayReader(Reader):
             if len(raw) < rows * row_bytes:
                 n_read = start + len(raw) // row_bytes
                 raise DataError(f"{path} is cut off: expected {n} rows, found {n_read}")
-            self._require_float32(np.frombuffer(raw, dtype).reshape(rows, d))
-            self.dtype = self._options.feature_dtype(dtype)
-            X = cast(np.frombuffer(raw, dtype).reshape(rows, d), self.dtype, path, start)
-            yield Block(Rows(X), self._labels_for(rows) if labels is None else labels[start : start + rows])
-
-    def _require_float32(self, X: np.ndarray) -> None:
-        """Raises NeedsFloat64 if float32 loses what a column says."""
-        if self._options.dtype is None and X.dtype.itemsize > 2 and X.dtype != np.float32:
-            if (rounded := first_rounded_in(X)) is not None:
+            X = np.frombuffer(raw, dtype).reshape(rows, d)
+            may_be_rounded = self._options.dtype is None and dtype.itemsize > 2 and dtype != np.float32
+            if may_be_rounded and (rounded := first_rounded_in(X)) is not None:
                 raise NeedsFloat64.of(f"column {rounded.column}", rounded)
+            self.dtype = self._options.feature_dtype(dtype)
+            y = self._labels_for(rows) if labels is None else labels[start : start + rows]
+            yield Block(Rows(cast(X, self.dtype, path, start)), y)
 
     def _check(self, path: str, shape: tuple[int, ...], dtype: np.dtype, labels: np.ndarray | None) -> tuple[int, int]:
         if dtype.kind not in "biuf":
@@ -121,15 +119,6 @@ class ArrayReader(Reader):
         assert self._d is not None
         return self._d
 
-    def density(self) -> float:
-        return 1.0
-
-    def encode(self, rows: Rows) -> Rows:
-        return rows
-
-    def attrs(self) -> dict[str, object]:
-        return {}
-
 
 class _Member:
     """An array inside an npz file as a stream."""
@@ -142,18 +131,6 @@ class _Member:
             return self._file.read(size)
         except (zipfile.BadZipFile, EOFError, OSError) as error:
             raise DataError(f"{self._path} is damaged: {error}") from error
-
-
-def _open_zip(path: str, raw: IO[bytes]) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(raw)
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is not a whole npz file: {error}") from error
-
-
-def _member(archive: zipfile.ZipFile, path: str, name: str) -> np.ndarray:
-    with archive.open(f"{name}.npy") as file:
-        return _as_labels(_read_npy(path, _Member(path, file), file), path)
 
 
 def read_npy_header(path: str, file: IO[bytes] | Stream) -> tuple[tuple[int, ...], np.dtype]:
@@ -200,11 +177,11 @@ def read_labels(path: str) -> np.ndarray:
     return _as_labels(values, path)
 
 
-def _read_npy(path: str, stream: ByteSource, file: IO[bytes] | Stream) -> np.ndarray:
+def _read_npy(path: str, stream: Stream | _Member, file: IO[bytes] | Stream) -> np.ndarray:
     return _flat(path, stream, *read_npy_header(path, file))
 
 
-def _flat(path: str, stream: ByteSource, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _flat(path: str, stream: Stream | _Member, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     n = math.prod(shape)
     raw = stream.read_exactly(n * dtype.itemsize)
     if len(raw) < n * dtype.itemsize:
@@ -213,12 +190,10 @@ def _flat(path: str, stream: ByteSource, shape: tuple[int, ...], dtype: np.dtype
 
 
 def _as_labels(values: np.ndarray, path: str) -> np.ndarray:
-    if values.dtype.kind not in "biufUS":
+    kind = values.dtype.kind
+    if kind not in "biufUS":
         raise DataError(f"{path} holds {values.dtype}; expected labels, numbers or text")
-    if values.dtype.kind in "US":
-        labels = parse_labels(values.astype(str).tolist())
-    else:
-        labels = plain_labels(values)
+    labels = parse_labels(values.astype(str).tolist()) if kind in "US" else plain_labels(values)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DataError(f"{path}: the label of row {int(np.argmin(np.isfinite(labels))) + 1} is not finite")
     return labels

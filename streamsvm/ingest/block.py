@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -36,16 +35,11 @@ class Block:
     def take(self, ids: np.ndarray | slice) -> Block:
         return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in self.all_columns))
 
-    def stored_columns(self) -> dict[str, np.ndarray]:
-        """The columns that a store keeps."""
-        columns = {"y": self.y, "qid": self.qid, "group": self.group}
-        return {name: values for name, values in columns.items() if values is not None}
-
 
 OpenStream = Callable[[str], Stream]
 
 
-class Reader(Protocol):
+class Reader:
     """Reads sources of one format, one after the other. After the last one it knows the layout."""
 
     dense_below: float  # by default, a CSR store is made below this fraction of nonzeros
@@ -53,26 +47,34 @@ class Reader(Protocol):
 
     def blocks(self, path: str) -> Iterator[Block]:
         """The samples of a source, in blocks of bounded memory. Raises DataError naming file and row."""
+        raise NotImplementedError
 
     def finish(self) -> None:
         """Called after the last source. Raises DataError if the sources do not fit together."""
-
-    def is_final(self) -> bool:
-        """Whether `width`, `encode` and `attrs` are final after the first block."""
-
-    def assume_complete(self) -> bool:
-        """Assumes that later blocks have nothing new, so that `width` and the rest are final. Returns whether it can.
-        From then on, a block with something new raises UnknownText."""
-        return False
+        raise NotImplementedError
 
     def width(self) -> int:
         """The number of features in a row of the store."""
+        raise NotImplementedError
+
+    def is_final(self) -> bool:
+        """Whether `width`, `encode` and `attrs` are final after the first block."""
+        return False
+
+    def assume_complete(self) -> bool:
+        """Assumes that later blocks have nothing new, so that `width` and the rest are final. Returns whether it can.
+
+        From then on, a block with something new raises UnknownText.
+        """
+        return False
 
     def density(self) -> float:
         """The fraction of nonzero features, 0 to 1."""
+        return 1.0
 
     def encode(self, rows: Rows) -> Rows:
         """The rows of the store for rows of a block."""
+        return rows
 
     def remarks(self) -> list[str]:
         """Warnings about the data that was read."""
@@ -80,6 +82,7 @@ class Reader(Protocol):
 
     def attrs(self) -> dict[str, object]:
         """Attributes that the store keeps, so that later data can be read in the same way."""
+        return {}
 
 
 def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bool = False) -> np.ndarray:

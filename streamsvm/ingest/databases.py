@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -51,7 +51,7 @@ _TEXT, _NUMBER = re.compile("CHAR|CLOB|TEXT"), re.compile("INT|REAL|FLOA|DOUB|NU
 _SELECTS = re.compile(r"[\s(]*(select|with|values|from)\b", re.IGNORECASE)
 
 
-class Database(ABC):
+class Database:
     """A connection that can only read, and is closed if the query fails."""
 
     FIND: ClassVar[str]  # the names of each `table` or `view`, which takes the place of {0}
@@ -68,11 +68,11 @@ class Database(ABC):
             self.close()
             raise
 
-    @abstractmethod
-    def _connect(self) -> None: ...
+    def _connect(self) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _ask(self) -> None: ...
+    def _ask(self) -> None:
+        raise NotImplementedError
 
     def close(self) -> None:
         self._connection.close()
@@ -103,21 +103,12 @@ class Sqlite(Database, Table):
             self._connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=PATIENCE_S, check_same_thread=False)
 
     def _ask(self) -> None:
-        self._sql = self._in_order()
-        self._kinds = self._kinds_of_rows()
-
-    def _in_order(self) -> str:
-        query, is_table = self._query()
-        if not is_table:
-            return query
-        in_order = f"{query} ORDER BY rowid"  # otherwise the order may be that of a covering index
-        try:
-            self._run(f"{in_order} LIMIT 0")
-        except sqlite3.OperationalError:  # a table WITHOUT ROWID is in the order of its key
-            return query
-        return in_order
-
-    def _kinds_of_rows(self) -> dict[str, str]:
+        self._sql, is_table = self._query()
+        if is_table:
+            in_order = f"{self._sql} ORDER BY rowid"  # otherwise the order may be that of a covering index
+            with suppress(sqlite3.OperationalError):  # a table WITHOUT ROWID is in the order of its key
+                self._run(f"{in_order} LIMIT 0")
+                self._sql = in_order
         with self._errors():
             # a view accepts only a single SELECT, and knows the declarations of its columns
             self._run(f"CREATE TEMP VIEW streamsvm_rows AS {self._sql}")
@@ -126,7 +117,7 @@ class Sqlite(Database, Table):
             first = cursor.fetchmany(FIRST_ROWS)
         names = [column[0] for column in cursor.description]
         require_different(self._path, names)
-        return {
+        self._kinds = {
             name: _kind(type_, [row[j] for row in first if row[j] is not None])
             for j, (name, type_) in enumerate(zip(names, declared, strict=True))
         }

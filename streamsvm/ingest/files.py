@@ -150,9 +150,7 @@ def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptio
     if options.like is not None:
         store = Store.open(options.like)
         like = store.layout or Layout(store.d, store.dtype, store.is_sparse)
-    if like is None:
-        return options, None
-    return options.model_copy(update={"dtype": options.dtype or like.dtype.name}), like
+    return (options if like is None else options.model_copy(update={"dtype": options.dtype or like.dtype.name})), like
 
 
 def format_of(paths: list[str], options: IngestOptions) -> str:
@@ -263,17 +261,10 @@ def _writers(
     if options.reorders:
         attrs = {**attrs, "seed": options.seed}
     attrs["created"] = datetime.now(UTC).isoformat(timespec="seconds")
+    form: dict[str, Any] = {"d": layout.d, "dtype": layout.dtype, "is_sparse": layout.is_sparse}
     writers = []
     for place in filter(None, (url, options.test_store)):
-        writer = StoreWriter(
-            place,
-            d=layout.d,
-            dtype=layout.dtype,
-            is_sparse=layout.is_sparse,
-            chunk_rows=options.rows_per_chunk,
-            attrs=attrs,
-            overwrite=options.force,
-        )
+        writer = StoreWriter(place, **form, chunk_rows=options.rows_per_chunk, attrs=attrs, overwrite=options.force)
         writer.integral_labels = True
         writers.append(stack.enter_context(writer))
     return writers
@@ -285,22 +276,18 @@ def _fill(
     for block in blocks:
         blocks_by_store = [block] if split is None else split.parts(block)
         for writer, rest in zip(writers, blocks_by_store, strict=True):
-            step = _step(rest, layout)
+            # 16 MiB of dense rows at a time; sparse rows as they were read
+            dense_bytes = layout.d * layout.dtype.itemsize
+            row_bytes = rest.rows.nbytes / max(1, len(rest.rows)) if layout.is_sparse else dense_bytes
+            step = max(1, int((16 << 20) / row_bytes))
             for start in range(0, len(rest.rows), step):
                 piece = rest.take(slice(start, start + step))
                 rows = as_layout(reader.encode(piece.rows), layout.is_sparse)
-                writer.append(rows, **piece.stored_columns())
+                writer.append(rows, piece.y, qid=piece.qid, group=piece.group)
                 with np.errstate(over="ignore"):  # squares of huge numbers
                     moments = moments_of(rows)
                     before = writer.statistics
                     writer.statistics = moments if before is None else merge(before, moments)
-
-
-def _step(block: Block, layout: Layout) -> int:
-    """The number of rows to write at a time: 16 MiB of dense rows; sparse rows as they were read."""
-    dense_bytes = layout.d * layout.dtype.itemsize
-    row_bytes = block.rows.nbytes / max(1, len(block.rows)) if layout.is_sparse else dense_bytes
-    return max(1, int((16 << 20) / row_bytes))
 
 
 def as_layout(rows: Rows, is_sparse: bool) -> Rows:

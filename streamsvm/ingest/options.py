@@ -93,78 +93,86 @@ Smooths = Annotated[dict[str, Smooth], BeforeValidator(smooths)]
 class IngestOptions(Options):
     """Flags of `ingest`, whose names have hyphens on the command line. Without a default, the data decide."""
 
-    format: Format | None = Field(None, description="Format of the files (default: by their names and first bytes)")
+    format: Format | None = Field(
+        default=None, description="Format of the files (default: by their names and first bytes)"
+    )
     label: str | None = Field(
-        None,
+        default=None,
         description="Label column of a table: name, `first`, `last`, position from 0, or `none`. `a,b,c`: columns of "
         "0 and 1, one for each label of multilabel rows (default: that of the model or `--like` store if there is one, "
         "otherwise the last)",
     )
-    query: str | None = Field(None, description="Table of a database, or a SELECT (default: its only table)")
+    query: str | None = Field(default=None, description="Table of a database, or a SELECT (default: its only table)")
     delimiter: Mark = Field(
-        None,
+        default=None,
         description="Delimiter of columns; a space stands for any number of them (default: the one that gives the "
         "first lines equally many columns)",
     )
-    decimal: Mark = Field(None, description="Decimal mark of numbers in CSV files (default: by their numbers, . or ,)")
+    decimal: Mark = Field(
+        default=None, description="Decimal mark of numbers in CSV files (default: by their numbers, . or ,)"
+    )
     thousands: Mark = Field(
-        None,
+        default=None,
         description="Mark between thousands in CSV files, as in 1,299.5 (default: none, unless other numbers have "
         "decimal commas)",
     )
     missing: Names = Field(
-        (), description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"
+        default=(), description="Values of CSV files that stand for a missing one, next to NA, null, nan and empty"
     )
-    skip_rows: FromZero = Field(0, description="Lines of CSV files before the names, or before the rows without names")
+    skip_rows: FromZero = Field(
+        default=0, description="Lines of CSV files before the names, or before the rows without names"
+    )
     comment: str | None = Field(
-        None, min_length=1, description="Lines of CSV files that begin with this text are left out"
+        default=None, min_length=1, description="Lines of CSV files that begin with this text are left out"
     )
     multilabel: bool = Field(
-        False, description="Rows have any number of labels: a label such as `1,3,7`, or empty for none"
+        default=False, description="Rows have any number of labels: a label such as `1,3,7`, or empty for none"
     )
-    header: bool = Field(True, description="Whether a CSV or TSV table begins with column names")
-    labels: Place = Field(None, description="File with a label for each row (idx, npy or text), for npy, npz and idx")
-    qid: str | None = Field(None, description="Query id column of a table; svmlight files have `qid:`")
+    header: bool = Field(default=True, description="Whether a CSV or TSV table begins with column names")
+    labels: Place = Field(
+        default=None, description="File with a label for each row (idx, npy or text), for npy, npz and idx"
+    )
+    qid: str | None = Field(default=None, description="Query id column of a table; svmlight files have `qid:`")
     group: str | None = Field(
-        None,
+        default=None,
         description="Column of a table with the group of each row, which fits do not learn from. Splits, folds and "
         "standard errors keep groups whole",
     )
-    ignore: Names = Field((), description="Columns of a table to leave out")
-    text: Names = Field((), description="Columns to read as text, as it is written: 007 and 7 differ")
+    ignore: Names = Field(default=(), description="Columns of a table to leave out")
+    text: Names = Field(default=(), description="Columns to read as text, as it is written: 007 and 7 differ")
     category: Names = Field(
-        (), description="Columns of number codes to read as categories: 7, 7.0 and 007 are the same one"
+        default=(), description="Columns of number codes to read as categories: 7, 7.0 and 007 are the same one"
     )
-    hash: Widths = Field({}, description="Text columns to hash, each into WIDTH columns of -1, 0 and 1")
+    hash: Widths = Field(default={}, description="Text columns to hash, each into WIDTH columns of -1, 0 and 1")
     target_encode: Smooths = Field(
-        {},
+        default={},
         description="Text columns to replace by the mean of the label for each text, which a fit computes. SMOOTH: "
         "`auto`, or the number of rows that the mean of all rows counts as",
     )
     min_frequency: Count = Field(
-        None, description="Texts in fewer rows share one column, (rare), with texts never seen before"
+        default=None, description="Texts in fewer rows share one column, (rare), with texts never seen before"
     )
-    dense: bool | None = Field(None, description="Dense or CSR rows (default: by density)")
+    dense: bool | None = Field(default=None, description="Dense or CSR rows (default: by density)")
     dtype: Literal["uint8", "float32", "float64"] | None = Field(
-        None, description="Number type of the store (default: uint8 for files of bytes, else float32)"
+        default=None, description="Number type of the store (default: uint8 for files of bytes, else float32)"
     )
-    rows_per_chunk: Count = Field(None, description="Rows of a chunk (default: by the size of a row)")
+    rows_per_chunk: Count = Field(default=None, description="Rows of a chunk (default: by the size of a row)")
     split: Annotated[Real, AfterValidator(_fraction)] | None = Field(
-        None, description="Fraction of the rows for the store, at random. The others go to the test store"
+        default=None, description="Fraction of the rows for the store, at random. The others go to the test store"
     )
     split_by: str | None = Field(
-        None,
+        default=None,
         description="Column of times or numbers to split by: the last rows go to the test store, instead of "
         "random ones",
     )
-    test_store: Place = Field(None, description="Store for the other rows of split")
-    shuffle: bool = Field(False, description="Store rows in random order")
-    seed: FromZero = Field(0, description="Seed of split and shuffle")
-    like: Place = Field(None, description="Store from which to copy columns, categories, width and layout")
+    test_store: Place = Field(default=None, description="Store for the other rows of split")
+    shuffle: bool = Field(default=False, description="Store rows in random order")
+    seed: FromZero = Field(default=0, description="Seed of split and shuffle")
+    like: Place = Field(default=None, description="Store from which to copy columns, categories, width and layout")
     memory_limit: Annotated[Size, AfterValidator(_enough)] = Field(
-        512 << 20, description="Memory for data that is being processed"
+        default=512 << 20, description="Memory for data that is being processed"
     )
-    force: bool = Field(False, description="Replace existing stores, once the new ones are complete")
+    force: bool = Field(default=False, description="Replace existing stores, once the new ones are complete")
 
     @model_validator(mode="after")
     def _split_and_marks_fit(self) -> IngestOptions:

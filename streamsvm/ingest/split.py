@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from streamsvm.ingest.options import IngestOptions
 from streamsvm.storage.atomic import storage_errors
 
 _BUCKETS = 32
-_Column = ArrayPlace | None
 
 
 class Spool:
@@ -31,19 +29,15 @@ class Spool:
         self._folder = folder or tempfile.gettempdir()
         with storage_errors(self._folder):
             self._file = tempfile.TemporaryFile(dir=folder)
-        self._places: list[tuple[RowsPlace, list[_Column]]] = []  # for each block
-        self.n = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self._file.tell()
+        self._places: list[tuple[RowsPlace, list[ArrayPlace | None]]] = []  # for each block
+        self.n, self.nbytes = 0, 0
 
     def append(self, block: Block) -> None:
         with storage_errors(self._folder):
             columns = [None if v is None else put_array(self._file, v) for v in block.all_columns]
             self._places.append((put_rows(self._file, block.rows), columns))
             self._file.flush()
-        self.n += len(block.rows)
+        self.n, self.nbytes = self.n + len(block.rows), self._file.tell()
 
     def __iter__(self) -> Iterator[Block]:
         for rows, columns in self._places:
@@ -99,13 +93,10 @@ class Shuffler:
             whole = _join(list(spool))
             yield whole.take(self._rng.permutation(spool.n))
             return
-        inner = Shuffler(self._folder, self._limit, self._rng)
-        try:
+        with closing(Shuffler(self._folder, self._limit, self._rng)) as inner:
             for block in spool:
                 inner.append(block)
             yield from inner
-        finally:
-            inner.close()
 
     def close(self) -> None:
         for spool in self._buckets:
@@ -121,26 +112,27 @@ def _join(blocks: list[Block]) -> Block:
 GROUPS = 0x6709  # a separate random stream that draws groups
 
 
-class Split(ABC):
+class Split:
     """Sees every block, settles, and then splits blocks, which come in storage order."""
 
     def __init__(self, fraction: float) -> None:
         self._fraction = fraction
 
-    @abstractmethod
-    def see(self, block: Block) -> None: ...
+    def see(self, block: Block) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
     def settle(self) -> dict[str, object]:
         """Fixes the split. Returns facts to report. Raises DataError if a store stays empty."""
+        raise NotImplementedError
+
+    def is_first(self, block: Block) -> np.ndarray:
+        """(m,) whether each row of the next block is for the store."""
+        raise NotImplementedError
 
     def parts(self, block: Block) -> tuple[Block, Block]:
         """The rows of a block for the store, and for the test store."""
-        is_first = self._is_first(block)
+        is_first = self.is_first(block)
         return block.take(np.flatnonzero(is_first)), block.take(np.flatnonzero(~is_first))
-
-    @abstractmethod
-    def _is_first(self, block: Block) -> np.ndarray: ...
 
     def _empty(self, of: str) -> DataError:
         return DataError(f"a split at {self._fraction} of {of} leaves one store empty")
@@ -171,7 +163,7 @@ class ByChance(Split):
             raise self._empty(f"{self._n} rows")
         return {}
 
-    def _is_first(self, block: Block) -> np.ndarray:
+    def is_first(self, block: Block) -> np.ndarray:
         is_first = np.arange(len(block.rows)) < self._left
         self._left -= len(block.rows)
         return is_first
@@ -206,7 +198,7 @@ class ByValue(Split):
         del keys, self._raw
         return {"split_by": self._column, "split_at": _plain(self._cut)}
 
-    def _is_first(self, block: Block) -> np.ndarray:
+    def is_first(self, block: Block) -> np.ndarray:
         return block.key < self._cut
 
 
@@ -235,7 +227,7 @@ class ByGroup(Split):
         self._first[order[:n_first]] = True
         return {"groups": n_first, "test_groups": int(count) - n_first}
 
-    def _is_first(self, block: Block) -> np.ndarray:
+    def is_first(self, block: Block) -> np.ndarray:
         return self._first[block.group]
 
 

@@ -159,8 +159,8 @@ _FOREIGN_SUFFIXES = {suffix: foreign for foreign in _FOREIGN for suffix in forei
 
 
 def _foreign_with(head: bytes, *, is_text: bool) -> Foreign | None:
-    known = (f for f in _FOREIGN if f.head is not None and f.is_text == is_text)
-    return next((foreign for foreign in known if re.match(foreign.head, head)), None)
+    known = (f for f in _FOREIGN if f.is_text == is_text and f.head is not None and re.match(f.head, head))
+    return next(known, None)
 
 
 def binary_of(path: str, head: bytes) -> str | None:

@@ -79,19 +79,12 @@ class SvmlightReader(Reader):
         labels = None
         if self._options.multilabel:
             labels, text = _labels_apart(path, text, line)
-        buffer = np.frombuffer(text, np.uint8)
-        n_lines = text.count(b"\n")
-        room = text.count(b":") + 1
-        parsed = Parsed(
-            np.empty(n_lines),
-            np.empty(n_lines, np.int64),
-            np.zeros(n_lines + 1, np.int64),
-            np.empty(room, np.int32),
-            np.empty(room),
-        )
-        error, bad_line, at, n, n_qid = _parse_lines(buffer, parsed)
+        n_lines, room = text.count(b"\n"), text.count(b":") + 1
+        rows = np.empty(n_lines), np.empty(n_lines, np.int64), np.zeros(n_lines + 1, np.int64)
+        parsed = Parsed(*rows, np.empty(room, np.int32), np.empty(room))
+        error, bad_line, at, n, n_qid = _parse_all(np.frombuffer(text, np.uint8), tuple(parsed), _POWERS)
         if error:
-            token = _token(text, at)
+            token = re.split(rb"[ \t\r\n]", text[at : at + 40], maxsplit=1)[0].decode("utf-8", "replace")
             hint = "; --multilabel takes several" if error == 1 and "," in token else ""
             raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {token!r}{hint}")
         if n:
@@ -112,11 +105,8 @@ class SvmlightReader(Reader):
         if not len(wrong):
             return
         row = int(np.searchsorted(parsed.indptr[1 : n + 1], wrong[0], side="right"))
-        rows = [
-            at
-            for at, content in enumerate(text.split(b"\n"))
-            if content.strip() and not content.lstrip().startswith(b"#")
-        ]
+        lines = map(bytes.strip, text.split(b"\n"))
+        rows = [at for at, content in enumerate(lines) if content and not content.startswith(b"#")]
         raise DataError(
             f"{path}:{line + rows[row]}: found the index {indices[wrong[0]]}, expected {lowest} to {highest}, because "
             f"the model, or the store given as --like, has {self._model_d} features; leave out what it was not trained "
@@ -126,7 +116,9 @@ class SvmlightReader(Reader):
     def _block(self, path: str, line: int, parsed: Parsed, n: int, n_qid: int, labels: np.ndarray | None) -> Block:
         indptr, nnz = parsed.indptr[: n + 1], int(parsed.indptr[n])
         if self._options.dtype is None:
-            self._require_float32(parsed, n)
+            end = parsed.indptr[min(n, SAMPLE)]
+            if (rounded := first_rounded(parsed.indices[:end], parsed.values[:end])) is not None:
+                raise NeedsFloat64.of(f"feature {rounded.column}", rounded)
         indices, data = parsed.indices[:nnz], _narrow(parsed.values[:nnz], self.dtype, path)
         self._has_qid = n_qid > 0 if self._has_qid is None else self._has_qid
         if n_qid != (n if self._has_qid else 0):
@@ -140,12 +132,6 @@ class SvmlightReader(Reader):
         y = parsed.y[:n].copy() if labels is None else labels
         return Block(rows, y, parsed.qid[:n].copy() if self._has_qid else None)
 
-    def _require_float32(self, parsed: Parsed, n: int) -> None:
-        """Raises NeedsFloat64 if float32 loses what a column says."""
-        end = parsed.indptr[min(n, SAMPLE)]
-        if (rounded := first_rounded(parsed.indices[:end], parsed.values[:end])) is not None:
-            raise NeedsFloat64.of(f"feature {rounded.column}", rounded)
-
     def finish(self) -> None:
         self.width()
 
@@ -153,9 +139,6 @@ class SvmlightReader(Reader):
         if self._model_first is not None:
             return int(self._model_first)
         return 0 if self._lowest == 0 else 1
-
-    def is_final(self) -> bool:
-        return False
 
     def width(self) -> int:
         width = self._highest + 1 - self._first_index()
@@ -203,13 +186,6 @@ def _narrow(values: np.ndarray, dtype: np.dtype, path: str) -> np.ndarray:
         wrong = values[data != values] if dtype == np.uint8 else values[~np.isfinite(data)]
         raise DataError(f"{path}: the value {wrong[0]} does not fit {dtype}; choose another --dtype")
     return data
-
-
-def _token(text: bytes, at: int) -> str:
-    end = at
-    while end < len(text) and text[end] not in b" \t\r\n":
-        end += 1
-    return text[at : min(end, at + 40)].decode("utf-8", "replace")
 
 
 _POWERS = 10.0 ** np.arange(0, 309, dtype=np.float64)
@@ -335,6 +311,7 @@ def _parse_line(text, at, row, k, out, powers):
 
 @numba.njit(cache=True)
 def _parse_all(text, parsed, powers):
+    """Fills the arrays from whole lines: (error, line, position, rows, rows with qid). text ends with a newline."""
     out = Parsed(*parsed)
     indptr = out.indptr
     at, line, row, k, n_qid = 0, 0, 0, 0, 0
@@ -352,8 +329,3 @@ def _parse_all(text, parsed, powers):
         at += 1
         line += 1
     return 0, line, at, row, n_qid
-
-
-def _parse_lines(text, parsed):
-    """Fills the arrays from whole lines: (error, line, position, rows, rows with qid). text ends with a newline."""
-    return _parse_all(text, tuple(parsed), _POWERS)

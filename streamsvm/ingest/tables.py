@@ -23,7 +23,7 @@ from streamsvm.data.labels import CUT, NAMED, is_cut, is_finite, lacks_name, par
 from streamsvm.data.layout import Layout, listed
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.ingest.block import Block, OpenStream, cast
+from streamsvm.ingest.block import Block, OpenStream, Reader, cast
 from streamsvm.ingest.csv_files import Csv
 from streamsvm.ingest.options import DIALECT, IngestOptions
 from streamsvm.ingest.paths import DataFile, FolderTable, Parts, files_of
@@ -65,7 +65,7 @@ COMMAS = "decimal_commas"  # attribute of a store whose numbers had them in thei
 WHETHER = "expected 1 if the row has this label, else 0"
 
 
-class TableReader:
+class TableReader(Reader):
     """Reads tables with the same columns. By default, the label is the last column.
 
     A missing number is NaN in the store. Text is one-hot encoded or hashed. Empty text becomes all zeros, and with
@@ -126,7 +126,10 @@ class TableReader:
         all_kinds = table.kinds()
         if self._qid is None and self._model_qid in all_kinds and self._options.label != "none":
             self._qid = self._model_qid  # queries are those of the fit's column
-        left_out = self._left_out(path, table) - {self._qid}
+        missing = [name for name in self._options.ignore if name not in all_kinds]
+        if missing and self._schema is None:
+            raise DataError(f"{path} has no column {missing[0]!r} to leave out; it has {listed([*all_kinds])}")
+        left_out = (table.row_numbers() | self._ignored) - {self._qid}
         kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
         if self._qid is not None and self._qid not in kinds:
             raise DataError(f"{path} has no column {self._qid!r} for the query id")
@@ -172,23 +175,18 @@ class TableReader:
                 raise DataError(f"{path}: column {name!r} holds {kinds[name]}; expected numbers, times or text")
         return types
 
-    def _left_out(self, path: str, table: Table) -> set[str]:
-        """Row numbers, and the columns to leave out, which all have to exist. Raises DataError."""
-        names = [*table.kinds()]
-        missing = [name for name in self._options.ignore if name not in names]
-        if missing and self._schema is None:
-            raise DataError(f"{path} has no column {missing[0]!r} to leave out; it has {listed(names)}")
-        return table.row_numbers() | self._ignored
-
     def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> tuple[str, ...]:
-        label = match(path, schema, set(kinds))
+        names = [f.name for f in schema.features]
+        if missing := [name for name in names if name not in kinds]:
+            raise DataError(f"{path} lacks column {missing[0]!r}; expected {listed(names)}")
+        label = schema.label if kinds.keys() >= {*schema.label} else ()
         if schema.frozen and self._options.label not in (None, ",".join(schema.label)):
             label = new_schema(path, kinds, self._options).label
         if self._has_label not in (None, bool(label)):
             problem = f"{path} has no label column {listed(schema.label)}"
             raise DataError(f"{problem}, but the sources before it have")
         self._has_label = bool(label)
-        expected = {f.name for f in schema.features} | {*label, self._qid, self._options.split_by}
+        expected = {*names, *label, self._qid, self._options.split_by}
         extra = set(kinds) - expected
         if extra and not schema.frozen:
             raise DataError(f"{path} has an unexpected column {min(extra)!r}; all sources must have the same columns")
@@ -205,8 +203,7 @@ class TableReader:
             qid = whole_numbers(batch.column(self._qid), path, self._qid, line)
             qid = qid.astype(np.int64) if qid.dtype.kind == "f" else qid
         for_split = self._for_split.read(batch, path, line)
-        block_rows = Rows(raw if schema.has_text else X)
-        return Block(block_rows, self._labels(batch, path, line), qid, **for_split)
+        return Block(Rows(raw if schema.has_text else X), self._labels(batch, path, line), qid, **for_split)
 
     def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
         if not self._label:
@@ -236,13 +233,13 @@ class TableReader:
             raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {problem}")
         return np.array(label_words, dtype=str)[ids]
 
-    def _see_labels(self, label_words: list[str]) -> None:
+    def _see_labels(self, words: list[str]) -> None:
         """Notes whether all texts of labels are hexadecimal numbers, and a label that has spaces or quotes around it in
         some rows only."""
-        if self._merged is None and len({*label_words}) < len(label_words):
-            self._merged = next(text for text, count in Counter(label_words).items() if count > 1)
-        if self._hex is not None and label_words:
-            self._hex = label_words[0] if all(map(HEXADECIMAL.fullmatch, label_words)) else None
+        if self._merged is None and len({*words}) < len(words):
+            self._merged = next(text for text, count in Counter(words).items() if count > 1)
+        if self._hex is not None and words:
+            self._hex = words[0] if all(map(HEXADECIMAL.fullmatch, words)) else None
 
     def _written_labels(self, label_words: list[str], ids: np.ndarray, path: str, line: int) -> np.ndarray:
         """The labels of rows with these indices of texts that seemed to be numbers. Raises DataError."""
@@ -282,16 +279,16 @@ class TableReader:
         return Rows(self._known_schema.encode(rows.dense())).astype(self.dtype)
 
     def remarks(self) -> list[str]:
-        remarks = [*self._remarks]
+        remarks, schema = [*self._remarks], self._known_schema
         if self._model_qid is not None and self._qid is None and self._has_label:
             remarks.append(f"no column {self._model_qid!r} of query ids, which the fit had: all rows are one query")
         if self._unused:
             remarks.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         if self._format in CSV and self._options.header:
-            names = [f.name for f in self._known_schema.features if f.kind == "number"]
+            names = [f.name for f in schema.features if f.kind == "number"]
             if are_values(names):
                 remarks.append(f"line 1 names the columns {listed(names)}; if it is a row, add --no-header")
-        if self._known_schema.frozen:
+        if schema.frozen:
             return remarks
         if self._hex:
             remarks.append(
@@ -303,20 +300,19 @@ class TableReader:
                 f"label column {self._label[0]!r} has {self._merged[:40]!r} with and without spaces or quotes around "
                 "it; they are one label"
             )
-        return [
-            *remarks,
-            *filter(None, [self._known_schema.numbers_remark(AS_TEXT)]),
-            *self._known_schema.remarks(self._n),
-        ]
+        return [*remarks, *filter(None, [schema.numbers_remark(AS_TEXT)]), *schema.remarks(self._n)]
 
     def attrs(self) -> dict[str, object]:
-        has_names = self._options.header or self._format not in CSV  # else Arrow names them by position
-        ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
-        queries = {"qid": self._qid} if self._qid is not None else {}
-        dialect = self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
-        commas = {COMMAS: True} if self._hints.has_commas else {}
-        header = {} if has_names else {"header": False}
-        return self._known_schema.to_attrs() | ignored | queries | dialect | commas | header
+        attrs = self._known_schema.to_attrs() | self._options.model_dump(include={*DIALECT}, exclude_defaults=True)
+        if self._ignored:
+            attrs["ignored"] = sorted(self._ignored)
+        if self._qid is not None:
+            attrs["qid"] = self._qid
+        if self._hints.has_commas:
+            attrs[COMMAS] = True
+        if self._format in CSV and not self._options.header:  # Arrow names columns by position
+            attrs["header"] = False
+        return attrs
 
 
 def are_values(names: Sequence[str]) -> bool:
@@ -372,42 +368,29 @@ def table_of(
 
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
-    """The schema for columns of these names and kinds. Raises DataError."""
+    """The schema for columns of these names and kinds. Raises DataError, also if a column to hash or to target-encode
+    is not a feature or not text, or if no text column can have rare texts."""
     label = find_label(path, [*kinds], "last" if options.label is None else options.label)
     for name in (*options.text, *options.category):
         if name not in kinds:
             raise DataError(f"{path} has no column {name!r} to read as text; it has {listed([*kinds])}")
-    left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
-    left |= dict.fromkeys(left.keys() & {*options.text, *options.category}, "text")
-    if not left:
+    kinds = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
+    kinds |= dict.fromkeys(kinds.keys() & {*options.text, *options.category}, "text")
+    if not kinds:
         raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
-    _require_text(path, left, options)
-    return Schema([_feature(name, kind, options) for name, kind in left.items()], label)
-
-
-def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
-    is_category = kind == "text" and name not in _named(options)
-    min_rows = options.min_frequency if is_category else None
-    smooth = options.target_encode.get(name)
-    hashed, is_code = options.hash.get(name, 0), name in options.category
-    feature = Feature(name, kind, hash=hashed, min_rows=min_rows or 1, smooth=smooth, is_code=is_code)
-    feature.stays_text = is_code or name in options.text
-    return feature
-
-
-def _named(options: IngestOptions) -> dict[str, str]:
-    """Text columns with a separate encoding, and what is done to them."""
-    return dict.fromkeys(options.target_encode, "target-encode") | dict.fromkeys(options.hash, "hash")
-
-
-def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> None:
-    """Raises DataError if a column to hash or to target-encode is not a feature or not text, or if no text column can
-    have rare texts."""
-    named = _named(options)
-    require_texts(path, kinds, named, "; --category {quoted} takes numbers as categories")
-    categories = [name for name, kind in kinds.items() if kind == "text" and name not in named]
+    encoded = dict.fromkeys(options.target_encode, "target-encode") | dict.fromkeys(options.hash, "hash")
+    require_texts(path, kinds, encoded, "; --category {quoted} takes numbers as categories")
+    categories = [name for name, kind in kinds.items() if kind == "text" and name not in encoded]
     if options.min_frequency and not categories:
         raise DataError(f"{path} has no text column for --min-frequency; leave it out")
+    features = []
+    for name, kind in kinds.items():
+        min_rows = options.min_frequency if name in categories else None
+        smooth, hashed, is_code = options.target_encode.get(name), options.hash.get(name, 0), name in options.category
+        feature = Feature(name, kind, hash=hashed, min_rows=min_rows or 1, smooth=smooth, is_code=is_code)
+        feature.stays_text = is_code or name in options.text
+        features.append(feature)
+    return Schema(features, label)
 
 
 def find_label(path: str, names: list[str], label: str) -> tuple[str, ...]:
@@ -428,14 +411,6 @@ def find_label(path: str, names: list[str], label: str) -> tuple[str, ...]:
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r} for the label; it has {listed(names)}")
     return several
-
-
-def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
-    """Checks that a table has the schema's features. Returns the columns of its label. Raises DataError."""
-    missing = [f.name for f in schema.features if f.name not in names]
-    if missing:
-        raise DataError(f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}")
-    return schema.label if names.issuperset(schema.label) else ()
 
 
 class Parquet(ArrowTable):
@@ -481,18 +456,12 @@ class ArrowFile(ArrowTable):
         self._schema = self._reader.schema
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        rows = rows_at_once(self._options, len(types))
+        rows, reader = rows_at_once(self._options, len(types)), self._reader
         with library_errors(f"{self._path} is damaged", *ARROW_ERRORS):
-            for batch in self._stored_batches():
+            stored = map(reader.get_batch, range(reader.num_record_batches)) if self._is_file else reader
+            for batch in stored:
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
-
-    def _stored_batches(self) -> Batches:
-        if not self._is_file:
-            yield from self._reader
-            return
-        for i in range(self._reader.num_record_batches):
-            yield self._reader.get_batch(i)
 
     def close(self) -> None:
         self._raw.close()
@@ -512,33 +481,29 @@ class SplitColumns:
                 raise DataError(f"{path} has no column {name!r} {use}; it has {listed([*kinds])}")
         if self._group is not None:
             return {self._group: pa.string()}
-        return {} if self._key is None else {self._key: self._key_type(path, kinds[self._key])}
-
-    def _key_type(self, path: str, kind: str) -> pa.DataType:
+        if self._key is None:
+            return {}
+        kind = kinds[self._key]
         if kind not in SPLIT_AS:
             raise DataError(f"{path}: column {self._key!r} to split by holds {kind}; expected times or numbers")
-        return SPLIT_AS[kind]
+        return {self._key: SPLIT_AS[kind]}
 
     def read(self, batch: pa.RecordBatch, path: str, line: int) -> dict[str, np.ndarray]:
         """Their values by field of a block. Raises DataError if a value is missing."""
         if self._group is not None:
-            return {"group": self._groups(batch.column(self._group), path, line)}
-        return {} if self._key is None else {"key": self._keys(batch.column(self._key), path, line)}
-
-    def _keys(self, column: pa.Array, path: str, line: int) -> np.ndarray:
-        assert self._key is not None
+            group_texts, ids = texts(batch.column(self._group))
+            missing = np.flatnonzero(np.array([not text for text in group_texts])[ids])
+            if len(missing):
+                raise DataError(f"{path}:{line + missing[0]}: the group (column {self._group!r}) is missing")
+            codes = [self._codes.setdefault(text, len(self._codes)) if text else -1 for text in group_texts]
+            return {"group": np.array(codes, np.int64)[ids]}
+        if self._key is None:
+            return {}
+        column = batch.column(self._key)
         if not pa.types.is_temporal(column.type):
-            return numbers(column, path, self._key, line).astype(np.float64, copy=False)
+            return {"key": numbers(column, path, self._key, line).astype(np.float64, copy=False)}
         times_ms = numbers(milliseconds(column), path, self._key, line)
-        return times_ms.astype(np.int64).view("M8[ms]")
-
-    def _groups(self, column: pa.Array, path: str, line: int) -> np.ndarray:
-        group_texts, ids = texts(column)
-        missing = np.flatnonzero(np.array([not text for text in group_texts])[ids])
-        if len(missing):
-            raise DataError(f"{path}:{line + missing[0]}: the group (column {self._group!r}) is missing")
-        codes = [self._codes.setdefault(text, len(self._codes)) if text else -1 for text in group_texts]
-        return np.array(codes, np.int64)[ids]
+        return {"key": times_ms.astype(np.int64).view("M8[ms]")}
 
 
 @dataclass(frozen=True)
@@ -589,18 +554,15 @@ def values_of(sources: Sequence[str], name: str, options: IngestOptions) -> Read
     """A column of tables, whether or not it is a feature. It is text if the tables differ in its kind. Raises
     ConfigError, DataError."""
     tables, codes = _Tables(sources, options, "to slice by"), {"": -1}
-    kinds = {_kind_in(tables, file, name) for file in tables.files}
+    kinds = set()
+    for file in tables.files:
+        with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
+            kinds.add(kind := table.kinds()[name])
+        if kind not in READ_AS:
+            raise DataError(f"{file.path}: column {name!r} to slice by holds {kind}; expected numbers, times or text")
     kind = kinds.pop() if len(kinds) == 1 else "text"
     values = [batch_values for file in tables.files for batch_values in _values_in(tables, file, name, kind, codes)]
     return ReadColumn(kind, np.concatenate(values), tuple(codes)[1:])
-
-
-def _kind_in(tables: _Tables, file: DataFile, name: str) -> str:
-    with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
-        kind = table.kinds()[name]
-    if kind not in READ_AS:
-        raise DataError(f"{file.path}: column {name!r} to slice by holds {kind}; expected numbers, times or text")
-    return kind
 
 
 def _values_in(tables: _Tables, file: DataFile, name: str, kind: str, codes: dict[str, int]) -> Iterator[np.ndarray]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import IO
 
 import zarr
@@ -59,15 +59,17 @@ def whole_file(path: Place) -> Iterator[IO[bytes]]:
 
     For an object store it is written on this machine, and uploaded when complete.
     """
-    if isinstance(path, URLPath):
-        with storage_errors(str(path)), _put(path) as written:
-            yield written
-        return
-    part = path.with_name(f".{path.name}.{token()}.part")
     with storage_errors(str(path)):
-        file = part.open("wb")
+        if isinstance(path, URLPath):
+            with TemporaryDirectory(prefix="streamsvm-") as folder:
+                local = Path(folder, "file")
+                with local.open("wb") as file:
+                    yield file
+                path.put(str(local))
+            return
+        part = path.with_name(f".{path.name}.{token()}.part")
         try:
-            with file:
+            with part.open("wb") as file:
                 yield file
             with part.open("rb+") as written:  # opened again, as a text wrapper has closed the file
                 os.fsync(written.fileno())
@@ -75,18 +77,6 @@ def whole_file(path: Place) -> Iterator[IO[bytes]]:
             sync_folder(path.parent)
         finally:
             part.unlink(missing_ok=True)
-
-
-@contextmanager
-def _put(path: URLPath) -> Iterator[IO[bytes]]:
-    with NamedTemporaryFile(prefix="streamsvm-", delete=False) as file:
-        try:
-            yield file
-            file.close()
-            path.put(file.name)
-        finally:
-            file.close()
-            os.unlink(file.name)
 
 
 class Target:
@@ -97,9 +87,7 @@ class Target:
     """
 
     def __init__(self, url: str, overwrite: bool) -> None:
-        self.url = url
-        self._overwrite = overwrite
-        self._path = local_path(url)
+        self.url, self._overwrite, self._path = url, overwrite, local_path(url)
         name = f"partial-{token()}"
         if self._path is None:
             self._partial = f"{url.rstrip('/')}.{name}"
@@ -116,11 +104,19 @@ class Target:
 
     def begin(self) -> zarr.Group:
         """The empty group under its temporary name. Raises StorageError if the target exists."""
-        if not self._overwrite and self._exists():
+        if self._path is None:
+            fs, path = filesystem(self.url)
+            exists = fs.exists(path)
+        else:
+            exists = os.path.lexists(self._path)
+        if exists and not self._overwrite:
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(self._path)
+            for entry in self._path.parent.iterdir():  # those of writers that were killed here, and old ones of others
+                writer = owner_in(entry.name, f".{self._path.name}.partial-")
+                if writer is not None and is_abandoned(writer, _idle_s(entry)):
+                    shutil.rmtree(entry, ignore_errors=True)
         return zarr.open_group(self._partial, mode="w-", zarr_format=3, attributes={PARTIAL: True})
 
     def place_for(self, folder: Place) -> Place:
@@ -144,7 +140,11 @@ class Target:
                 os.rename(self._path, old)
                 os.rename(self._partial, self._path)
                 os.rename(old, self._partial)
-            _remove(Path(self._partial))
+            replaced = Path(self._partial)
+            if replaced.is_dir() and not replaced.is_symlink():
+                shutil.rmtree(replaced)
+            else:
+                replaced.unlink()
         else:
             os.rename(self._partial, self._path)
 
@@ -156,12 +156,6 @@ class Target:
         fs, partial = filesystem(self._partial)
         if fs.exists(partial):
             fs.rm(partial, recursive=True)
-
-    def _exists(self) -> bool:
-        if self._path is not None:
-            return os.path.lexists(self._path)
-        fs, path = filesystem(self.url)
-        return fs.exists(path)
 
     def _commit_remote(self) -> None:
         fs, partial = filesystem(self._partial)
@@ -181,13 +175,6 @@ def _exchange(a: str, b: str) -> bool:
     return rename is not None and rename(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _EXCHANGE) == 0
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
 def _remove_for_good(path: Path) -> None:
     """Removes a folder which other writes that have not ended yet may create again for a moment."""
     absent = 0 if path.exists() else 3
@@ -197,15 +184,6 @@ def _remove_for_good(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
         time.sleep(0.01)
         absent = 0 if path.exists() else absent + 1
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Removes temporary groups for the same target whose writers were killed on this machine, and old ones of other
-    machines."""
-    for entry in path.parent.iterdir():
-        writer = owner_in(entry.name, f".{path.name}.partial-")
-        if writer is not None and is_abandoned(writer, _idle_s(entry)):
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _idle_s(folder: Path) -> float:
@@ -245,12 +223,16 @@ class Version:
         return storage_errors(self.url)
 
     def begin(self) -> zarr.Group:
-        """The empty group of the version. Raises StorageError if there is a group already, unless it may be
-        replaced."""
-        root = self._place / "zarr.json"
-        if not self._overwrite and root.exists():
+        """The empty group of the version. Raises StorageError if there is a group already, unless it may be replaced.
+
+        Removes versions that were replaced, and those of killed writers.
+        """
+        if not self._overwrite and (self._place / "zarr.json").exists():
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
-        self._remove_others()
+        current = _attributes(self._place).get(AT)
+        for version in filter(is_version, list(self._place.iterdir())):
+            if version.name != current and _is_left(version):
+                remove_tree(version)
         return zarr.open_group(str(self._folder), mode="w", zarr_format=3, attributes={PARTIAL: this_process()})
 
     def place_for(self, folder: Place) -> Place:
@@ -273,13 +255,6 @@ class Version:
         if not self._is_whole:
             remove_tree(self._folder)
 
-    def _remove_others(self) -> None:
-        """Removes versions that were replaced, and those of killed writers."""
-        current = _attributes(self._place).get(AT)
-        for version in filter(is_version, list(self._place.iterdir())):
-            if version.name != current and _is_left(version):
-                remove_tree(version)
-
 
 def _attributes(group: URLPath) -> JsonObject:
     """None if there are none, or they are damaged."""
@@ -294,14 +269,10 @@ def _is_left(version: URLPath) -> bool:
     attributes = _attributes(version)
     if attributes and PARTIAL not in attributes:
         return True
-    writer = attributes.get(PARTIAL)
-    return is_abandoned(writer if isinstance(writer, dict) else {}, _version_idle_s(version))
-
-
-def _version_idle_s(version: URLPath) -> float:
-    """Seconds since the last object was written; 0 if the service does not say."""
     fs, path = filesystem(version.url)
     entries = fs.find(path, detail=True).values()
     times = [info.get("LastModified") or info.get("updated") or info.get("created") for info in entries]
     stamps = [when.timestamp() for when in times if hasattr(when, "timestamp")]
-    return time.time() - max(stamps) if stamps else 0.0
+    idle_s = time.time() - max(stamps) if stamps else 0.0  # if the service says when objects were written
+    writer = attributes.get(PARTIAL)
+    return is_abandoned(writer if isinstance(writer, dict) else {}, idle_s)

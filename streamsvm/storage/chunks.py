@@ -37,11 +37,8 @@ class CheckedArray:
     """
 
     def __init__(self, array: zarr.Array, name: str, *, may_lack: bool = False) -> None:
-        self.array = array
-        self.name = name
-        self._may_lack = may_lack
-        self.shape = array.shape
-        self.dtype = array.dtype
+        self.array, self.name, self._may_lack = array, name, may_lack
+        self.shape, self.dtype, self._is_local = array.shape, array.dtype, is_local(array)
         if not array.shape:
             raise DataError(f"array {name!r} is a scalar; expected one entry per row")
         self.chunk_rows = max(1, array.chunks[0])
@@ -92,16 +89,8 @@ class CheckedArray:
             raise
         except Exception as error:  # codecs raise what they like: ValueError, RuntimeError, zlib.error, ...
             if not self._is_local:
-                self._fetch(start)  # raises again an error that is no damage
+                fetch(self.array, file_key(self.array, start // self._file_rows))  # raises an error that is no damage
             raise self._damage(start, stop, error) from error
-
-    @property
-    def _is_local(self) -> bool:
-        return is_local(self.array)
-
-    def _fetch(self, row: int) -> None:
-        """Reads the bytes of a row's file without decoding them."""
-        fetch(self.array, file_key(self.array, row // self._file_rows))
 
     def all(self) -> np.ndarray:
         return self.read(0, len(self))
@@ -128,27 +117,23 @@ class CheckedArray:
         key = file_key(self.array, file)
         if not has_key(self.array, key):
             raise self._corrupt(file, self._file_rows, f"is missing (no {key!r})", _WITH_EMPTY)
-        if self.array.shards is not None:
-            self._require_in_shard(file, key, start, stop)
-
-    def _require_in_shard(self, file: int, key: str, start: int, stop: int) -> None:
-        present = self._shard_index(file, key)
-        first = file * self._file_rows
-        lo = max(start, first) - first
-        hi = min(stop, first + self._file_rows) - first
+        if self.array.shards is None:
+            return
+        is_present, first = self._shard_index(file, key), file * self._file_rows
+        lo, hi = max(start, first) - first, min(stop, first + self._file_rows) - first
         for inner in range(lo // self.chunk_rows, -(-hi // self.chunk_rows)):
-            if not present[inner]:
+            if not is_present[inner]:
                 chunk = first // self.chunk_rows + inner
                 raise self._corrupt(chunk, self.chunk_rows, f"is missing (not in shard {key!r})", _WITH_EMPTY)
 
     def _shard_index(self, file: int, key: str) -> np.ndarray:
         """Which inner chunks a shard file holds, (chunks per shard,) bool, from the index at its end or start."""
         codec = first_codec(self.array)
-        if not isinstance(codec, ShardingCodec) or not _plain_index(codec):
+        kinds = [type(c) for c in codec.index_codecs] if isinstance(codec, ShardingCodec) else []
+        if kinds not in ([BytesCodec], [BytesCodec, Crc32cCodec]):
             raise DataError(f"array {self.name!r} has a shard index in a form that cannot be checked")
         n_chunks = self._file_rows // self.chunk_rows
-        n_bytes = 16 * n_chunks
-        extra = 4 if len(codec.index_codecs) == 2 else 0
+        n_bytes, extra = 16 * n_chunks, 4 * (len(kinds) == 2)
         at_end = codec.index_location.value == "end"
         raw = fetch(self.array, key, n_bytes + extra if at_end else None) or b""
         if len(raw) < n_bytes:
@@ -168,11 +153,6 @@ def whole_metadata(place: str) -> Iterator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise CorruptDataError(f"{place}: damaged metadata ({_brief(error)}); restore it from a copy") from error
-
-
-def _plain_index(codec: ShardingCodec) -> bool:
-    kinds = [type(c) for c in codec.index_codecs]
-    return kinds in ([BytesCodec], [BytesCodec, Crc32cCodec])
 
 
 def _brief(error: BaseException) -> str:

@@ -110,7 +110,8 @@ def require_lease(lock: URLPath) -> None:
 
 def is_leased(lock: URLPath) -> bool:
     """Whether a process holds the lock, by the time of its last write: clocks may differ by some seconds."""
-    return any(time.time() - _number_in(_read_json(lease), "time") < STALE_S for lease in lock.iterdir())
+    stamps = [_read_json(lease).get("time") for lease in lock.iterdir()]
+    return any(time.time() - (stamp if isinstance(stamp, int | float) else 0.0) < STALE_S for stamp in stamps)
 
 
 def _take_lease(lock: URLPath, say: Say) -> tuple[URLPath, JsonObject]:
@@ -184,11 +185,6 @@ def _read_json(place: URLPath) -> JsonObject:
     return content if isinstance(content, dict) else {}
 
 
-def _number_in(body: JsonObject, name: str) -> float:
-    value = body.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def _lease_owner(body: JsonObject) -> str:
     return f"process {body['process']} on {body['host']}" if {"process", "host"} <= set(body) else "another process"
 
@@ -208,12 +204,8 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _silent(message: str) -> None:
-    """Ignores the message."""
-
-
 @contextmanager
-def locked(path: Place, say: Say = _silent) -> Iterator[None]:
+def locked(path: Place, say: Say = lambda message: None) -> Iterator[None]:
     """Holds the lock file `path`, which a killed process releases. Raises InUse, OSError.
 
     The holder is written next to it: on Windows nobody else can read a locked file. In an object store it is a lease,
@@ -246,7 +238,8 @@ def is_locked(path: Place) -> bool:
     except InUse:
         return True
     except OSError:  # another user's, which is not ours to lock
-        return _owner_lives(path)
+        match = re.fullmatch(r"process (\d+) on (.+)", _owner(path))
+        return match is not None and match[2] == socket.gethostname() and is_alive(int(match[1]))
 
 
 @contextmanager
@@ -272,8 +265,3 @@ def _owner(path: Path) -> str:
     with suppress(OSError, ValueError):
         return _owner_file(path).read_text(encoding="utf-8").strip() or "another process"
     return "another process"
-
-
-def _owner_lives(path: Path) -> bool:
-    match = re.fullmatch(r"process (\d+) on (.+)", _owner(path))
-    return match is not None and match[2] == socket.gethostname() and is_alive(int(match[1]))

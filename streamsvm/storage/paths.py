@@ -13,6 +13,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -128,13 +129,10 @@ class URLPath:
 
     def iterdir(self) -> Iterator[URLPath]:
         """The entries of a folder, in order; none if it does not exist."""
-        try:
-            listing = self._request(lambda fs, path: (path, fs.ls(path, detail=False)))
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        path, entries = listing
-        names = {entry.rstrip("/").rpartition("/")[2] for entry in entries if entry.rstrip("/") != path}
-        yield from (self / name for name in sorted(names))
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path, entries = self._request(lambda fs, path: (path, fs.ls(path, detail=False)))
+            names = {entry.rstrip("/").rpartition("/")[2] for entry in entries if entry.rstrip("/") != path}
+            yield from (self / name for name in sorted(names))
 
     def glob(self, pattern: str) -> Iterator[URLPath]:
         """The entries of a folder whose names match the pattern."""
@@ -271,10 +269,8 @@ def remove_tree(place: Place) -> None:
     if isinstance(place, Path):
         shutil.rmtree(place, ignore_errors=True)
         return
-    try:
+    with suppress(FileNotFoundError, StorageError):  # the next run removes the rest
         place._request(lambda fs, path: fs.rm(path, recursive=True))
-    except (FileNotFoundError, StorageError):  # the next run removes the rest
-        return
 
 
 MODEL_FORMAT = "streamsvm-model"
@@ -288,16 +284,23 @@ def is_version(place: Place) -> bool:
 
 
 def kind_at(url: str | os.PathLike[str]) -> str | None:
-    """What exists at this place, in words: `a model`, `a store`, or something else; None: nothing. Raises
-    StorageError."""
+    """What exists at this place, in words: `a model`, `a store`, or something else; None: nothing. Raises StorageError.
+
+    Versions of a model in an object store that a killed run left, and nothing names, do not count.
+    """
     path = place_of(url)
-    if isinstance(path, URLPath):
-        return _kind_of_remote(path)
-    if not os.path.lexists(path):
-        return None
-    if path.is_dir():
-        return _kind(path / "zarr.json") or "a folder of other things"
-    return "a file" if path.exists() else "a link that leads nowhere"
+    if isinstance(path, Path):
+        if path.is_dir():
+            with suppress(OSError):
+                return _kind_of((path / "zarr.json").read_bytes())
+            return "a folder of other things"
+        exists = "a file" if path.exists() else "a link that leads nowhere"
+        return exists if os.path.lexists(path) else None
+    with suppress(FileNotFoundError):
+        return _kind_of((path / "zarr.json").read_bytes())
+    if path.is_file():
+        return "a file"
+    return "a folder of other things" if any(not is_version(entry) for entry in path.iterdir()) else None
 
 
 def is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
@@ -338,31 +341,14 @@ def _require_writable(option: str, url: str | os.PathLike[str]) -> None:
         raise StorageError(f"{option} {url}: {folder} cannot be written to; take another {option}")
 
 
-def _kind(metadata: Path) -> str | None:
-    try:
-        return _kind_of(metadata.read_bytes())
-    except OSError:
-        return None
-
-
 def _kind_of(metadata: bytes) -> str:
     """What a zarr.json describes, in words."""
     try:
         attributes: Any = json.loads(metadata)["attributes"]
     except (ValueError, TypeError, KeyError, RecursionError):
         attributes = {}
-    if isinstance(attributes, Mapping) and STORE_MARK in attributes:
+    if not isinstance(attributes, Mapping):
+        attributes = {}
+    if STORE_MARK in attributes:
         return "a store"
-    is_model = isinstance(attributes, Mapping) and attributes.get("format") == MODEL_FORMAT
-    return "a model" if is_model else "a zarr group of others"
-
-
-def _kind_of_remote(place: URLPath) -> str | None:
-    """As `kind_at`, of an object store. Versions of a model that a killed run left, and nothing names, do not count."""
-    try:
-        return _kind_of((place / "zarr.json").read_bytes())
-    except FileNotFoundError:
-        pass
-    if place.is_file():
-        return "a file"
-    return "a folder of other things" if any(not is_version(entry) for entry in place.iterdir()) else None
+    return "a model" if attributes.get("format") == MODEL_FORMAT else "a zarr group of others"

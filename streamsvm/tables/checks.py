@@ -72,34 +72,27 @@ def _check_block(store: Store, block: tuple[int, int], ids: np.ndarray) -> tuple
 
 
 def _check_labels(store: Store) -> list[str]:
-    """Reads labels, weights and query ids. Returns warnings. Raises DataError."""
-    _check_counts(store)
-    warnings = []
+    """Reads labels, weights and query ids. Returns warnings. Raises DataError, and CorruptDataError for counts of
+    labels that differ from those that ingest kept."""
+    stored = store.stored_classes
+    if stored is not None:
+        counted = store.count_labels()
+        if counted is None or not np.array_equal(stored.values, counted.values):
+            raise CorruptDataError("array 'statistics/labels' lists other labels than 'y' has; ingest the rows again")
+        wrong = np.flatnonzero(stored.counts != counted.counts)
+        if len(wrong):
+            label, stored_count, count = (a[wrong[0]] for a in (counted.values, stored.counts, counted.counts))
+            raise CorruptDataError(
+                f"array 'statistics/counts' says {stored_count} rows of label {label}, 'y' has {count}; "
+                "ingest the rows again"
+            )
     weight, _, _, _ = store.sample_weight, store.qid, store.group, store.statistics
     if weight is not None and not weight.any():
         raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")
     if not store.has_y:
-        warnings.append("no labels: good for prediction only")
-    elif len(store.classes.values) == 1:
-        warnings.append(f"one class only: every label is {store.classes.values[0]}")
-    return warnings
-
-
-def _check_counts(store: Store) -> None:
-    """Raises CorruptDataError if the counts of labels differ from those that ingest kept."""
-    stored = store.stored_classes
-    if stored is None:
-        return
-    counted = store.count_labels()
-    if counted is None or not np.array_equal(stored.values, counted.values):
-        raise CorruptDataError("array 'statistics/labels' lists other labels than 'y' has; ingest the rows again")
-    wrong = np.flatnonzero(stored.counts != counted.counts)
-    if len(wrong):
-        label, stored_count, count = (a[wrong[0]] for a in (counted.values, stored.counts, counted.counts))
-        raise CorruptDataError(
-            f"array 'statistics/counts' says {stored_count} rows of label {label}, 'y' has {count}; "
-            "ingest the rows again"
-        )
+        return ["no labels: good for prediction only"]
+    values = store.classes.values
+    return [f"one class only: every label is {values[0]}"] if len(values) == 1 else []
 
 
 MOST_NAMED = 10
@@ -134,13 +127,10 @@ def _hashes(rows: Rows, start: int) -> np.ndarray:
     keys = _mixed(np.arange(start + 1, start + 1 + len(rows), dtype=np.uint64)) | np.uint64(1)
     X = rows.X
     if not isinstance(X, np.ndarray):
-        mixed = sparse.csr_array((_mixed_values(X.data), X.indices, X.indptr), shape=X.shape)
-        return np.asarray(keys @ mixed)
+        return np.asarray(keys @ sparse.csr_array((_mixed_values(X.data), X.indices, X.indptr), shape=X.shape))
     step = max(1, (1 << 18) // rows.d)  # no float64 copy of the block
-    hashes = np.zeros(rows.d, np.uint64)
-    for lo in range(0, len(rows), step):
-        hashes += keys[lo : lo + step] @ _mixed_values(X[lo : lo + step])
-    return hashes
+    tiles = (slice(lo, lo + step) for lo in range(0, len(rows), step))
+    return sum((keys[tile] @ _mixed_values(X[tile]) for tile in tiles), np.zeros(rows.d, np.uint64))
 
 
 def _mixed_values(values: np.ndarray) -> np.ndarray:
@@ -175,7 +165,10 @@ def suspects(store: Store, summary: ColumnSummary, ids: np.ndarray, sample: Rows
         yield from _line("columns with a single value", map(name, np.flatnonzero(constant).tolist()))
         yield from _line("columns equal to an earlier one", _copies(name, summary.hashes, constant))
     if moments.gaps is not None:
-        yield from _line("columns with missing values", _gaps(name, moments.gaps / moments.n))
+        share = moments.gaps / moments.n
+        with_gaps = np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist()
+        shares = (f"{name(column)} ({100 * share[column]:.2g} %)" for column in with_gaps)
+        yield from _line("columns with missing values", shares)
     if labels is not None:
         few = np.flatnonzero(labels.counts < FEW)
         rare = (f"{labels.values[i]!s:.80} ({labels.counts[i]})" for i in few)
@@ -214,11 +207,6 @@ def _copies(name: Callable[[int], str], hashes: np.ndarray, constant: np.ndarray
     _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
     for column in np.flatnonzero((first[place] < np.arange(len(hashes))) & ~constant).tolist():
         yield f"{name(column)} (like {name(int(first[place[column]]))})"
-
-
-def _gaps(name: Callable[[int], str], share: np.ndarray) -> Iterator[str]:
-    for column in np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist():
-        yield f"{name(column)} ({100 * share[column]:.2g} %)"
 
 
 def _ids(store: Store, sample: Rows) -> Iterator[str]:

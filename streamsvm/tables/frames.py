@@ -37,24 +37,20 @@ def read_once(X: Any) -> Any:
         if is_arrow and hasattr(X, "to_table"):
             return X.to_table()
         if is_stream or (is_arrow and hasattr(X, "read_all")):
-            return _of_stream(X)
+            import pyarrow as pa
+
+            table = pa.RecordBatchReader.from_stream(X).read_all()
+            if not len(table):
+                raise DataError(
+                    f"X: a {kind.__name__} without rows; it can be read only once: after a fit or a prediction, give a "
+                    "new one, or a table"
+                )
+            return table
     except DataError:
         raise
     except Exception as error:  # query engines raise any error, of several lines
         raise DataError(f"X: a {kind.__name__} that cannot be read: {' '.join(str(error).split())[:200]}") from error
     return X
-
-
-def _of_stream(X: Any) -> Any:
-    import pyarrow as pa
-
-    table = pa.RecordBatchReader.from_stream(X).read_all()
-    if not len(table):
-        raise DataError(
-            f"X: a {type(X).__name__} without rows; it can be read only once: after a fit or a prediction, give a new "
-            "one, or a table"
-        )
-    return table
 
 
 if TYPE_CHECKING:
@@ -270,13 +266,17 @@ def partitions(
     frame: Frame, like: Layout | None, target: Mapping[str, float | str] | None = None, category: Collection[str] = ()
 ) -> tuple[PartitionSource, dict[str, object]]:
     """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
+    from dask import array
+
     frame = frame.optimize()  # which may join partitions
     schema, has_gaps, dtype = schema_like(like), False, dtype_of(like)
     if schema is None:
         as_texts = frozenset(target or ())
-        summaries = computed(frame.map_partitions(_summary, category, as_texts, meta=(None, object)))
-        if texts := _texts_in([part.columns for part in summaries]):
-            summaries = computed(frame.map_partitions(_summary, category, as_texts | texts, meta=(None, object)))
+        summaries = [*computed(frame.map_partitions(_summary, category, as_texts, meta=(None, object)))]
+        parts_of = {name: [part.columns[name] for part in summaries] for name in summaries[0].columns}
+        are_numbers = {name for name, parts in parts_of.items() if any(part.from_text for part in parts)}
+        if texts := frozenset(name for name in are_numbers if any(map(_is_text, parts_of[name]))):  # only in some parts
+            summaries = [*computed(frame.map_partitions(_summary, category, as_texts | texts, meta=(None, object)))]
         lengths, columns = [part.rows for part in summaries], [part.columns for part in summaries]
         if narrow := next((part.narrow for part in summaries if part.narrow), None):
             dtype = FLOAT64
@@ -295,23 +295,15 @@ def partitions(
     n, d = sum(lengths), int(schema.offsets[-1])
     is_sparse = are_sparse(entries if schema.has_text else None, n * d, like)
     attrs = attributes(schema, has_gaps)
-    X = _encoded(frame, lengths, Schema.from_attrs(attrs), is_sparse, dtype)
-    entry_bytes = dtype.itemsize
-    return PartitionSource(X, (4 + entry_bytes) * entries if is_sparse else entry_bytes * n * d), attrs
-
-
-def _encoded(frame: Frame, lengths: Sequence[int], schema: Schema, is_sparse: bool, dtype: np.dtype) -> Any:
-    """The dask array (n, d) of the partitions' rows, dense or CSR."""
-    from dask import array
-
-    d = int(schema.offsets[-1])
     empty = np.empty((0, d), dtype)
-    blocks = frame.map_partitions(_block, schema, is_sparse, dtype, meta=empty, enforce_metadata=False)
+    final = Schema.from_attrs(attrs)
+    blocks = frame.map_partitions(_encoded, final, is_sparse, dtype, meta=empty, enforce_metadata=False)
     meta = sparse.csr_array(empty) if is_sparse else empty
-    return array.Array(blocks.dask, blocks.name, chunks=(tuple(lengths), (d,)), meta=meta)
+    X = array.Array(blocks.dask, blocks.name, chunks=(tuple(lengths), (d,)), meta=meta)
+    return PartitionSource(X, (4 + dtype.itemsize) * entries if is_sparse else dtype.itemsize * n * d), attrs
 
 
-def _block(part: Frame, schema: Schema, is_sparse: bool, dtype: np.dtype) -> Matrix:
+def _encoded(part: Frame, schema: Schema, is_sparse: bool, dtype: np.dtype) -> Matrix:
     rows = Rows(schema.encode(_raw(part, schema, dtype)))
     return (rows if is_sparse else Rows(rows.dense())).X
 
@@ -327,35 +319,24 @@ def _summary(part: Frame, category: Collection[str], as_texts: Set[str]) -> Any:
     columns of texts, even if all of them are numbers here. Raises DataError."""
     import pandas as pd
 
-    table = table_of(part)
+    from streamsvm.tables.arrow import MISSING
+
+    table, narrow = table_of(part), None
     schema = new_schema(table, None, category, as_texts)
-    narrow = None
     try:
         raw = _raw(table, schema, FLOAT32, widens=True)
     except NeedsFloat64 as error:
         raw, narrow = _raw(table, schema, FLOAT64), str(error)
-    is_empty = [column.null_count == len(column) for column in table.columns]
-    kinds = [None if empty else f.kind for empty, f in zip(is_empty, schema.features, strict=True)]
-    from_text = [f.from_text or (None if _are_missing(f) else False) for f in schema.features]
-    entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
-    texts = [[*f.categories] for f in schema.features]
-    rounded, fractions = [f.rounded for f in schema.features], [f.has_fractions for f in schema.features]
-    columns = map(PartitionColumn, kinds, from_text, texts, entries, gaps, rounded, fractions)
-    by_name = dict(zip(table.column_names, columns, strict=True))
-    return pd.Series([PartitionSummary(len(raw), by_name, narrow)], dtype=object)
-
-
-def _are_missing(feature: Feature) -> bool:
-    """Whether its texts, if there are any, stand for missing values."""
-    from streamsvm.tables.arrow import MISSING
-
-    return feature.kind == "text" and {*MISSING} >= feature.categories.keys()
-
-
-def _texts_in(columns: Sequence[dict[str, PartitionColumn]]) -> frozenset[str]:
-    """The columns of texts that are numbers in some partitions, and not in others."""
-    numbers = {name for part_columns in columns for name, column in part_columns.items() if column.from_text}
-    return frozenset(name for name in numbers if any(_is_text(part_columns[name]) for part_columns in columns))
+    columns = {}
+    for f, column, values in zip(schema.features, table.columns, raw.T, strict=True):
+        kind = None if column.null_count == len(column) else f.kind
+        are_missing = f.kind == "text" and {*MISSING} >= f.categories.keys()  # if there are any texts
+        from_text = f.from_text or (None if are_missing else False)
+        entries, has_gaps = int(np.count_nonzero(values)), bool(np.isnan(values).any())
+        columns[f.name] = PartitionColumn(
+            kind, from_text, [*f.categories], entries, has_gaps, f.rounded, f.has_fractions
+        )
+    return pd.Series([PartitionSummary(len(raw), columns, narrow)], dtype=object)
 
 
 def _is_text(column: PartitionColumn) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from streamsvm.data.samples import memory_blocks
 from streamsvm.data.store import Store, have_same_columns
 from streamsvm.errors import DataError
 from streamsvm.events import Events, ignore
-from streamsvm.storage.paths import local_path
+from streamsvm.storage.paths import filesystem, local_path
 
 MAX_CLASSES = 1000  # with more distinct labels, they are targets of a regression
 MAX_LISTED_FEATURES = 1000
@@ -81,10 +80,8 @@ def _stored_bytes(store: Store) -> int | None:
         return None
     path = local_path(store.url)
     if path is not None:
-        return sum(f.stat().st_size for f in Path(path).rglob("*") if f.is_file())
-    import fsspec
-
-    fs, remote = fsspec.core.url_to_fs(store.url)
+        return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    fs, remote = filesystem(store.url)
     return int(fs.du(remote))
 
 
@@ -99,7 +96,11 @@ def duplicates(store: Store, against: Store | None = None, events: Events = igno
     many with labels. Raises DataError if columns differ.
     """
     if against is not None:
-        _require_alike(store, against)
+        if not have_same_columns(store, against):
+            raise DataError(
+                f"{against.url or 'the data'} has other columns than {store.url or 'the data'}, so no rows are equal; "
+                "ingest it with --like"
+            )
     labelled = store.has_y and (against is None or against.has_y)
     digests = np.empty((1 + labelled, store.n), DIGEST)
     for start, block_digests in _digests(store, labelled, events):
@@ -110,40 +111,29 @@ def duplicates(store: Store, against: Store | None = None, events: Events = igno
     if against is not None:
         counts = np.zeros(len(digests), np.int64)
         for _, block_digests in _digests(against, labelled, events):
-            counts += [_count_in(*pair) for pair in zip(block_digests, digests, strict=True)]
+            for i, (sought, known) in enumerate(zip(block_digests, digests, strict=True)):
+                places = np.minimum(np.searchsorted(known, sought), len(known) - 1)
+                counts[i] += np.count_nonzero(known[places] == sought)
         result["against"] = {"store": against.url, "rows": against.n, "duplicates": _by_name(counts)}
     return result
-
-
-def _require_alike(store: Store, other: Store) -> None:
-    if not have_same_columns(store, other):
-        raise DataError(
-            f"{other.url or 'the data'} has other columns than {store.url or 'the data'}, so no rows are equal; "
-            "ingest it with --like"
-        )
 
 
 def _by_name(counts: Iterable[int]) -> dict[str, int]:
     return dict(zip(("rows", "same_label"), map(int, counts), strict=False))
 
 
-def _count_in(digests: np.ndarray, sorted_digests: np.ndarray) -> int:
-    places = np.minimum(np.searchsorted(sorted_digests, digests), len(sorted_digests) - 1)
-    return int(np.count_nonzero(sorted_digests[places] == digests))
-
-
 def _digests(store: Store, labelled: bool, events: Events) -> Iterator[tuple[int, np.ndarray]]:
     """The first row of a block of m rows, and (1, m) digests of them. labelled: (2, m), the second with labels."""
     for start, stop in store.blocks():
-        rows = _of_rows(store.read(start, stop))
-        columns = [rows, _with_labels(rows, store.labels(start, stop))] if labelled else [rows]
+        rows = store.read(start, stop)
+        blocks = [(0, len(rows))] if rows.is_sparse else memory_blocks(len(rows), rows.d)
+        columns = [[digest for block in blocks for digest in _of_entries(rows.take(slice(*block)))]]
+        if labelled:
+            labels = store.labels(start, stop)
+            texts = labels.tolist() if labels.dtype.kind == "U" else map(float, labels.tolist())  # 1 and 1.0 are equal
+            columns.append([_digest(row + str(text).encode()) for row, text in zip(columns[0], texts, strict=True)])
         yield start, np.stack([np.frombuffer(b"".join(column), DIGEST) for column in columns])
         events.progress("duplicates", stop, store.n)
-
-
-def _of_rows(rows: Rows) -> list[bytes]:
-    blocks = [(0, len(rows))] if rows.is_sparse else memory_blocks(len(rows), rows.d)
-    return [digest for block in blocks for digest in _of_entries(rows.take(slice(*block)))]
 
 
 def _of_entries(rows: Rows) -> list[bytes]:
@@ -153,12 +143,6 @@ def _of_entries(rows: Rows) -> list[bytes]:
     data, indices = np.where(np.isnan(X.data), np.nan, X.data), X.indices.astype(np.int64)
     parts = (slice(*ends) for ends in pairwise(X.indptr.tolist()))
     return [_digest(indices[part].tobytes() + data[part].tobytes()) for part in parts]
-
-
-def _with_labels(digests: list[bytes], labels: np.ndarray) -> list[bytes]:
-    is_text = labels.dtype.kind == "U"
-    texts = labels.tolist() if is_text else map(float, labels.tolist())  # 1 and 1.0 are the same label
-    return [_digest(digest + str(text).encode()) for digest, text in zip(digests, texts, strict=True)]
 
 
 def _digest(content: bytes) -> bytes:
