@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, Samples, read_blocks, windows
-from streamsvm.data.scratch import put_array, put_rows
+from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
 from streamsvm.storage.atomic import storage_errors
 
 Answer = TypeVar("Answer")
@@ -67,7 +67,7 @@ class CachedSamples:
         self._folder = folder() if self._cached_rows < samples.n else None
         self.groups = {(group[0][0], group[-1][1]): group for group in windows(samples, PASS_BYTES)}
         self._cached: dict[Block, tuple[Rows, Columns]] = {}
-        self._files: dict[Block, _BlockFile] = {}
+        self._files: dict[Block, tuple[Path, RowsPlace, list[ArrayPlace]]] = {}
 
     def blocks(self) -> list[Block]:
         return list(self.groups)
@@ -78,30 +78,20 @@ class CachedSamples:
         if block in self._cached:
             return self._cached[block]
         if block in self._files:
-            return self._files[block].read()
-        rows_and_columns = read_group(self.source, self.columns, self.groups[block])
+            path, rows_place, places = self._files[block]
+            with path.open("rb") as file:
+                return rows_place.read(file), tuple(place.read(file) for place in places)
+        rows, columns = read_group(self.source, self.columns, self.groups[block])
         if self._folder is None or stop <= self._cached_rows:
-            self._cached[block] = rows_and_columns
+            self._cached[block] = rows, columns
         else:
-            self._files[block] = _BlockFile(*rows_and_columns, self._folder / f"{start:012d}")
-        return rows_and_columns
+            path = self._folder / f"{start:012d}"
+            with storage_errors(str(path)), path.open("wb") as file:
+                self._files[block] = path, put_rows(file, rows), [put_array(file, values) for values in columns]
+        return rows, columns
 
 
 def read_group(source: Samples, columns: RowColumns | None, group: list[Block]) -> tuple[Rows, Columns]:
     """The rows of neighbouring blocks, and their columns."""
     rows = read_blocks(source, group)
     return rows, columns.read(group[0][0], group[-1][1]) if columns else ()
-
-
-class _BlockFile:
-    """A block of rows and their columns, in a separate file."""
-
-    def __init__(self, rows: Rows, columns: Columns, path: Path) -> None:
-        self._path = path
-        with storage_errors(str(path)), path.open("wb") as file:
-            self._rows = put_rows(file, rows)
-            self._columns = [put_array(file, values) for values in columns]
-
-    def read(self) -> tuple[Rows, Columns]:
-        with self._path.open("rb") as file:
-            return self._rows.read(file), tuple(place.read(file) for place in self._columns)

@@ -27,54 +27,35 @@ LARGEST = 1e30  # weight, so that sums of them stay below the largest float32
 COLUMN_CHUNK = 1 << 16  # entries
 
 
-class _Categorical:
-    """anndata's categorical encoding: integer codes into an array of categories."""
+class _EncodedColumn:
+    """A column in two arrays, as anndata writes it: integer codes into an array of categories, or the values of
+    integers, booleans and text, and a mask of missing ones."""
 
     def __init__(self, group: zarr.Group, name: str) -> None:
-        self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
-        self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
-        self._name = name
-        self.shape, self.dtype = self._codes.shape, self._categories.dtype
-        self.chunk_rows = self._codes.chunk_rows
+        self._name, self._has_codes = name, "codes" in group and "categories" in group
+        codes, values = ("codes", "categories") if self._has_codes else ("mask", "values")
+        self._codes = CheckedArray(group[codes], f"{name}/{codes}", may_lack=codes == "mask")  # type: ignore[arg-type]
+        self._values = CheckedArray(group[values], f"{name}/{values}")  # type: ignore[arg-type]
+        by_row = self._codes if self._has_codes else self._values
+        self.shape, self.chunk_rows, self.dtype = by_row.shape, by_row.chunk_rows, self._values.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
         codes = self._codes.read(start, stop)
-        _require_all(self._name, (codes < 0) | (codes >= len(self._categories)), start)
-        return self._texts[codes]
+        is_missing = (codes < 0) | (codes >= len(self._values)) if self._has_codes else codes
+        rows = np.flatnonzero(is_missing)
+        if len(rows):
+            raise DataError(f"{self._name!r} is missing in row {start + rows[0]}; every row needs a value")
+        return self._categories[codes] if self._has_codes else self._values.read(start, stop)
+
+    def all(self) -> np.ndarray:
+        return self.read(0, self.shape[0])
 
     @cached_property
-    def _texts(self) -> np.ndarray:
-        return self._categories.all()
-
-    def all(self) -> np.ndarray:
-        return self.read(0, len(self._codes))
+    def _categories(self) -> np.ndarray:
+        return self._values.all()
 
 
-class _Nullable:
-    """anndata's nullable encodings of integers, booleans and text: values, and a mask of missing values."""
-
-    def __init__(self, group: zarr.Group, name: str) -> None:
-        self._values = CheckedArray(group["values"], f"{name}/values")  # type: ignore[arg-type]
-        self._mask = CheckedArray(group["mask"], f"{name}/mask", may_lack=True)  # type: ignore[arg-type]
-        self._name = name
-        self.shape, self.dtype = self._values.shape, self._values.dtype
-        self.chunk_rows = self._values.chunk_rows
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        _require_all(self._name, self._mask.read(start, stop), start)
-        return self._values.read(start, stop)
-
-    def all(self) -> np.ndarray:
-        return self.read(0, len(self._values))
-
-
-def _require_all(name: str, missing: np.ndarray, start: int) -> None:
-    rows = np.flatnonzero(missing)
-    if len(rows):
-        raise DataError(f"{name!r} is missing in row {start + rows[0]}; every row needs a value")
-
-
-StoredColumn = CheckedArray | _Categorical | _Nullable
+StoredColumn = CheckedArray | _EncodedColumn
 
 
 def open_column(group: zarr.Group, name: str) -> StoredColumn:
@@ -82,9 +63,8 @@ def open_column(group: zarr.Group, name: str) -> StoredColumn:
     member = member_of(group, name)
     if isinstance(member, zarr.Array):
         return CheckedArray(member, name)
-    for kind, names in ((_Categorical, {"codes", "categories"}), (_Nullable, {"values", "mask"})):
-        if names <= set(member.keys()):
-            return kind(member, name)
+    if any(names <= set(member.keys()) for names in ({"codes", "categories"}, {"values", "mask"})):
+        return _EncodedColumn(member, name)
     raise DataError(
         f"{name!r} is a group without 'codes' and 'categories' or 'values' and 'mask'; expected an array of labels"
     )
@@ -101,13 +81,7 @@ def check_column(name: str, column: np.ndarray | StoredColumn, n: int) -> None:
 
 def is_stored(column: object) -> TypeGuard[StoredColumn]:
     """Whether a column comes from `open_column`, which reads from a file."""
-    return isinstance(column, CheckedArray | _Categorical | _Nullable)
-
-
-def is_read_in_parts(column: object) -> bool:
-    """Whether some values of a column can be read without the others. Objects cannot: only all of them together show
-    whether they are numbers or text."""
-    return is_stored(column) and column.dtype.kind != "O"
+    return isinstance(column, StoredColumn)
 
 
 def values_of(column: Any, start: int = 0) -> np.ndarray:
@@ -125,7 +99,8 @@ class ColumnValues(SizedInBytes):
 
     def __init__(self, column: Any, n: int, convert: Callable[[np.ndarray, int], np.ndarray]) -> None:
         self._column, self._n, self._convert = column, n, convert
-        self.in_parts = is_read_in_parts(column)
+        # only all objects together show whether they are numbers or text
+        self.in_parts = is_stored(column) and column.dtype.kind != "O"
         self._step = column.chunk_rows if self.in_parts else n
 
     @cached_property
@@ -171,21 +146,19 @@ def _texts(values: np.ndarray, start: int = 0) -> np.ndarray:
 
 def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
     """Checks labels (n,). start: the row of the first one. Raises DataError."""
-    kind = values.dtype.kind
+    kind, row = values.dtype.kind, "the label of row"
     if kind == "b":
         return values
     if kind in "iu":
         large = np.flatnonzero(values > np.iinfo(np.int64).max)
         if len(large):
-            problem = f"the label of row {start + large[0]} is {values[large[0]]}"
-            raise DataError(f"{problem}; integers go up to 2^63 - 1, give larger ones as text")
+            found = f"{row} {start + large[0]} is {values[large[0]]}"
+            raise DataError(f"{found}; integers go up to 2^63 - 1, give larger ones as text")
         return values.astype(np.int64)
     if kind == "f":
         missing = np.flatnonzero(~np.isfinite(values))
         if len(missing):
-            raise DataError(
-                f"the label of row {start + missing[0]} is {values[missing[0]]}; every row needs a finite label"
-            )
+            raise DataError(f"{row} {start + missing[0]} is {values[missing[0]]}; every row needs a finite label")
         return values.astype(np.float64)
     if kind in "US":
         return values.astype(str)
@@ -221,12 +194,9 @@ class ColumnWriter:
     """
 
     def __init__(self, name: str, folder: str | None, *, labels: bool = False) -> None:
-        self.name = name
-        self.n = 0
-        self._labels = labels
-        self._kind = ""
+        self.name, self.n = name, 0
+        self._labels, self._kind, self._folder = labels, "", folder
         self._codes: dict[str, int] = {}
-        self._folder = folder
         self._file = tempfile.TemporaryFile(dir=folder)
 
     def append(self, values: np.ndarray) -> None:
@@ -249,7 +219,9 @@ class ColumnWriter:
 
     def _write(self, values: np.ndarray) -> None:
         if self._kind == "U":
-            stored = self._encode(values.astype(str))
+            texts, inverse = np.unique(values.astype(str), return_inverse=True)
+            codes = [self._codes.setdefault(str(text), len(self._codes)) for text in texts]
+            stored = np.asarray(codes, dtype=np.int64)[inverse]
         else:
             stored = values.astype(np.int64 if self._kind == "i" else np.float64)
         self._file.write(stored.tobytes())
@@ -263,11 +235,6 @@ class ColumnWriter:
             before.seek(0)
             while raw := before.read(8 * COLUMN_CHUNK):
                 self._write(np.frombuffer(raw, np.int64))
-
-    def _encode(self, values: np.ndarray) -> np.ndarray:
-        texts, inverse = np.unique(values, return_inverse=True)
-        codes = [self._codes.setdefault(str(t), len(self._codes)) for t in texts]
-        return np.asarray(codes, dtype=np.int64)[inverse]
 
     def write(self, group: zarr.Group) -> None:
         """Writes the column as array `name` of `group`."""

@@ -103,22 +103,17 @@ def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -
     For many rows, pass only the distinct labels (`Store.classes`), because each may be converted to text.
     """
     if positive:
-        return _are_positive(y, positive).astype(np.int32)
+        is_positive = encode(label_texts(y), np.array(positive, str)) >= 0
+        if y.dtype.kind != "U":  # numbers and booleans also by their values
+            numbers = [float(text) for text in positive if is_finite(text) and abs(float(text)) < EXACT]
+            is_positive |= np.isin(y.astype(np.float64), numbers)
+        return is_positive.astype(np.int32)
     if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
         y, classes = label_texts(y), label_texts(classes)
     codes = _places(classes, y)
     if y.dtype.kind == "U" and (codes < 0).any():
         codes = np.where(codes < 0, _places(with_one_spelling(classes), with_one_spelling(y)), codes)
     return codes.astype(np.int32)
-
-
-def _are_positive(y: np.ndarray, positive: tuple[str, ...]) -> np.ndarray:
-    """(n,) bool whether labels are among these texts, as text or, of numbers and booleans, by their value."""
-    is_listed = encode(label_texts(y), np.array(positive, str)) >= 0
-    if y.dtype.kind == "U":
-        return is_listed
-    numbers = [float(text) for text in positive if is_finite(text) and abs(float(text)) < EXACT]
-    return is_listed | np.isin(y.astype(np.float64), numbers)
 
 
 def with_one_spelling(texts: np.ndarray) -> np.ndarray:
@@ -197,7 +192,9 @@ def label_sets(texts: np.ndarray, first: np.ndarray = NONE) -> tuple[np.ndarray,
 
     Order, repeats and spaces do not matter. "" is the empty set. Raises DataError for a label without a name.
     """
-    sets = [_labels_in(text) for text in texts.tolist()]
+    if unnamed := next(filter(lacks_name, texts.tolist()), None):
+        raise DataError(f"found labels {unnamed!r}, {NAMED}")
+    sets = [{label.strip() for label in text.split(",")} if text.strip() else set() for text in texts.tolist()]
     labels = np.concatenate([first, sort_labels(set().union(*sets).difference(first.tolist()))])
     place = {label: column for column, label in enumerate(labels.tolist())}
     table = np.zeros((len(sets), len(labels)), bool)
@@ -223,9 +220,3 @@ def set_texts(table: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def lacks_name(text: str) -> bool:
     """Whether a label has no name, for example the second of "1,,3"."""
     return bool(text.strip()) and not all(label.strip() for label in text.split(","))
-
-
-def _labels_in(text: str) -> set[str]:
-    if lacks_name(text):
-        raise DataError(f"found labels {text!r}, {NAMED}")
-    return {label.strip() for label in text.split(",")} if text.strip() else set()

@@ -21,22 +21,10 @@ from streamsvm.storage.chunks import CheckedArray
 Attrs = Mapping[str, Any]  # of a store: JSON
 
 GAPS = "has_gaps"  # attribute of a store in memory
-LAYOUT_ATTRS = (
-    "columns",
-    "label",
-    "ignored",
-    "qid",
-    "header",
-    "delimiter",
-    "decimal",
-    "thousands",
-    "missing",
-    "skip_rows",
-    "comment",
-    "decimal_commas",
-    "first_index",
-    "format",
-)  # names among a store's attributes
+LAYOUT_ATTRS = (  # names among a store's attributes
+    "columns label ignored qid header delimiter decimal thousands missing skip_rows comment decimal_commas "
+    "first_index format"
+).split()
 
 
 @dataclass(frozen=True)
@@ -101,7 +89,7 @@ def _expanded(column: Attrs) -> Iterable[str]:
 def names_of_others(group: zarr.Group, x: str, d: int) -> Names | None:
     """The column names of array `x` in a store of anndata (the index of `var`) or xarray (a text coordinate)."""
     folder, dimension = x.rpartition("/")[0], _dimension(group[x])
-    var = "/".join(["raw", "var"] if folder == "raw" else ["var"])
+    var = "raw/var" if folder == "raw" else "var"
     index = group[var].attrs.get("_index") if folder in ("", "layers", "raw") and var in group else None
     candidates = [f"{var}/{index}" if isinstance(index, str) else None, "/".join(filter(None, [folder, dimension]))]
     name_lists = (_read(group, path, d) for path in candidates if path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -61,8 +62,13 @@ def moments_of(rows: Rows, weight: np.ndarray | None = None) -> Moments:
     X = rows.X
     if not isinstance(X, np.ndarray):
         return _sparse(X)
-    step = max(1, (1 << 15) // X.shape[1])  # a tile of 256 KiB of float64 stays in L2
-    return reduce(merge, (_dense(X[lo : lo + step].astype(np.float64)) for lo in range(0, len(X), step)))
+    return reduce(merge, (_dense(X[tile].astype(np.float64)) for tile in _tiles(X)))
+
+
+def _tiles(X: np.ndarray) -> Iterator[slice]:
+    """Rows of 256 KiB of float64, which stay in L2."""
+    step = max(1, (1 << 15) // X.shape[1])
+    return (slice(lo, lo + step) for lo in range(0, len(X), step))
 
 
 def _dense(X: np.ndarray) -> Moments:
@@ -92,9 +98,7 @@ def _weighted(rows: Rows, weight: np.ndarray) -> Moments:
     X, w = rows.X[used], weight[used].astype(np.float64)
     if not isinstance(X, np.ndarray):
         return _weighted_sparse(X, w)
-    step = max(1, (1 << 15) // X.shape[1])
-    tiles = ((X[lo : lo + step].astype(np.float64), w[lo : lo + step]) for lo in range(0, len(X), step))
-    return reduce(merge, (_weighted_dense(*tile) for tile in tiles))
+    return reduce(merge, (_weighted_dense(X[tile].astype(np.float64), w[tile]) for tile in _tiles(X)))
 
 
 def _weighted_dense(X: np.ndarray, w: np.ndarray) -> Moments:
@@ -111,7 +115,7 @@ def _weighted_sparse(X: sparse.csr_array, w: np.ndarray) -> Moments:
     """Weighted statistics of CSR rows. Entries that are not stored are 0; a stored NaN is a gap."""
     d, by_entry = X.shape[1], np.repeat(w, np.diff(X.indptr))
     is_present = ~np.isnan(X.data)
-    data, columns, entry_weights = (X.data[is_present].astype(np.float64), X.indices[is_present], by_entry[is_present])
+    data, columns, entry_weights = X.data[is_present].astype(np.float64), X.indices[is_present], by_entry[is_present]
     gaps = None
     if not is_present.all():
         gaps = np.bincount(X.indices[~is_present], by_entry[~is_present], minlength=d)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 from weakref import finalize
 
 import numpy as np
@@ -69,19 +68,6 @@ class PartitionLabels(Protocol):
         """(m,) the partitions of these rows, from row number start on."""
 
 
-class RowPartitions(Protocol):
-    """Samples by partition, in the order of their ids. nbytes: of all rows."""
-
-    n_parts: int
-    nbytes: float
-
-    @property
-    def reader(self) -> PartitionReader: ...
-
-    def ids(self, part: int) -> np.ndarray:
-        """The sorted row ids of a partition."""
-
-
 @dataclass(frozen=True)
 class IdColumn(SizedInBytes):
     """Only the ids go with the rows."""
@@ -140,11 +126,9 @@ class PartitionsOnDisk:
         self.n_parts, self.nbytes = n_parts, samples.nbytes
         with storage_errors(str(folder)):
             folder.mkdir(parents=True)
-        groups = list(windows(samples, file_bytes(samples, n_parts)))
-        write = partial(write_file, folder, n_parts)
+        groups, write = list(windows(samples, file_bytes(samples, n_parts))), partial(write_file, folder, n_parts)
         shared = (engine.share((samples, labels, columns or IdColumn())),)
-        written = engine.map(write, groups, shared=shared, phase="regroup", events=events)
-        files, bounds = zip(*written, strict=True)
+        files, bounds = zip(*engine.map(write, groups, shared=shared, phase="regroup", events=events), strict=True)
         self.reader = Spool(files, np.stack(bounds, axis=1))
 
     def ids(self, part: int) -> np.ndarray:
@@ -168,7 +152,7 @@ class NeighbourPartitions(SizedInBytes):
         self.n_parts, self.nbytes = len(self._parts), samples.nbytes
 
     @property
-    def reader(self) -> PartitionReader:
+    def reader(self) -> NeighbourPartitions:
         return self
 
     def ids(self, part: int) -> np.ndarray:
@@ -179,6 +163,9 @@ class NeighbourPartitions(SizedInBytes):
 
     def columns(self, part: int) -> Arrays:
         return {"ids": self.ids(part)}
+
+
+RowPartitions = PartitionsInMemory | PartitionsOnDisk | NeighbourPartitions  # by partition, in the order of ids
 
 
 @dataclass(frozen=True)
@@ -223,7 +210,7 @@ class Spool(SizedInBytes):
 
     def columns(self, part: int, start: int = 0, stop: int | None = None) -> Arrays:
         """The columns of rows start..stop of a partition."""
-        records = self._read(_columns, self._stretches(part, start, stop))
+        records = self._read(lambda file: file.columns, self._stretches(part, start, stop))
         return {name: np.ascontiguousarray(records[name]) for name in records.dtype.names or ()}
 
     def _stretches(self, part: int, start: int, stop: int | None) -> list[tuple[int, int, int]]:
@@ -240,40 +227,30 @@ class Spool(SizedInBytes):
 
     def _read(self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]) -> np.ndarray:
         """The entries of one array in these stretches of files, joined."""
-        first, done = place_in(self._files[0]), 0
-        if isinstance(self._files[0].path, URLPath):
-            return self._fetched(place_in, stretches)
-        out = np.empty((sum(stop - start for _, start, stop in stretches), *first.shape[1:]), first.dtype)
-        entry, bytes_of = first.entry_bytes, raw(out)
-        for f, start, stop in stretches:
-            piece = bytes_of[done : done + (stop - start) * entry]
-            self._read_into(piece, f, place_in(self._files[f]).offset + start * entry)
-            done += len(piece)
-        return out
-
-    def _fetched(
-        self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]
-    ) -> np.ndarray:
-        """The same from an object store, in parallel: many requests take as long as one."""
-        first, ranges = place_in(self._files[0]), list[tuple[URLPath, int, int]]()
-        for f, start, stop in stretches:
-            path, place = self._files[f].path, place_in(self._files[f])
-            assert isinstance(path, URLPath)
-            ranges.append((path, *place.span(start, stop)))
-        data = b"".join(ranges[0][0].read_ranges(ranges)) if ranges else b""
+        first = place_in(self._files[0])
         entries = sum(stop - start for _, start, stop in stretches)
-        shape = entries, *first.shape[1:]
-        if len(data) != math.prod(shape) * first.dtype.itemsize:
-            raise StorageError(f"{ranges[0][0].parent}: scratch files were cut while in use")
-        return np.frombuffer(bytearray(data), first.dtype).reshape(shape)
+        ranges: list[Any] = [
+            (self._files[f].path, *place_in(self._files[f]).span(start, stop)) for f, start, stop in stretches
+        ]
+        if isinstance(self._files[0].path, URLPath):  # in parallel: many requests take as long as one
+            data = b"".join(self._files[0].path.read_ranges(ranges)) if ranges else b""
+            if len(data) != entries * first.entry_bytes:
+                raise StorageError(f"{self._files[0].path.parent}: scratch files were cut while in use")
+            return np.frombuffer(bytearray(data), first.dtype).reshape(entries, *first.shape[1:])
+        out = np.empty((entries, *first.shape[1:]), first.dtype)
+        rest = raw(out)
+        for (f, _, _), (_, start, stop) in zip(stretches, ranges, strict=True):
+            self._read_into(rest[: stop - start], f, start)
+            rest = rest[stop - start :]
+        return out
 
     def _read_into(self, out: memoryview, f: int, offset: int) -> None:
         if f not in self._open and len(self._open) < MOST_OPEN:
             with self._lock:
                 if f not in self._open:
                     self._open[f] = self._opened(f), Lock()
-        if (opened := self._open.get(f)) is not None:
-            file, lock = opened
+        if f in self._open:
+            file, lock = self._open[f]
             with lock:
                 read_into(file, offset, out)
         else:
@@ -288,10 +265,6 @@ class Spool(SizedInBytes):
 
 def _rows_array(number: int) -> Callable[[SpoolFile], ArrayPlace]:
     return lambda file: file.rows.arrays[number]
-
-
-def _columns(file: SpoolFile) -> ArrayPlace:
-    return file.columns
 
 
 def _close(opened: dict[int, tuple[IO[bytes], Lock]]) -> None:

@@ -145,7 +145,7 @@ def rows_from_state(name: str, arrays: Mapping[str, Any], d: int, start: int = 0
     indptr = arrays[f"{name}_indptr"]
     indptr = np.asarray(indptr[start : len(indptr) if stop is None else stop + 1])
     entries = slice(int(indptr[0]), int(indptr[-1]))
-    data, indices = (np.asarray(arrays[f"{name}_data"][entries]), np.asarray(arrays[f"{name}_indices"][entries]))
+    data, indices = (np.asarray(arrays[f"{name}_{part}"][entries]) for part in ("data", "indices"))
     return Rows(sparse.csr_array((data, indices, indptr - indptr[0]), shape=(len(indptr) - 1, d)))
 
 

@@ -49,13 +49,8 @@ class RunningScaling(InArrays):
     @property
     def spread(self) -> float:
         """About the sum of the variances of scaled columns."""
-        shares = self._shares
+        shares = self.counts / np.maximum(self.n - self.born, 1)  # of the rows since a column's first one that have it
         return float(np.sum(np.where(self._often, 1.0, np.where(self.variances > 0, shares, shares * (1 - shares)))))
-
-    @property
-    def _shares(self) -> np.ndarray:
-        """(d,) the share of the rows since a column's first one that have it."""
-        return self.counts / np.maximum(self.n - self.born, 1)
 
     @property
     def _often(self) -> np.ndarray:

@@ -13,6 +13,7 @@ import os
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -170,10 +171,12 @@ class Store(FactsRepr, SizedInBytes):
 
     def blocks(self, max_rows: int | None = None) -> list[tuple[int, int]]:
         """Half-open row ranges that cover 0..n in order, on chunk borders where possible."""
-        row_bytes = self.nbytes / self.n
-        as_floats = row_bytes if self.is_sparse else max(row_bytes, 4 * self.d)
-        limit = max_rows or usual_rows(self.n, self.chunk_rows, row_bytes, as_floats)
-        return row_ranges(self.n, self.chunk_rows, limit)
+        if max_rows is None:  # a chunk, or small chunks together; float_bytes: of a row as it is computed with
+            row_bytes = self.nbytes / self.n
+            float_bytes = row_bytes if self.is_sparse else max(row_bytes, 4 * self.d)
+            many = min(self.n // MANY_BLOCKS, int(LARGE_BYTES / float_bytes))
+            max_rows = max(self.chunk_rows, default_chunk_rows(row_bytes), many)
+        return row_ranges(self.n, self.chunk_rows, max_rows)
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start..stop, as stored. Raises CorruptDataError naming array, chunk and rows."""
@@ -240,7 +243,20 @@ class Store(FactsRepr, SizedInBytes):
 
         Blocks of sparse rows are SciPy's csr_array. Reading raises CorruptDataError naming array, chunk and rows.
         """
-        return as_dask(self, getattr(self._source, "encoded", None))
+        from dask import array, delayed
+
+        X: DaskCollection = getattr(self._source, "encoded", None)  # of a dask dataframe
+        if X is None:
+            sizes = tuple(stop - start for start, stop in self.blocks())
+            empty = np.empty((0, self.d), self.dtype)
+            X = array.map_blocks(
+                _block,
+                store=delayed(self, traverse=False),  # each worker opens it once
+                chunks=(sizes, (self.d,)),
+                dtype=self.dtype,
+                meta=sparse.csr_array(empty) if self.is_sparse else empty,
+            )
+        return X, array.from_array(self.y, chunks=X.chunks[:1]) if self.has_y else None
 
     @property
     def row_entries(self) -> float:
@@ -556,24 +572,6 @@ def have_same_columns(store: Store, other: Store) -> bool:
 fill(Store, STORE_METHODS)
 
 
-def as_dask(store: Store, encoded: DaskCollection = None) -> tuple[DaskCollection, DaskCollection]:
-    """X (n, d), of dense or CSR blocks, and y (n,) or None; see `Store.to_dask`. encoded: X of a dask dataframe."""
-    from dask import array, delayed
-
-    if encoded is not None:
-        return encoded, array.from_array(store.y, chunks=encoded.chunks[:1]) if store.has_y else None
-    sizes = tuple(stop - start for start, stop in store.blocks())
-    meta = np.empty((0, store.d), store.dtype)
-    X = array.map_blocks(
-        _block,
-        store=delayed(store, traverse=False),  # each worker opens it once
-        chunks=(sizes, (store.d,)),
-        dtype=store.dtype,
-        meta=sparse.csr_array(meta) if store.is_sparse else meta,
-    )
-    return X, array.from_array(store.y, chunks=(sizes,)) if store.has_y else None
-
-
 def _block(store: Store, block_info: Any = None) -> Matrix:
     (start, stop), _ = block_info[None]["array-location"]
     return store.read(start, stop).X
@@ -620,19 +618,11 @@ class SubsetSource(StoreView):
         return self.store.ids_in(whole, self._ids[ids])
 
 
-def usual_rows(n: int, chunk_rows: int, row_bytes: float, float_bytes: float) -> int:
-    """Rows of a block: a chunk, or small chunks together. float_bytes: those of a row as it is computed with."""
-    return max(chunk_rows, default_chunk_rows(row_bytes), min(n // MANY_BLOCKS, int(LARGE_BYTES / float_bytes)))
-
-
 def row_ranges(n: int, chunk_rows: int, limit: int) -> list[tuple[int, int]]:
     """Half-open ranges that cover 0..n in order, of at most `limit` rows, on chunk borders where possible."""
     if limit >= chunk_rows:
         edges = list(range(0, n, limit // chunk_rows * chunk_rows))
     else:
-        parts = -(-chunk_rows // limit)
-        step = -(-chunk_rows // parts)
-        chunks = range(0, n, chunk_rows)
-        edges = [e for c in chunks for e in range(c, min(c + chunk_rows, n), step)]
-    bounds = [*edges, n]
-    return list(zip(bounds, bounds[1:], strict=False))
+        step = -(-chunk_rows // -(-chunk_rows // limit))  # equal parts of a chunk
+        edges = [e for c in range(0, n, chunk_rows) for e in range(c, min(c + chunk_rows, n), step)]
+    return list(pairwise([*edges, n]))

@@ -50,9 +50,7 @@ class StoreWriter:
             raise ConfigError(f"chunk_rows is {chunk_rows}; expected at least 1")
         self._target = Target(os.fspath(url), overwrite=overwrite and kind_at(url) == "a store")
         self._d, self._dtype, self._is_sparse, self._chunk_rows = d, dtype, is_sparse, chunk_rows
-        self.integral_labels = False
-        self.attrs = dict(attrs or {})
-        self.n = 0
+        self.integral_labels, self.attrs, self.n = False, dict(attrs or {}), 0
         self.statistics: Moments | None = None  # saved in the store if set before the end
 
     def __enter__(self) -> StoreWriter:
@@ -79,24 +77,22 @@ class StoreWriter:
         """Adds rows with their labels and columns, which must always be the same. Raises DataError, StorageError."""
         if rows.d != self._d or rows.is_sparse != self._is_sparse:
             raise DataError(f"found {_layout(rows.is_sparse, rows.d)}, expected {_layout(self._is_sparse, self._d)}")
-        columns = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
+        given = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
+        columns = {name: np.asarray(values) for name, values in given.items() if values is not None}
         with self._target.errors():
-            self._append_columns({k: np.asarray(v) for k, v in columns.items() if v is not None}, len(rows))
+            if self.n == 0 and not self._columns:
+                for name in columns:
+                    is_labels = name == "y" and self.integral_labels
+                    self._columns[name] = ColumnWriter(name, self._target.folder, labels=is_labels)
+            if set(columns) != set(self._columns):
+                before = sorted(self._columns)
+                raise DataError(f"rows from {self.n} on have columns {sorted(columns)}, the rows before {before}")
+            for name, values in columns.items():
+                if values.shape != (len(rows),):
+                    raise DataError(f"{len(rows)} rows have {name} of shape {values.shape}; expected ({len(rows)},)")
+                self._columns[name].append(values)
             self._X.append(rows)
         self.n += len(rows)
-
-    def _append_columns(self, columns: dict[str, np.ndarray], n_rows: int) -> None:
-        if self.n == 0 and not self._columns:
-            self._columns = {
-                k: ColumnWriter(k, self._target.folder, labels=k == "y" and self.integral_labels) for k in columns
-            }
-        if set(columns) != set(self._columns):
-            before = sorted(self._columns)
-            raise DataError(f"rows from {self.n} on have columns {sorted(columns)}, the rows before {before}")
-        for name, values in columns.items():
-            if values.shape != (n_rows,):
-                raise DataError(f"{n_rows} rows have {name} of shape {values.shape}; expected ({n_rows},)")
-            self._columns[name].append(values)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
