@@ -53,8 +53,7 @@ def _units(store: Store) -> str:
 
 
 def draw_groups(groups: np.ndarray, count: int, rng: np.random.Generator, *, at_least: bool = False) -> np.ndarray:
-    """Sorted ids of the rows of random whole groups (n,): at most `count` rows unless one group has more, or at least
-    `count`."""
+    """Sorted ids of rows of random whole groups (n,): at most `count` unless one has more, or `at_least` so many."""
     place = rng.permutation(int(groups.max()) + 1)[groups]
     side: Literal["left", "right"] = "left" if at_least else "right"
     n_groups = int(np.searchsorted(np.cumsum(np.bincount(place)), count, side)) + at_least
@@ -136,15 +135,12 @@ def _strata(store: Store, stratified: bool, in_sets: bool = False) -> np.ndarray
 
 
 def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: int) -> np.ndarray:
-    """(n,) the fold of each row. Groups stay whole.
-
-    The splitters refuse strata if all are smaller than the number of folds. A dummy stratum of that size, appended
-    after the real rows, avoids this.
-    """
+    """(n,) the fold of each row. Groups stay whole."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
     n = len(strata)
     if strata.any():
+        # splitters refuse strata that all are smaller than the number of folds: a dummy one of that size avoids this
         strata = np.append(strata, np.full(count, strata.max() + 1))
         groups = None if groups is None else np.append(groups, groups.max() + 1 + np.arange(count))
         splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
@@ -180,8 +176,7 @@ def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[st
 
 
 def _joins(strata: np.ndarray, of: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) the share of the rows from which on each row is included. The folds of a stratum grow in turn, so that none
-    is ever empty."""
+    """(n,) the share of the rows from which on each is included. Folds of a stratum grow in turn: none is empty."""
     n = len(strata)
     block = strata.astype(np.int64) * count + of
     order = np.lexsort((rng.random(n), block))

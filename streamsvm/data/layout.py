@@ -61,8 +61,7 @@ def names_of(X: object) -> Names | None:
 
 
 def names_in_attrs(attrs: Attrs, d: int) -> Names | None:
-    """The names of a store of d columns that `ingest` made from a table with a header: d + 1 names if there are too
-    many."""
+    """The names of a store of d columns from a table with a header: d + 1 names if there are too many."""
     if "columns" not in attrs or not attrs.get("header", True):
         return None
     return tuple(islice(chain.from_iterable(map(_expanded, attrs["columns"])), d + 1))

@@ -129,8 +129,7 @@ def _weighted_sparse(X: sparse.csr_array, w: np.ndarray) -> Moments:
 
 
 def _of_there(X: np.ndarray) -> Moments:
-    """Statistics of dense rows with gaps. A feature without values has mean 0 and infinite ends, which any value
-    replaces."""
+    """Statistics of dense rows with gaps. A feature without values has mean 0 and infinite ends."""
     is_present = ~np.isnan(X)
     n_present = is_present.sum(axis=0)
     low = np.where(is_present, X, np.inf).min(axis=0)

@@ -110,8 +110,7 @@ def read_blocks(samples: Samples, blocks: list[Block]) -> Rows:
 
 
 class SampleBlocks:
-    """Samples in blocks, as items of mapped functions. The workers of a cluster keep them as long as this object
-    exists."""
+    """Samples in blocks, as items of mapped functions. Workers keep them as long as this object exists."""
 
     def __init__(self, samples: Samples, engine: Engine) -> None:
         self.n, self.blocks = samples.n, samples.blocks()

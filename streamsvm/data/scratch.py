@@ -24,11 +24,10 @@ class ArrayPlace:
     dtype: np.dtype
     shape: tuple[int, ...]
 
-    def read(self, file: IO[bytes], start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Entries start..stop of the first axis. Raises StorageError if there are fewer."""
-        stop = self.shape[0] if stop is None else stop
-        values = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        read_into(file, self.span(start, stop)[0], raw(values))
+    def read(self, file: IO[bytes]) -> np.ndarray:
+        """The array. Raises StorageError if the file was cut off."""
+        values = np.empty(self.shape, self.dtype)
+        read_into(file, self.offset, raw(values))
         return values
 
     @cached_property
@@ -51,15 +50,12 @@ class RowsPlace:
     def is_sparse(self) -> bool:
         return len(self.arrays) > 1
 
-    def read(self, file: IO[bytes], start: int = 0, stop: int | None = None) -> Rows:
-        """Rows start..stop. Raises StorageError if the file was cut off."""
+    def read(self, file: IO[bytes]) -> Rows:
+        """The rows. Raises StorageError if the file was cut off."""
         if not self.is_sparse:
-            return Rows(self.arrays[0].read(file, start, stop))
-        indptr, indices, data = self.arrays
-        bounds = indptr.read(file, start, None if stop is None else stop + 1)
-        entries = int(bounds[0]), int(bounds[-1])
-        csr = data.read(file, *entries), indices.read(file, *entries), bounds - bounds[0]
-        return Rows(sparse.csr_array(csr, shape=(len(bounds) - 1, self.d)))
+            return Rows(self.arrays[0].read(file))
+        indptr, indices, data = (array.read(file) for array in self.arrays)
+        return Rows(sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.d)))
 
 
 def read_into(file: IO[bytes], offset: int, out: memoryview) -> None:
@@ -87,8 +83,7 @@ def put_rows(file: IO[bytes], rows: Rows, order: np.ndarray | None = None) -> Ro
 
 
 def _put_ordered(file: IO[bytes], X: np.ndarray, order: np.ndarray) -> ArrayPlace:
-    """X[order] in pieces through one buffer. All of it at once would need new memory, which takes as long to allocate
-    as to write."""
+    """X[order] in pieces through one buffer: new memory for all of it takes as long to allocate as to write."""
     place = ArrayPlace(file.tell(), X.dtype, (len(order), *X.shape[1:]))
     step = max(1, PIECE_BYTES // max(1, X.itemsize * math.prod(X.shape[1:])))
     buffer = np.empty((min(step, len(order)), *X.shape[1:]), X.dtype)

@@ -346,8 +346,7 @@ class Store(FactsRepr, SizedInBytes):
 
     @property
     def connected_groups(self) -> np.ndarray | None:
-        """(n,) numbers from 0: rows with the same number share a query or a group, directly or through other rows. None
-        if there is neither."""
+        """(n,) numbers from 0: rows that share a query or a group, directly or through others, have one. Or None."""
         columns = [np.unique(v, return_inverse=True)[1] for v in (self.qid, self.group) if v is not None]
         if len(columns) < 2:
             return columns[0] if columns else None

@@ -17,7 +17,12 @@ from streamsvm._version import __version__
 from streamsvm.errors import ConfigError
 from streamsvm.models.files import load_model, save_model
 
-ANSWERS = ("label", "decision", "proba", "interval")
+ANSWERS = {
+    "label": "predict",
+    "decision": "decision_function",
+    "proba": "predict_proba",
+    "interval": "predict_interval",
+}
 
 
 class PyfuncModel:
@@ -28,18 +33,10 @@ class PyfuncModel:
 
     def predict(self, X: Any, params: dict[str, Any] | None = None) -> np.ndarray:
         """(n,) labels; with params {"answer": "decision"}, "proba" or "interval", those. Raises ConfigError."""
-        match (params or {}).get("answer", "label"):
-            case "label":
-                answer = self.model.predict(X)
-            case "decision":
-                answer = self.model.decision_function(X)
-            case "proba":
-                answer = self.model.predict_proba(X)
-            case "interval":
-                answer = self.model.predict_interval(X)
-            case other:
-                raise ConfigError(f"answer: found {other!r}, expected one of {', '.join(ANSWERS)}")
-        return np.asarray(answer)
+        answer = (params or {}).get("answer", "label")
+        if answer not in ANSWERS:
+            raise ConfigError(f"answer: found {answer!r}, expected one of {', '.join(ANSWERS)}")
+        return np.asarray(getattr(self.model, ANSWERS[answer])(X))
 
 
 def _load_pyfunc(data_path: str) -> PyfuncModel:

@@ -392,8 +392,7 @@ Input = Tensor | float | np.integer | list[int] | np.ndarray
 
 
 def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: ExpertPool) -> Tensor:
-    """(N, columns) logarithms of the pool's odds of scaled rows x (N, d), and of what the kernel expansions say
-    (N, expansions * columns)."""
+    """(N, columns) log odds of the pool from scaled rows x (N, d) and kernel expansions (N, expansions * columns)."""
     shared = graph.op("Reshape", _additive(graph, x, pooled.additive), [0, -1, pooled.columns])
     by_expert = graph.op("Reshape", of_kernels, [0, -1, pooled.columns])
     logs = graph.op("Max", _logs(graph, shared, by_expert, pooled.columns), np.log(SUREST))

@@ -86,8 +86,7 @@ class Reader:
 
 
 def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bool = False) -> np.ndarray:
-    """X (m, d) as dtype. Raises DataError naming row and column if a value does not fit or is not finite. gaps: NaN is
-    allowed."""
+    """X (m, d) as dtype; `gaps` may be NaN. Raises DataError naming row and column of other values that do not fit."""
     with np.errstate(over="ignore", invalid="ignore"):
         out = X.astype(dtype, copy=False)
     bad = Rows(np.atleast_2d(out)).first_nonfinite(first_row, gaps=gaps)

@@ -168,7 +168,7 @@ class Csv(Table):
         of_times = {name: t for name, t in types.items() if pa.types.is_timestamp(t)}
         line = self.first_line
         as_text = dict.fromkeys((*edited, *of_times), pa.string())
-        ends = {name: pa.string() for name in self._schema.names[-1:] if name and self._is_text(name)}
+        ends = {name: pa.string() for name in self._schema.names[-1:] if name and self._columns[name].kind == "text"}
         end: pa.Scalar | None = None
         try:
             for batch in self._reader(self._block_bytes, ends | types | as_text):
@@ -181,9 +181,6 @@ class Csv(Table):
                 raise
             expected = _EXPECTED.get(m[3], m[3])
             raise unlike(self._path, int(m[2]), self._schema.names[int(m[1])], m[4], expected, self._hints) from error
-
-    def _is_text(self, name: str) -> bool:
-        return self._columns[name].kind == "text"
 
     def _require_closed_quote(self, end: pa.Scalar | None, line: int) -> None:
         """Raises DataError if the last value of the last row, at this line, has lines to the end of the file, and no
@@ -205,8 +202,7 @@ class Csv(Table):
     def _converted(
         self, batch: pa.RecordBatch, edited: dict[str, NumberMarks], of_times: dict[str, pa.DataType], line: int
     ) -> pa.RecordBatch:
-        """The batch with missing texts as gaps, and with the numbers and times of these columns. line: of its first
-        row."""
+        """The batch with missing texts as gaps, and the numbers and times of these columns. line: of its first row."""
         for at, f in enumerate(batch.schema):
             if not pa.types.is_string(f.type):
                 continue
@@ -270,7 +266,8 @@ def columns_of(
     columns = {}
     for name, t in types.items():
         if name not in fits:
-            is_hex = pa.types.is_integer(t) and any(map(_has_hex, texts(name)))
+            found = (pc.match_substring_regex(piece, _HEX) for piece in texts(name)) if pa.types.is_integer(t) else ()
+            is_hex = any(pc.any(flags).as_py() for flags in found)
             columns[name] = Column("text" if is_hex else _kind(t), POINTS if pa.types.is_floating(t) else None)
         elif (column_marks := marks[name]) is not None:
             columns[name] = Column("number", column_marks)
@@ -281,33 +278,24 @@ def columns_of(
 
 
 def remark_of_commas(columns: Mapping[str, Column], texts: Texts) -> str | None:
-    """A warning with an example if numbers of one file have a mark between thousands that could be their decimal
-    mark."""
+    """A warning with an example if a mark between thousands could be the decimal mark."""
     grouped = {
         name: column.marks.thousands for name, column in columns.items() if column.marks and column.marks.thousands
     }
     if not grouped:
         return None
     name, mark = next(iter(grouped.items()))
-    example = next((matching for piece in texts(name) if (matching := _with(piece, mark))), mark)
+    matching = (piece.filter(pc.match_substring(piece, mark)) for piece in texts(name))
+    example = next((found[0].as_py() for found in matching if len(found)), mark)
     return (
         f"column {name!r} has {mark!r} between thousands, as in {example!r}, because other numbers of the file have "
         "decimal commas; if it is the decimal mark, add --decimal ."
     )
 
 
-def _with(texts: pa.Array, mark: str) -> str | None:
-    matching = texts.filter(pc.match_substring(texts, mark))
-    return matching[0].as_py() if len(matching) else None
-
-
 def _kind(t: pa.DataType) -> str:
     kind = kind_of(t)
     return kind if kind in KINDS else "text"
-
-
-def _has_hex(texts: pa.Array) -> bool:
-    return bool(pc.any(pc.match_substring_regex(texts, _HEX)).as_py())
 
 
 def are_times(texts: pa.Array) -> bool:

@@ -146,9 +146,8 @@ def _text_of(path: str, head: bytes) -> str:
         return whole.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, byte = whole.count(b"\n", 0, error.start) + 1, whole[error.start : error.start + 1]
-        raise DataError(
-            f"{path}:{line}: found the byte {byte!r}, which is not UTF-8; try `iconv -f LATIN1 -t UTF-8`"
-        ) from None
+        problem = f"{path}:{line}: found the byte {byte!r}, which is not UTF-8"
+        raise DataError(f"{problem}; try `iconv -f LATIN1 -t UTF-8`") from None
 
 
 def _below(text: str, lines: int) -> str:
@@ -174,16 +173,13 @@ def _score(rows: list[list[str]], header: bool) -> tuple[float, float, int]:
     if width < 2:
         return 0.0, 0.0, 0
     usual = [row for row in body if len(row) == width]
-    numbers = sum(_is_number(cell) for row in usual for cell in row[:PROBED_CELLS])
+    cells = (cell for row in usual for cell in row[:PROBED_CELLS])
+    numbers = sum(_NUMBER.fullmatch(cell) is not None and any(map(str.isdigit, cell)) for cell in cells)
     return len(usual) / len(body), numbers / len(usual), width
 
 
 def _usual_width(rows: list[list[str]]) -> int:
     return Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
-
-
-def _is_number(cell: str) -> bool:
-    return _NUMBER.fullmatch(cell) is not None and any(map(str.isdigit, cell))
 
 
 def _rows_of(text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
@@ -260,8 +256,7 @@ def has_decimal_commas(fitting: tuple[NumberMarks, ...]) -> bool:
 
 
 def marks_of(fitting: tuple[NumberMarks, ...], *, commas: bool) -> NumberMarks | None:
-    """The marks of a column of numbers that fit these, in a file whose numbers have decimal commas or not. None: it is
-    not clear that they are numbers."""
+    """The marks of numbers that fit these, with decimal commas or not. None: it is not clear that they are numbers."""
     order = (COMMAS, *GROUPED_COMMAS, POINTS) if commas else (POINTS,)
     if commas and POINTS in fitting and COMMAS in fitting:  # whole numbers
         return POINTS

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from streamsvm.data.layout import Attrs, Layout
+from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, StorageError, StreamSVMError
@@ -71,7 +71,9 @@ def store_of(
         made_of = Store.open(url).attrs.get(MADE_OF)
         if made_of == origin:
             return url, True
-        if made_of is None or _sources(made_of) != origin["sources"]:
+        # older stores list only the files
+        before = made_of and (made_of.get("sources") or [name for name, *_ in made_of["files"]])
+        if before is None or before != origin["sources"]:
             raise StorageError(
                 f"{url}: found a store that was not made from {sources[0]} by this command; give another path with "
                 "--store, or use that store without files"
@@ -85,21 +87,13 @@ def _origin(sources: Sequence[str], options: IngestOptions) -> dict[str, object]
     """The origin of a store, in the form in which JSON returns it."""
     changed = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
     files = [_facts(path, root_of(source)) for source, path in paths_of(sources)]
-    return {"sources": [_name(source) for source in sources], "files": files, "options": changed}
-
-
-def _sources(made_of: Attrs) -> list[str]:
-    return made_of.get("sources") or [name for name, *_ in made_of["files"]]  # older stores list only the files
-
-
-def _name(source: str) -> str:
-    path = local_path(source)
-    return source if path is None else path.name
+    places = [(source, local_path(source)) for source in sources]
+    names = [source if path is None else path.name for source, path in places]
+    return {"sources": names, "files": files, "options": changed}
 
 
 def _facts(source: str, root: str) -> list[object]:
-    """Name below a folder, bytes and time of change, also of a database's log. For an object store, the facts that the
-    service gives."""
+    """Name below a folder, bytes and time of change, also of a database's log; of an object what the service says."""
     path = local_path(source)
     if is_server(source):
         return [source, time.time_ns()]  # nothing shows whether its rows have changed: they are read again
@@ -136,14 +130,9 @@ def opened(
             ingest(paths, url, options, events, like=like)
             yield Store.open(url), paths
         except StreamSVMError as error:
-            error.args = tuple(_renamed(str(message), names) for message in error.args)
+            for path, name in names.items():
+                error.args = tuple(str(message).replace(path, name) for message in error.args)
             raise
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    for path, name in names.items():
-        text = text.replace(path, name)
-    return text
 
 
 def _made_of(sources: Sequence[str], options: IngestOptions) -> Store | None:
@@ -170,8 +159,7 @@ def known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | 
 def rows_as_read(
     sources: Sequence[str], options: IngestOptions, like: Layout, events: Events = ignore
 ) -> Iterator[Rows]:
-    """The rows of tables in this layout, piece by piece, one without rows if they have none. Raises DataError as
-    `ingest`."""
+    """The rows of tables in this layout, piece by piece, at least one without rows. Raises DataError as `ingest`."""
     files, has_rows = files_of(sources), False
     paths = [file.path for file in files]
     options = options.model_copy(update={"dtype": like.dtype.name})

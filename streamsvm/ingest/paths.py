@@ -23,8 +23,7 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
 class FolderValue(NamedTuple):
-    """The value that a folder name gives to all rows below it. text None: a gap. kind: `number` if it is a number in
-    all folders."""
+    """A value from a folder's name. text None: a gap. kind: `number` if it is a number in all folders."""
 
     text: str | None
     kind: str
@@ -108,7 +107,8 @@ def _files_below(source: str) -> list[str] | None:
     if files is None:
         return None
     if not is_one:
-        files = [path for path in files if is_data_name(path) and not _is_hidden(path, source)]
+        below = [(path, PurePath(path[len(source) :]).parts) for path in files if is_data_name(path)]
+        files = [path for path, names in below if not any(name.startswith((".", "_")) for name in names)]
     if not files:
         problem = "matches" if is_one else "of a format that ingest reads is in this folder"
         raise NotFoundError(f"{source}: no file {problem}; expected at least one")
@@ -117,11 +117,6 @@ def _files_below(source: str) -> list[str] | None:
 
 def _fail(error: OSError) -> NoReturn:
     raise error
-
-
-def _is_hidden(path: str, folder: str) -> bool:
-    """Whether the name of a file, or of a folder above it, marks it as internal to a program."""
-    return any(name.startswith((".", "_")) for name in PurePath(path[len(folder) :]).parts)
 
 
 def _folder_values(path: str) -> dict[str, str | None]:

@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from streamsvm.errors import ConfigError, DataError, NotFoundError
@@ -60,129 +60,116 @@ def with_password(url: str) -> str:
     return f"{user}:{_passwords[url]}{mark}{rest}"
 
 
-class Foreign(NamedTuple):
-    """A format that ingest does not read: what to do, its suffixes, and what its files begin with."""
-
-    name: str
-    remedy: str
-    suffixes: str = ""
-    head: bytes | None = None  # a regular expression
-    is_text: bool = False  # else no text file begins so
-
-
 _PANDAS = "write it as CSV or parquet, for example by pandas.{0}(...).to_parquet(...)"
 _UNPACK = "unpack it, and give the files inside"
-_EXCEL = Foreign(
-    "an Excel workbook",
-    "save the sheet as CSV, or write it by pandas.read_excel(...).to_parquet(...)",
-    ".xlsx .xlsm .xls .xlsb",
-    rb"\xd0\xcf\x11\xe0",
-)
-_SHEETS = Foreign("an OpenDocument table", "save the sheet as CSV", ".ods")
-_ZIP = Foreign("a zip archive", _UNPACK, ".zip", rb"PK(\x03\x04|\x05\x06)")
-_FOREIGN = (
-    _EXCEL,
-    _SHEETS,
-    _ZIP,
-    Foreign(
+_FOREIGN = {  # formats that ingest does not read, and what to do
+    "excel": ("an Excel workbook", "save the sheet as CSV, or write it by pandas.read_excel(...).to_parquet(...)"),
+    "sheets": ("an OpenDocument table", "save the sheet as CSV"),
+    "zip": ("a zip archive", _UNPACK),
+    "hdf5": (
         "HDF5",
         "write .h5ad by anndata.read_h5ad(...).write_zarr(...) and give that as --store, other files as npy or parquet",
-        ".h5 .h5ad .hdf5 .hdf .loom",
-        rb"\x89HDF\r\n\x1a\n",
     ),
-    Foreign(
-        "a pickle, which is never loaded because it runs code",
-        "write it as npy, CSV or parquet",
-        ".pkl .pickle .joblib",
-        rb"\x80[\x02-\x05]",
-    ),
-    Foreign("ORC", _PANDAS.format("read_orc"), ".orc", rb"ORC[\x00-\x1f]"),
-    Foreign("Avro", "write it as parquet", ".avro", rb"Obj\x01"),
-    Foreign("Feather of version 1", "write it again as Feather of version 2 or parquet", "", rb"FEA1"),
-    Foreign(
-        "data of R",
-        "write it as CSV or parquet, for example by arrow::write_parquet",
-        ".rds .rda .rdata",
-        rb"RD[XA][23]\n|X\n\x00\x00",
-    ),
-    Foreign("Zstandard", "unpack it by `zstd -d`", ".zst", rb"\x28\xb5\x2f\xfd"),
-    Foreign("7z", _UNPACK, ".7z", rb"7z\xbc\xaf\x27\x1c"),
-    Foreign("a PDF document", "write its table as CSV", ".pdf", rb"%PDF-"),
-    Foreign("a MATLAB file", "write its array as npy", ".mat", rb"MATLAB 5\.0"),
-    Foreign("an SPSS file", _PANDAS.format("read_spss"), ".sav", rb"\$FL[23]"),
-    Foreign("a SAS file", _PANDAS.format("read_sas"), ".sas7bdat .xpt", rb"\0{12}\xc2\xea\x81\x60"),
-    Foreign(
+    "pickle": ("a pickle, which is never loaded because it runs code", "write it as npy, CSV or parquet"),
+    "orc": ("ORC", _PANDAS.format("read_orc")),
+    "avro": ("Avro", "write it as parquet"),
+    "feather": ("Feather of version 1", "write it again as Feather of version 2 or parquet"),
+    "r": ("data of R", "write it as CSV or parquet, for example by arrow::write_parquet"),
+    "zstandard": ("Zstandard", "unpack it by `zstd -d`"),
+    "7z": ("7z", _UNPACK),
+    "pdf": ("a PDF document", "write its table as CSV"),
+    "matlab": ("a MATLAB file", "write its array as npy"),
+    "spss": ("an SPSS file", _PANDAS.format("read_spss")),
+    "sas": ("a SAS file", _PANDAS.format("read_sas")),
+    "netcdf": (
         "NetCDF",
         "write it as zarr, for example by xarray.open_dataset(...).to_zarr(...), and give that as --store",
-        ".nc .nc4",
-        rb"CDF[\x01\x02\x05]",
     ),
-    Foreign(
+    "fits": (
         "FITS",
         "write its table as parquet, for example by astropy.table.Table.read(...).to_pandas().to_parquet(...)",
-        "",
-        rb"SIMPLE  =",
     ),
-    Foreign(
-        "an image",
-        "write the pixels of all images as one array, npy or zarr, with a row for each",
-        ".png .jpg .jpeg .gif .tif .tiff",
-        rb"\x89PNG\r\n|\xff\xd8\xff|GIF8|II\*\0|MM\0\*",
-    ),
-    Foreign("a rar archive", _UNPACK, ".rar", rb"Rar!\x1a\x07"),
-    Foreign(
-        "a packed file of another kind than gzip, bzip2 and xz",
-        "unpack it",
-        ".z .lz4 .sz .br",
-        rb"\x1f\x9d|\x04\x22\x4d\x18",
-    ),
-    Foreign("a tar archive", _UNPACK, ".tar .tgz", rb"(?s:.{257})ustar"),
-    Foreign("a Stata file", _PANDAS.format("read_stata"), ".dta", rb"\s*<stata_dta>", is_text=True),
-    Foreign("XML or HTML", "write its table as CSV", ".html .xml", rb"\s*<", is_text=True),
-    Foreign("an RTF document", "save its table as plain text, CSV", ".rtf", rb"\{\\rtf", is_text=True),
-    Foreign(
-        "JSON",
-        f"{_PANDAS.format('read_json')}; `streamsvm stream` learns from JSON lines",
-        ".json .jsonl .ndjson",
-        rb"\s*(\{|\[\s*[\[{\"\]])",
-        is_text=True,
-    ),
-    Foreign(
-        "ARFF",
-        "write it as CSV or parquet, for example by pandas.DataFrame(scipy.io.arff.loadarff(...)[0])",
-        ".arff",
-        rb"(?i:(\s*%[^\n]*\n)*\s*@relation)",
-        is_text=True,
-    ),
+    "image": ("an image", "write the pixels of all images as one array, npy or zarr, with a row for each"),
+    "rar": ("a rar archive", _UNPACK),
+    "packed": ("a packed file of another kind than gzip, bzip2 and xz", "unpack it"),
+    "tar": ("a tar archive", _UNPACK),
+    "stata": ("a Stata file", _PANDAS.format("read_stata")),
+    "xml": ("XML or HTML", "write its table as CSV"),
+    "rtf": ("an RTF document", "save its table as plain text, CSV"),
+    "json": ("JSON", f"{_PANDAS.format('read_json')}; `streamsvm stream` learns from JSON lines"),
+    "arff": ("ARFF", "write it as CSV or parquet, for example by pandas.DataFrame(scipy.io.arff.loadarff(...)[0])"),
+}
+_BINARY_HEADS = {  # regular expressions of first bytes, which no text file begins with
+    rb"\xd0\xcf\x11\xe0": "excel",
+    rb"PK(\x03\x04|\x05\x06)": "zip",
+    rb"\x89HDF\r\n\x1a\n": "hdf5",
+    rb"\x80[\x02-\x05]": "pickle",
+    rb"ORC[\x00-\x1f]": "orc",
+    rb"Obj\x01": "avro",
+    rb"FEA1": "feather",
+    rb"RD[XA][23]\n|X\n\x00\x00": "r",
+    rb"\x28\xb5\x2f\xfd": "zstandard",
+    rb"7z\xbc\xaf\x27\x1c": "7z",
+    rb"%PDF-": "pdf",
+    rb"MATLAB 5\.0": "matlab",
+    rb"\$FL[23]": "spss",
+    rb"\0{12}\xc2\xea\x81\x60": "sas",
+    rb"CDF[\x01\x02\x05]": "netcdf",
+    rb"SIMPLE  =": "fits",
+    rb"\x89PNG\r\n|\xff\xd8\xff|GIF8|II\*\0|MM\0\*": "image",
+    rb"Rar!\x1a\x07": "rar",
+    rb"\x1f\x9d|\x04\x22\x4d\x18": "packed",
+    rb"(?s:.{257})ustar": "tar",
+}
+_TEXT_HEADS = {
+    rb"\s*<stata_dta>": "stata",
+    rb"\s*<": "xml",
+    rb"\{\\rtf": "rtf",
+    rb"\s*(\{|\[\s*[\[{\"\]])": "json",
+    rb"(?i:(\s*%[^\n]*\n)*\s*@relation)": "arff",
+}
+
+
+def _by_suffix(table: str) -> dict[str, str]:
+    """The format of each suffix. table: formats, each followed by its suffixes, between bars."""
+    rows = (row.split() for row in table.split("|"))
+    return {suffix: format_ for format_, *suffixes in rows for suffix in suffixes}
+
+
+_FOREIGN_SUFFIXES = _by_suffix(
+    "excel .xlsx .xlsm .xls .xlsb | sheets .ods | zip .zip | hdf5 .h5 .h5ad .hdf5 .hdf .loom | orc .orc | avro .avro | "
+    "pickle .pkl .pickle .joblib | r .rds .rda .rdata | zstandard .zst | 7z .7z | pdf .pdf | matlab .mat | spss .sav | "
+    "sas .sas7bdat .xpt | netcdf .nc .nc4 | image .png .jpg .jpeg .gif .tif .tiff | rar .rar | tar .tar .tgz | "
+    "packed .z .lz4 .sz .br | stata .dta | xml .html .xml | rtf .rtf | json .json .jsonl .ndjson | arff .arff"
 )
-_FOREIGN_SUFFIXES = {suffix: foreign for foreign in _FOREIGN for suffix in foreign.suffixes.split()}
 
 
-def _foreign_with(head: bytes, *, is_text: bool) -> Foreign | None:
-    known = (f for f in _FOREIGN if f.is_text == is_text and f.head is not None and re.match(f.head, head))
-    return next(known, None)
+def _first_of(heads: dict[bytes, str], head: bytes) -> str | None:
+    return next((format_ for pattern, format_ in heads.items() if re.match(pattern, head)), None)
 
 
 def binary_of(path: str, head: bytes) -> str | None:
-    """A message that names the binary format of a file with these first bytes, if ingest does not read it, and the
-    remedy."""
-    foreign = _foreign_with(head, is_text=False)
-    if foreign is _ZIP:  # many formats are zip archives: the name of the first file tells
+    """A message with the remedy if a file with these first bytes has a binary format that ingest does not read."""
+    format_ = _first_of(_BINARY_HEADS, head)
+    if format_ == "zip":  # many formats are zip archives: the name of the first file tells
         name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        by_name = _FOREIGN_SUFFIXES.get(PurePosixPath(path).suffix.lower(), "zip")
+        format_ = "sheets" if name == b"mimetype" else by_name
         if name.startswith((b"[Content_Types]", b"xl/", b"_rels/", b"docProps/")):
-            foreign = _EXCEL
-        else:
-            by_name = _FOREIGN_SUFFIXES.get(PurePosixPath(path).suffix.lower(), _ZIP)
-            foreign = _SHEETS if name == b"mimetype" else by_name
-    return foreign and f"found {foreign.name}, which ingest does not read; {foreign.remedy}"
+            format_ = "excel"
+    return format_ and _message(format_)
 
 
 def foreign_of(path: str, head: bytes) -> str | None:
     """The same of any format, by the first bytes of a file or by its name."""
     by_name = _FOREIGN_SUFFIXES.get(PurePosixPath(path).suffix.lower())
-    foreign = _foreign_with(head, is_text=True) or by_name
-    message = foreign and f"found {foreign.name}, which ingest does not read; {foreign.remedy}"
-    return binary_of(path, head) or message
+    format_ = _first_of(_TEXT_HEADS, head) or by_name
+    return binary_of(path, head) or (format_ and _message(format_))
+
+
+def _message(format_: str) -> str:
+    name, remedy = _FOREIGN[format_]
+    return f"found {name}, which ingest does not read; {remedy}"
 
 
 _OPENERS: dict[bytes, Callable[..., Any]] = {
@@ -192,19 +179,10 @@ _OPENERS: dict[bytes, Callable[..., Any]] = {
 }
 _MOST_AT_ONCE = 16 << 20  # a damaged header may claim any size
 _PACKED = {".gz", ".bz2", ".xz"}
-_SUFFIXES_OF = {
-    "csv": ".csv",
-    "tsv": ".tsv .tab",
-    "parquet": ".parquet .pq",
-    "arrow": ".arrow .arrows .feather .ipc",
-    "sqlite": ".sqlite .sqlite3",
-    "duckdb": ".duckdb",
-    "npy": ".npy",
-    "npz": ".npz",
-    "svmlight": ".svm .libsvm .svmlight",
-    "idx": ".idx",
-}
-_SUFFIXES = {suffix: format_ for format_, suffixes in _SUFFIXES_OF.items() for suffix in suffixes.split()}
+_SUFFIXES = _by_suffix(
+    "csv .csv | tsv .tsv .tab | parquet .parquet .pq | arrow .arrow .arrows .feather .ipc | sqlite .sqlite .sqlite3 | "
+    "duckdb .duckdb | npy .npy | npz .npz | svmlight .svm .libsvm .svmlight | idx .idx"
+)
 CSV, DATABASES = ("csv", "tsv"), ("sqlite", "duckdb", "postgresql")
 TABLES = (*CSV, "parquet", "arrow", *DATABASES)
 _HEADS = {  # regular expressions of first bytes
@@ -320,9 +298,8 @@ def detect_format(path: str) -> str:
 
 def _by_content(head: bytes) -> str | None:
     """The format of a file with these first bytes, if it is clear."""
-    for pattern, format_ in _HEADS.items():
-        if re.match(pattern, head):
-            return format_
+    if (format_ := _first_of(_HEADS, head)) is not None:
+        return format_
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
     is_svmlight = lines and b":" in head and _SVMLIGHT.fullmatch(lines[0].strip())
     return "svmlight" if is_svmlight else None

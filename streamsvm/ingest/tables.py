@@ -234,8 +234,7 @@ class TableReader(Reader):
         return np.array(label_words, dtype=str)[ids]
 
     def _see_labels(self, words: list[str]) -> None:
-        """Notes whether all texts of labels are hexadecimal numbers, and a label that has spaces or quotes around it in
-        some rows only."""
+        """Notes whether all labels are hexadecimal numbers, and one that has spaces or quotes in some rows only."""
         if self._merged is None and len({*words}) < len(words):
             self._merged = next(text for text, count in Counter(words).items() if count > 1)
         if self._hex is not None and words:
@@ -551,8 +550,7 @@ class OtherColumns:
 
 
 def values_of(sources: Sequence[str], name: str, options: IngestOptions) -> ReadColumn:
-    """A column of tables, whether or not it is a feature. It is text if the tables differ in its kind. Raises
-    ConfigError, DataError."""
+    """A column of tables, as text if they differ in its kind. Raises ConfigError, DataError."""
     tables, codes = _Tables(sources, options, "to slice by"), {"": -1}
     kinds = set()
     for file in tables.files:

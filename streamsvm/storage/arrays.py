@@ -16,8 +16,7 @@ Packed = Sequence[tuple[str, str, Sequence[int]]]  # name, dtype and shape of ea
 
 
 def packed(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], Packed]:
-    """Arrays of one dtype as one, end to end, by dtype, and their places: many small arrays take long to write to
-    files."""
+    """Arrays of one dtype as one, by dtype, and their places: many small arrays take long to write to files."""
     by_dtype: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for array in state.values():
         by_dtype[str(array.dtype)].append(array.ravel())

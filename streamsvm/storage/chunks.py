@@ -143,8 +143,7 @@ class CheckedArray:
 
 @contextmanager
 def whole_metadata(place: str) -> Iterator[None]:
-    """Turns errors of zarr and of this package about damaged metadata into CorruptDataError, and silences zarr's
-    warnings."""
+    """Turns errors about damaged metadata into CorruptDataError, and silences zarr's warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -44,8 +44,7 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 
 
 def is_remote_failure(error: BaseException) -> bool:
-    """Whether a file system or the client of an object store raised this error; clients have their own error
-    classes."""
+    """Whether a file system or the client of an object store, with its own error classes, raised this error."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
 
 

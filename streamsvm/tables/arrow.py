@@ -54,8 +54,7 @@ def raw_rows(
 
 
 def take_numbers(schema: Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch | pa.Table]) -> None:
-    """Makes numbers of those of these text features whose texts are numbers, or missing, in all batches. Reads no
-    further than needed."""
+    """Makes numbers of those of these text features whose texts all are numbers, or missing. Reads what it needs."""
     candidates, with_numbers = {f.name: f for f in schema.features if f.name in names}, set()
     for batch in batches:
         for name in [*candidates]:
@@ -66,7 +65,9 @@ def take_numbers(schema: Schema, names: Sequence[str], batches: Iterable[pa.Reco
             for piece in (column[:FIRST], column[FIRST:]):  # the first ones tell most columns of text
                 texts, is_missing = _stripped(piece)
                 texts = texts.filter(pa.compute.invert(is_missing))
-                if not _are_numbers(texts):
+                are_plain = pa.compute.match_substring_regex(texts, f"^({NUMBER})$")
+                are_codes = pa.compute.match_substring_regex(texts, f"^({CODE})$")  # rather no numbers
+                if not pa.compute.all(pa.compute.and_not(are_plain, are_codes), min_count=0).as_py():
                     del candidates[name]
                     break
                 with_numbers |= {name} if len(texts) else set()
@@ -74,13 +75,6 @@ def take_numbers(schema: Schema, names: Sequence[str], batches: Iterable[pa.Reco
             break
     for name in with_numbers & candidates.keys():
         candidates[name].take_numbers()
-
-
-def _are_numbers(texts: pa.Array) -> bool:
-    """Whether all of them are numbers, and none is rather a code."""
-    are_plain = pa.compute.match_substring_regex(texts, f"^({NUMBER})$")
-    are_codes = pa.compute.match_substring_regex(texts, f"^({CODE})$")
-    return bool(pa.compute.all(pa.compute.and_not(are_plain, are_codes), min_count=0).as_py())
 
 
 def _stripped(column: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -192,9 +186,8 @@ def _finite(
 
 def days(column: pa.Array) -> pa.Array:
     """Times as days since 1970."""
-    day = of_numbers(np.array([DAY_US]))[0]
-    micros = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    return pa.compute.divide(micros.cast(pa.float64(), safe=False), day)  # years after 2255 need more digits
+    micros = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).cast(pa.float64(), safe=False)
+    return pa.compute.divide(micros, of_numbers(np.array([DAY_US]))[0])  # years after 2255 need more digits
 
 
 def times(column: pa.Array) -> pa.Array:
@@ -307,5 +300,4 @@ def is_text(t: pa.DataType) -> bool:
 
 def as_written(column: pa.Array) -> np.ndarray:
     """(m,) texts of a column; a missing one is empty."""
-    texts = [text or "" for text in column.cast(pa.string()).to_pylist()]
-    return np.array(texts, dtype=object)
+    return np.array([text or "" for text in column.cast(pa.string()).to_pylist()], dtype=object)

@@ -134,8 +134,7 @@ def schema_like(like: Layout | None) -> Schema | None:
 def schema_of(
     kinds: dict[str, str], target: Mapping[str, float | str] | None = None, category: Collection[str] = ()
 ) -> Schema:
-    """The columns of a frame, all as features. Raises DataError for an unsupported kind, and without a column that is
-    named."""
+    """The columns of a frame, all as features. Raises DataError for other kinds, and for names without a column."""
     for name in category:
         if name not in kinds:
             raise DataError(f"X has no column {name!r} to take as categories; it has {listed([*kinds])}")
@@ -158,8 +157,7 @@ def new_schema(
     category: Collection[str] = (),
     as_texts: Set[str] = frozenset(),
 ) -> Schema:
-    """The columns of a frame, all as features, numbers stored as text as numbers but for the columns `as_texts`. Raises
-    DataError."""
+    """`schema_of` a table, with numbers stored as text as numbers, unless they are in `as_texts`. Raises DataError."""
     from streamsvm.tables.arrow import take_numbers
 
     schema = schema_of(kinds_of(table), target, category)

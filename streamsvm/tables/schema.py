@@ -141,38 +141,30 @@ class Feature:
         self.require_few(where)
 
     def require_few(self, where: str) -> None:
-        """Raises DataError if there are too many categories for columns."""
+        """Raises DataError if there are too many categories for columns, or for target-encoded codes."""
         if self.smooth is not None:
-            return self._require_codes(where)
+            if len(self.categories) > MAX_TARGET + 1:
+                message = f"{where}: column {self.name!r} has more than {MAX_TARGET:,} different texts to target-encode"
+                raise DataError(f"{message}; {self.fewer(rare=False, means=False)}")
+            return
         is_final = self.min_rows == 1 or self.settled is not None
         limit = MAX_CATEGORIES if is_final else MAX_TEXTS
-        if len(self.categories) <= limit:
-            return
-        frequency = f" in {self.min_rows} rows or more" if is_final and self.min_rows > 1 else ""
-        message = f"{where}: column {self.name!r} has more than {limit:,} different texts{frequency}"
-        raise DataError(f"{message}, a column of 0 and 1 for each; {self.fewer(rare=is_final)}")
-
-    def _require_codes(self, where: str) -> None:
-        if len(self.categories) > MAX_TARGET + 1:
-            message = f"{where}: column {self.name!r} has more than {MAX_TARGET:,} different texts to target-encode"
-            raise DataError(f"{message}; {self.fewer(rare=False, means=False)}")
+        if len(self.categories) > limit:
+            frequency = f" in {self.min_rows} rows or more" if is_final and self.min_rows > 1 else ""
+            message = f"{where}: column {self.name!r} has more than {limit:,} different texts{frequency}"
+            raise DataError(f"{message}, a column of 0 and 1 for each; {self.fewer(rare=is_final)}")
 
     def fewer(self, *, rare: bool = True, means: bool = True) -> str:
         """The options that give fewer columns."""
-        least, name, hash_option = (10 * self.min_rows, as_names(self.name), as_names(self.name, end=f"={HASH}"))
+        least, name, hash_option = 10 * self.min_rows, as_names(self.name), as_names(self.name, end=f"={HASH}")
         options = [f"--hash {hash_option} makes {HASH} columns of them"]
-        if self.is_csv and self._has_numbers:
+        quantities = None if self.stays_text or not self.is_csv else self._quantities([*self.categories][:PROBED])
+        if quantities is not None and quantities[0] == "numbers":  # as most of its first texts are
             marker = "VALUES" if self.marker is None else as_names(self.marker[:40])
             options.insert(0, f"--missing {marker} reads the others as numbers")
         options += [f"--target-encode {name} one, with the label's mean for each"] * means
         options += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
         return ", ".join([*options, f"--ignore {name} none"])
-
-    @property
-    def _has_numbers(self) -> bool:
-        """Whether most of its first texts are numbers."""
-        quantities = None if self.stays_text else self._quantities([*self.categories][:PROBED])
-        return quantities is not None and quantities[0] == "numbers"
 
     def codes(self, texts: list[str]) -> np.ndarray:
         """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
@@ -388,27 +380,19 @@ class Schema:
 
     def encode(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
         """(m, d) store rows for raw (m, features): CSR if there is text that is not target-encoded."""
+        rows: np.ndarray | sparse.csr_array = raw
+        if self.has_text:
+            raw = raw.copy()
+            for codes, feature in zip(raw.T, self.features, strict=True):
+                if feature.settled is not None:  # all rows are known
+                    codes[:] = feature.settled[codes.astype(np.int64)]
+            within = np.where(self.is_text & (raw != 0), np.abs(raw) - 1, 0).astype(np.int64)
+            columns, ends = self.store_offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
+            shape = len(raw), int(self.store_offsets[-1])
+            rows = sparse.csr_array((self.values(raw).ravel(), columns.ravel(), ends), shape=shape)
+            rows.eliminate_zeros()
         values = {at: feature.values for at, feature in self.coded.items() if feature.values is not None}
-        return decode_categories(self._spread(raw), values)
-
-    def _spread(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
-        if not self.has_text:
-            return raw
-        raw = self._final(raw)
-        within = np.where(self.is_text & (raw != 0), np.abs(raw) - 1, 0).astype(np.int64)
-        columns, ends = self.store_offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
-        shape = len(raw), int(self.store_offsets[-1])
-        rows = sparse.csr_array((self.values(raw).ravel(), columns.ravel(), ends), shape=shape)
-        rows.eliminate_zeros()
-        return rows
-
-    def _final(self, raw: np.ndarray) -> np.ndarray:
-        """Raw rows with their final codes, once all rows are known."""
-        raw = raw.copy()
-        for codes, feature in zip(raw.T, self.features, strict=True):
-            if feature.settled is not None:
-                codes[:] = feature.settled[codes.astype(np.int64)]
-        return raw
+        return decode_categories(rows, values)
 
     def numbers_remark(self, as_category: str) -> str | None:
         """How numbers stored as text were read, if there are any. as_category: the option that reads a column as

@@ -115,8 +115,7 @@ def with_values(
 
 
 def with_values_of_model(store: Store, layout: Layout | None) -> Store:
-    """The rows of a store with the values that a model of this layout has for their texts. Raises ModelError if it
-    has none."""
+    """The rows of a store with the values that a model of this layout has for their texts. Raises ModelError."""
     texts = codes_without_values(store)
     if not texts:
         return store
