@@ -223,7 +223,8 @@ class Store(FactsRepr, SizedInBytes):
 
     def origin(self, row: int) -> tuple[Store, int]:
         """The store that a row is read from, and its id there."""
-        return self._source.origin(row) if isinstance(self._source, StoreView) else (self, row)
+        source = self._source
+        return source.store.origin(int(source.ids(np.array(row)))) if isinstance(source, StoreView) else (self, row)
 
     def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
         """The ids of rows of this store in the one that they were chosen from.
@@ -236,7 +237,9 @@ class Store(FactsRepr, SizedInBytes):
             Row numbers, from 0 to n - 1.
         """
         source = self._source
-        return source.ids_in(whole, ids) if self is not whole and isinstance(source, StoreView) else ids
+        if self is whole or not isinstance(source, StoreView):
+            return ids
+        return source.store.ids_in(whole, source.ids(ids))
 
     def to_dask(self) -> tuple[Any, Any]:
         """(X, y) as lazy Dask arrays, chunk for chunk. Only labels are read at once. Without labels, y is None.
@@ -387,7 +390,7 @@ class Store(FactsRepr, SizedInBytes):
     def has_gaps(self) -> bool:
         """Whether ingest found missing values, in these rows or in the rows that they were selected from."""
         if isinstance(self._source, StoreView):
-            return self._source.has_gaps
+            return self._source.store.has_gaps
         return bool(self.attrs.get(GAPS)) or (self.statistics is not None and MISSING in self.statistics)
 
     @cached_property
@@ -505,7 +508,7 @@ class Store(FactsRepr, SizedInBytes):
         source = self._source
         if isinstance(source, SubsetSource):
             state = hashlib.blake2b(source.store.fingerprint().encode(), digest_size=16)
-            state.update(source.ids_in(source.store, np.arange(self.n)).tobytes())
+            state.update(source.ids(np.arange(self.n)).tobytes())
             return WHOLE + state.hexdigest()
         if isinstance(source, StoreView):
             return source.store.fingerprint()
@@ -582,15 +585,9 @@ class StoreView(Source, SizedInBytes):
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    @property
-    def has_gaps(self) -> bool:
-        return self.store.has_gaps
-
-    def origin(self, row: int) -> tuple[Store, int]:
-        return self.store.origin(row)
-
-    def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
-        return self.store.ids_in(whole, ids)
+    def ids(self, ids: np.ndarray) -> np.ndarray:
+        """The ids in the store of rows with these ids."""
+        return ids
 
 
 class SubsetSource(StoreView):
@@ -610,11 +607,8 @@ class SubsetSource(StoreView):
     def take(self, ids: np.ndarray) -> Rows:
         return self.store.take(self._ids[ids])
 
-    def origin(self, row: int) -> tuple[Store, int]:
-        return self.store.origin(int(self._ids[row]))
-
-    def ids_in(self, whole: Store, ids: np.ndarray) -> np.ndarray:
-        return self.store.ids_in(whole, self._ids[ids])
+    def ids(self, ids: np.ndarray) -> np.ndarray:
+        return self._ids[ids]
 
 
 def row_ranges(n: int, chunk_rows: int, limit: int) -> list[tuple[int, int]]:

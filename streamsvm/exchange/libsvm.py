@@ -225,7 +225,7 @@ def signed(coef: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 def _kernel_type(kernel: Kernel) -> str:
     if kernel.libsvm is None:
-        names = ", ".join(ours for ours in libsvm_names().values())
+        names = ", ".join(libsvm_names().values())
         instead = "export --format onnx" if has_graph(kernel.name) else "fit with one of these"
         raise ModelError(f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {names}; {instead}")
     return kernel.libsvm
@@ -233,8 +233,7 @@ def _kernel_type(kernel: Kernel) -> str:
 
 def libsvm_names() -> dict[str, str]:
     """Our names of kernels by LIBSVM's."""
-    theirs = ((kernel_class(name).libsvm, name) for name in KERNELS)
-    return {libsvm: name for libsvm, name in theirs if libsvm is not None}
+    return {libsvm: name for name in KERNELS if (libsvm := kernel_class(name).libsvm) is not None}
 
 
 def svm_lines(svm: SVM) -> Iterator[str]:

@@ -87,36 +87,29 @@ def _of_frame(
     except NeedsFloat64 as error:
         heard(Warned(f"X: {error}"))
         raw = raw_of(table, schema, FLOAT64)
-    schema.settle("X")
-    rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
     if like is None:
-        warn_of_texts(schema, len(rows))
-    warn_of_rounding(schema)
+        _settle(schema, sum(map(len, raw)))
+    rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
     if not are_sparse(rows.csr.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
         rows = Rows(rows.dense())
-    return ArraySource(rows.X), attributes(schema, bool(np.isnan(rows.X.sum())))
+    return ArraySource(rows.X), _attributes(schema, bool(np.isnan(rows.X.sum())))
 
 
-def warn_of_texts(schema: Schema, n: int) -> None:
-    """Warns of numbers stored as text, and of texts in n rows of a frame that hardly look like categories."""
-    if message := schema.numbers_remark(CATEGORY):
-        heard(Warned(f"X: {message}"))
+def _attributes(schema: Schema, has_gaps: bool) -> dict[str, object]:
+    return {**schema.to_attrs(), "format": "frame", **({GAPS: True} if has_gaps else {})}
+
+
+def _settle(schema: Schema, n: int) -> None:
+    """Called once all n rows of a frame are known. Raises DataError for too many texts. Warns of numbers stored as
+    text, of texts that hardly look like categories, and of whole numbers that float32 cannot represent."""
+    schema.settle("X")
+    messages = [schema.numbers_remark(CATEGORY)]
     for feature in schema.features:
         fewer = f"target_encode={[feature.name]} makes one column of them, or leave the column out"
-        if message := feature.remark(n, fewer, CATEGORY):
-            heard(Warned(f"X: {message}"))
-
-
-def warn_of_rounding(schema: Schema) -> None:
-    """Warns of whole numbers of a frame that float32 cannot represent."""
-    for feature in schema.features:
-        if message := feature.rounding_remark("subtract the smallest"):
-            heard(Warned(f"X: {message}"))
-
-
-def attributes(schema: Schema, has_gaps: bool) -> dict[str, object]:
-    """The attributes of a store of a frame's rows."""
-    return {**schema.to_attrs(), "format": "frame", **({GAPS: True} if has_gaps else {})}
+        messages.append(feature.remark(n, fewer, CATEGORY))
+    messages += [feature.rounding_remark("subtract the smallest") for feature in schema.features]
+    for message in filter(None, messages):
+        heard(Warned(f"X: {message}"))
 
 
 def are_sparse(entries: int | None, cells: int, like: Layout | None) -> bool:
@@ -188,12 +181,11 @@ def raw_of(
     from streamsvm.tables.arrow import raw_rows
 
     require_columns(table.column_names, schema)
-    batches = table.select([f.name for f in schema.features]).combine_chunks().to_batches()
-    firsts = np.cumsum([0, *(len(batch) for batch in batches)]).tolist()
-    return [
-        raw_rows(batch, schema, dtype, where, line, gaps=True, widens=widens)
-        for batch, line in zip(batches, firsts, strict=False)
-    ]
+    pieces, line = [], 0
+    for batch in table.select([f.name for f in schema.features]).combine_chunks().to_batches():
+        pieces.append(raw_rows(batch, schema, dtype, where, line, gaps=True, widens=widens))
+        line += len(batch)
+    return pieces
 
 
 def require_columns(names: list[str], schema: Schema) -> None:
@@ -283,16 +275,14 @@ def partitions(
         for feature in schema.features:
             feature.from_text = any(part_columns[feature.name].from_text for part_columns in columns)
         entries, has_gaps = _learned(schema, summaries)
-        schema.settle("X")
-        warn_of_texts(schema, sum(lengths))
-        warn_of_rounding(schema)
+        _settle(schema, sum(lengths))
     else:
         require_columns([*map(str, frame.columns)], schema)
         lengths = [int(n) for n in computed(frame.map_partitions(len))]
         entries = sum(lengths) * len(schema.features)  # at most
     n, d = sum(lengths), int(schema.offsets[-1])
     is_sparse = are_sparse(entries if schema.has_text else None, n * d, like)
-    attrs = attributes(schema, has_gaps)
+    attrs = _attributes(schema, has_gaps)
     empty = np.empty((0, d), dtype)
     final = Schema.from_attrs(attrs)
     blocks = frame.map_partitions(_encoded, final, is_sparse, dtype, meta=empty, enforce_metadata=False)
