@@ -65,9 +65,8 @@ def open_column(group: zarr.Group, name: str) -> StoredColumn:
         return CheckedArray(member, name)
     if any(names <= set(member.keys()) for names in ({"codes", "categories"}, {"values", "mask"})):
         return _EncodedColumn(member, name)
-    raise DataError(
-        f"{name!r} is a group without 'codes' and 'categories' or 'values' and 'mask'; expected an array of labels"
-    )
+    problem = f"{name!r} is a group without 'codes' and 'categories' or 'values' and 'mask'"
+    raise DataError(f"{problem}; expected an array of labels")
 
 
 def check_column(name: str, column: np.ndarray | StoredColumn, n: int) -> None:
@@ -171,9 +170,8 @@ def weights_of(values: np.ndarray, start: int = 0) -> np.ndarray:
     bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0) & (weight <= LARGEST)))
     if len(bad):
         row = start + bad[0]
-        raise DataError(
-            f"sample_weight of row {row} is {weight[bad[0]]}; expected a finite number >= 0 and at most {LARGEST:g}"
-        )
+        problem = f"sample_weight of row {row} is {weight[bad[0]]}"
+        raise DataError(f"{problem}; expected a finite number >= 0 and at most {LARGEST:g}")
     return weight
 
 
@@ -208,10 +206,8 @@ class ColumnWriter:
         if kind != self._kind and (self._kind, kind) != ("f", "i"):
             if not (self._labels and "i" in (self._kind, kind)):
                 kinds = {"i": "integers", "f": "floats", "U": "text"}
-                raise DataError(
-                    f"{self.name} holds {kinds.get(kind, kind)} from row {self.n} on, "
-                    f"after {kinds.get(self._kind, self._kind)}; expected one type"
-                )
+                problem = f"{self.name} holds {kinds.get(kind, kind)} from row {self.n} on"
+                raise DataError(f"{problem}, after {kinds.get(self._kind, self._kind)}; expected one type")
             if self._kind == "i":
                 self._convert(kind)
         self._write(values)

@@ -169,10 +169,8 @@ def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[st
     if len(alone):
         units = _units(store)
         shortage = "less than two rows" if units == "rows" else f"{units} in one fold only with rows"
-        raise DataError(
-            f"{store.url or 'the data'} has {shortage} of label {labels[alone[0]]}, expected at least two of each: "
-            "cross-validation tests each label on rows that its model was not trained on"
-        )
+        problem = f"{store.url or 'the data'} has {shortage} of label {labels[alone[0]]}, expected at least two of each"
+        raise DataError(f"{problem}: cross-validation tests each label on rows that its model was not trained on")
 
 
 def _joins(strata: np.ndarray, of: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

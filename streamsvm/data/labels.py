@@ -39,10 +39,8 @@ class Classes(SizedInBytes):
         places[places == len(self.values)] = 0
         strange = np.flatnonzero(self.values[places] != labels)
         if len(strange):
-            raise CorruptDataError(
-                f"found label {labels[strange[0]]}, which is not among the {len(self.values)} that were counted; "
-                "ingest the rows again"
-            )
+            problem = f"found label {labels[strange[0]]}, which is not among the {len(self.values)} that were counted"
+            raise CorruptDataError(f"{problem}; ingest the rows again")
         return places.astype(np.int32)
 
 

@@ -24,10 +24,8 @@ class NeedsFloat64(Exception):
     @classmethod
     def of(cls, column: str, rounded: RoundedValue, hint: str = "") -> NeedsFloat64:
         """The error for a rounded value. column: named as in `column 3`. hint: ends the message."""
-        return cls(
-            f"float32 rounds numbers of {column}, such as {rounded.value!r} to {rounded.rounded:.17g}: the rows are "
-            f"float64{hint}"
-        )
+        problem = f"float32 rounds numbers of {column}"
+        return cls(f"{problem}, such as {rounded.value!r} to {rounded.rounded:.17g}: the rows are float64{hint}")
 
 
 def first_rounded(columns: np.ndarray, values: np.ndarray) -> RoundedValue | None:

@@ -304,10 +304,8 @@ class Scaling(SizedInBytes):
         if "quantiles" in arrays:
             quantiles = Quantiles(*(np.asarray(arrays[name], np.float64) for name in ("quantiles", "levels")))
             if quantiles.knots.shape != (len(offset), len(quantiles.levels)):
-                raise ValueError(
-                    f"found quantiles of shape {quantiles.knots.shape}, expected {len(offset)} columns at "
-                    f"{len(quantiles.levels)} levels"
-                )
+                problem = f"found quantiles of shape {quantiles.knots.shape}"
+                raise ValueError(f"{problem}, expected {len(offset)} columns at {len(quantiles.levels)} levels")
         marks = np.asarray(arrays["marks"], np.int64) if "marks" in arrays else None
         scaling = cls(kind, offset, scale, metric, fill, quantiles, marks)
         if marks is not None and not np.isin(marks, np.arange(scaling.d)).all():

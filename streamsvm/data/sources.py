@@ -105,10 +105,8 @@ class CSRSource:
         self._name = name
         encoding = group.attrs.get("encoding-type")
         if encoding == "csc_matrix":
-            raise DataError(
-                f"group {name!r} is stored by columns (csc_matrix); expected rows: write it again with anndata after "
-                "`adata.X = adata.X.tocsr()`"
-            )
+            problem = f"group {name!r} is stored by columns (csc_matrix)"
+            raise DataError(f"{problem}; expected rows: write it again with anndata after `adata.X = adata.X.tocsr()`")
         if encoding != "csr_matrix":
             raise DataError(f"group {name!r} has encoding-type {encoding!r}; expected 'csr_matrix' or an array")
         self._data, self._indices, self._indptr = (_member(group, name, k) for k in ("data", "indices", "indptr"))

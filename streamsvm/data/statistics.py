@@ -58,10 +58,8 @@ class StoredStatistics:
                 return None
             values, counts = (values_of(self._array(name)) for name in LABELS)
             if len(values) != len(counts) or counts.sum() != self._n:
-                raise CorruptDataError(
-                    f"array '{FOLDER}/counts' counts {counts.sum()} rows of {len(values)} labels, found {self._n}; "
-                    "ingest them again"
-                )
+                problem = f"array '{FOLDER}/counts' counts {counts.sum()} rows of {len(values)} labels, found {self._n}"
+                raise CorruptDataError(f"{problem}; ingest them again")
             return Classes(labels_of(values), counts.astype(np.int64))
 
     def _has(self, names: tuple[str, ...]) -> bool:

@@ -274,10 +274,8 @@ class Store(FactsRepr, SizedInBytes):
     def _y(self) -> ColumnValues:
         if not self.has_y:
             name = self._names.get("y", "y")
-            raise DataError(
-                f"{self.url or 'the data'} has no labels (no array {name!r}); --label names the column of a file, --y "
-                "the array of a store"
-            )
+            problem = f"{self.url or 'the data'} has no labels (no array {name!r})"
+            raise DataError(f"{problem}; --label names the column of a file, --y the array of a store")
         return ColumnValues(self._columns["y"], self.n, labels_of)
 
     @property
@@ -470,10 +468,8 @@ class Store(FactsRepr, SizedInBytes):
         advice = "correct the source and ingest it again"
         if np.isnan(value):
             advice = f"fill it in, or fit with {store.gaps_option('mean')} (or median, most_frequent)"
-        raise DataError(
-            f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
-            f"expected finite numbers: {advice}"
-        )
+        problem = f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}"
+        raise DataError(f"{problem}; expected finite numbers: {advice}")
 
     def require_squares(self, low: np.ndarray, high: np.ndarray) -> None:
         """Raises DataError naming a column whose values are too large for variances.
@@ -491,10 +487,8 @@ class Store(FactsRepr, SizedInBytes):
         if largest[column] > LARGEST:
             names = self.feature_names
             name = column if names is None else repr(names[column])
-            raise DataError(
-                f"{self.url or 'X'}: column {name} has values up to {largest[column]:.3g}, expected at most "
-                f"{LARGEST:.0e}: give them in other units"
-            )
+            problem = f"{self.url or 'X'}: column {name} has values up to {largest[column]:.3g}"
+            raise DataError(f"{problem}, expected at most {LARGEST:.0e}: give them in other units")
 
     def fingerprint(self) -> str:
         """The identity of all that a fit may read: rows, columns, labels, weights, groups and queries.

@@ -18,6 +18,5 @@ def require_two_classes(model: Model) -> None:
     """Raises ModelError for a classifier that knows fewer."""
     task = task_of(model.task)
     if task.has_labels and not task.in_sets and len(model.classes) < 2:
-        raise ModelError(
-            f"the model knows {len(model.classes)} classes so far, an export needs two: train it on more rows"
-        )
+        problem = f"the model knows {len(model.classes)} classes so far"
+        raise ModelError(f"{problem}, an export needs two: train it on more rows")

@@ -118,9 +118,8 @@ def write_libsvm(model: Model, out: Path) -> dict[str, Any]:
     Raises ModelError, StorageError.
     """
     if task_of(model.task).in_sets:
-        raise ModelError(
-            f"the model is of task {model.task}, and LIBSVM's files give a row one label; export --format onnx"
-        )
+        problem = f"the model is of task {model.task}, and LIBSVM's files give a row one label"
+        raise ModelError(f"{problem}; export --format onnx")
     expanded = expansion(model).folded()
     _require_linear(expanded.scaling)
     numbers = _numbers(model.classes)

@@ -98,10 +98,8 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
         raise DataError(f"{where}: row {row + 1}, column {column + 1} is {value}; {expected}")
     if dtype == np.uint8 and not np.array_equal(out, X):
         row, column = np.argwhere(out != X)[0]
-        raise DataError(
-            f"{where}: row {first_row + row + 1}, column {column + 1} is {X[row, column]}; "
-            f"uint8 holds whole numbers from 0 to 255"
-        )
+        problem = f"{where}: row {first_row + row + 1}, column {column + 1} is {X[row, column]}"
+        raise DataError(f"{problem}; uint8 holds whole numbers from 0 to 255")
     return out
 
 

@@ -155,10 +155,8 @@ class Csv(Table):
         """Raises DataError for values of a column without a name, unless it is the first: row numbers of pandas."""
         for at, f in enumerate(self._schema):
             if at and not f.name and not pa.types.is_null(f.type):
-                raise DataError(
-                    f"{self._path}:{self._shape.skip_lines + 1}: column {at + 1} has no name; give it one, or add "
-                    "--no-header if this line is a row"
-                )
+                problem = f"{self._path}:{self._shape.skip_lines + 1}: column {at + 1} has no name"
+                raise DataError(f"{problem}; give it one, or add --no-header if this line is a row")
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         numbers = {name: self._columns[name].marks for name, t in types.items() if pa.types.is_floating(t)}

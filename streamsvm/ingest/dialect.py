@@ -117,9 +117,8 @@ def shape_of(path: str, head: bytes, usual: str, delimiter: str | None, skip: in
         return TableShape(delimiter, skip + ends[0], ("", *names), remark)
     titles = next(at for at, row in enumerate(rows) if len(row) == width)
     problem = f"found {len(names)} column{'s' * (len(names) > 1)}, and {width} in the lines below"
-    raise DataError(
-        f"{path}:{skip + 1}: {problem}; if the table begins further down, add --skip-rows {skip + ends[titles - 1]}"
-    )
+    problem = f"{path}:{skip + 1}: {problem}"
+    raise DataError(f"{problem}; if the table begins further down, add --skip-rows {skip + ends[titles - 1]}")
 
 
 def _without_empty_end(rows: list[list[str]]) -> tuple[str, ...] | None:

@@ -159,9 +159,8 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
         raise ConfigError("no source was given; expected at least one file")
     formats = {options.format or detect_format(p) for p in paths}
     if len(formats) > 1:
-        raise ConfigError(
-            f"the sources have different formats ({', '.join(sorted(formats))}); give those of one format at a time"
-        )
+        problem = f"the sources have different formats ({', '.join(sorted(formats))})"
+        raise ConfigError(f"{problem}; give those of one format at a time")
     format_ = formats.pop()
     is_table = format_ in TABLES
     options_given = [name for name in TABLE_OPTIONS if getattr(options, name)]

@@ -74,10 +74,8 @@ def store_of(
         # older stores list only the files
         before = made_of and (made_of.get("sources") or [name for name, *_ in made_of["files"]])
         if before is None or before != origin["sources"]:
-            raise StorageError(
-                f"{url}: found a store that was not made from {sources[0]} by this command; give another path with "
-                "--store, or use that store without files"
-            )
+            problem = f"{url}: found a store that was not made from {sources[0]} by this command"
+            raise StorageError(f"{problem}; give another path with --store, or use that store without files")
         options = options.model_copy(update={"force": True})
     ingest(sources, url, options, events, attrs={MADE_OF: origin})
     return url, False

@@ -61,9 +61,8 @@ def paths_of(sources: Sequence[str]) -> list[tuple[str, str]]:
             if file in by_place:
                 first, path_before = by_place[file]
                 name = path if path == path_before else f"{path}, which is {path_before},"
-                raise ConfigError(
-                    f"{name} is found twice, by {first!r} and by {source!r}; expected each file once, leave one out"
-                )
+                problem = f"{name} is found twice, by {first!r} and by {source!r}"
+                raise ConfigError(f"{problem}; expected each file once, leave one out")
             by_place[file] = source, path
     return [*by_place.values()]
 

@@ -39,10 +39,8 @@ def without_password(source: str) -> str:
         return source
     url = urlsplit(source)
     if "password" in dict(parse_qsl(url.query)):
-        raise ConfigError(
-            f"{url.scheme}://{url.hostname}: found a password among the parameters of the URL; expected "
-            "postgresql://USER:PASSWORD@HOST/NAME, PGPASSWORD or ~/.pgpass"
-        )
+        problem = f"{url.scheme}://{url.hostname}: found a password among the parameters of the URL"
+        raise ConfigError(f"{problem}; expected postgresql://USER:PASSWORD@HOST/NAME, PGPASSWORD or ~/.pgpass")
     user, mark, host = url.netloc.rpartition("@")
     user, colon, password = user.partition(":")
     if not colon:

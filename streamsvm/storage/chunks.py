@@ -66,18 +66,14 @@ class CheckedArray:
                     raise
                 last = error
                 time.sleep(pause)
-        raise StorageError(
-            f"array {self.name!r}: entries {start} to {stop - 1} could not be fetched, {len(PAUSES_S)} times "
-            f"({_brief(last)}); is {self.array.store} still there?"
-        ) from last
+        problem = f"array {self.name!r}: entries {start} to {stop - 1} could not be fetched, {len(PAUSES_S)} times"
+        raise StorageError(f"{problem} ({_brief(last)}); is {self.array.store} still there?") from last
 
     def _require_room(self, rows: int, what: str) -> None:
         """Raises CorruptDataError for impossible sizes; metadata can claim any."""
         if rows * self._row_bytes > MEMORY_BYTES:
-            raise CorruptDataError(
-                f"array {self.name!r}: {what} of {rows} entries would take {rows * self._row_bytes:,} bytes, more than "
-                f"this machine's memory; is its shape {self.shape} damaged?"
-            )
+            problem = f"array {self.name!r}: {what} of {rows} entries would take {rows * self._row_bytes:,} bytes"
+            raise CorruptDataError(f"{problem}, more than this machine's memory; is its shape {self.shape} damaged?")
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         self._require_room(stop - start, "a stretch")
@@ -107,10 +103,8 @@ class CheckedArray:
 
     def _corrupt(self, chunk: int, chunk_rows: int, what: str, how: str = "") -> CorruptDataError:
         lo, hi = chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(self))
-        return CorruptDataError(
-            f"array {self.name!r}: chunk {chunk} (entries {lo} to {hi - 1}) {what}; "
-            f"restore it from a copy or write the store again{how}"
-        )
+        problem = f"array {self.name!r}: chunk {chunk} (entries {lo} to {hi - 1}) {what}"
+        return CorruptDataError(f"{problem}; restore it from a copy or write the store again{how}")
 
     def _require(self, file: int, start: int, stop: int) -> None:
         """Raises unless chunk file `file` exists and, if it is a shard, holds all chunks of start..stop."""

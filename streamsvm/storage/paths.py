@@ -316,9 +316,8 @@ def require_place(option: str, url: str | os.PathLike[str], kind: str, *, force:
     if existing is None:
         _require_writable(option, url)
     elif existing != kind:
-        raise StorageError(
-            f"{option} {url}: found {existing}, expected nothing or {kind}; it is not replaced, take another {option}"
-        )
+        problem = f"{option} {url}: found {existing}, expected nothing or {kind}"
+        raise StorageError(f"{problem}; it is not replaced, take another {option}")
     elif not force:
         raise StorageError(f"{option} {url}: found {kind}; --force replaces it, or take another {option}")
 

@@ -82,10 +82,8 @@ def _check_labels(store: Store) -> list[str]:
         wrong = np.flatnonzero(stored.counts != counted.counts)
         if len(wrong):
             label, stored_count, count = (a[wrong[0]] for a in (counted.values, stored.counts, counted.counts))
-            raise CorruptDataError(
-                f"array 'statistics/counts' says {stored_count} rows of label {label}, 'y' has {count}; "
-                "ingest the rows again"
-            )
+            problem = f"array 'statistics/counts' says {stored_count} rows of label {label}, 'y' has {count}"
+            raise CorruptDataError(f"{problem}; ingest the rows again")
     weight, _, _, _ = store.sample_weight, store.qid, store.group, store.statistics
     if weight is not None and not weight.any():
         raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")

@@ -41,10 +41,8 @@ def read_once(X: Any) -> Any:
 
             table = pa.RecordBatchReader.from_stream(X).read_all()
             if not len(table):
-                raise DataError(
-                    f"X: a {kind.__name__} without rows; it can be read only once: after a fit or a prediction, give a "
-                    "new one, or a table"
-                )
+                problem = f"X: a {kind.__name__} without rows; it can be read only once"
+                raise DataError(f"{problem}: after a fit or a prediction, give a new one, or a table")
             return table
     except DataError:
         raise
@@ -134,9 +132,8 @@ def schema_of(
     kinds = kinds | dict.fromkeys(category, "text")
     for name, kind in kinds.items():
         if kind not in KINDS:
-            raise DataError(
-                f"column {name!r} holds {kind}; expected numbers, times or text: convert it, or leave it out"
-            )
+            problem = f"column {name!r} holds {kind}"
+            raise DataError(f"{problem}; expected numbers, times or text: convert it, or leave it out")
     require_texts("X", kinds, dict.fromkeys(target or {}, "target-encode"), f"; {CATEGORY} takes numbers as categories")
     schema = Schema([Feature(name, kind, smooth=(target or {}).get(name)) for name, kind in kinds.items()])
     for feature in schema.features:

@@ -97,10 +97,8 @@ def duplicates(store: Store, against: Store | None = None, events: Events = igno
     """
     if against is not None:
         if not have_same_columns(store, against):
-            raise DataError(
-                f"{against.url or 'the data'} has other columns than {store.url or 'the data'}, so no rows are equal; "
-                "ingest it with --like"
-            )
+            problem = f"{against.url or 'the data'} has other columns than {store.url or 'the data'}"
+            raise DataError(f"{problem}, so no rows are equal; ingest it with --like")
     labelled = store.has_y and (against is None or against.has_y)
     digests = np.empty((1 + labelled, store.n), DIGEST)
     for start, block_digests in _digests(store, labelled, events):
