@@ -195,6 +195,19 @@ _HEADS = {  # regular expressions of first bytes
 _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
 
 
+_WIDE = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_WIDE_LINE = re.compile(rb"([!-~]\0){2}|(\0[!-~]){2}")  # two letters, without a mark before them
+
+
+def require_bytes(path: str, head: bytes) -> None:
+    """Raises DataError for a file whose first characters have two or four bytes each, with or without a mark."""
+    encoding = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
+    if encoding is None and (m := _WIDE_LINE.match(head)) is not None:
+        encoding = "UTF-16LE" if m[1] else "UTF-16BE"
+    if encoding is not None:
+        raise DataError(f"{path}: found {encoding}, expected UTF-8; convert it with `iconv -f {encoding} -t UTF-8`")
+
+
 def open_raw(path: str) -> IO[bytes]:
     """The raw bytes of a local file or fsspec URL. Raises NotFoundError, DataError."""
     try:

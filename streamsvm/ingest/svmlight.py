@@ -17,9 +17,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
 from streamsvm.errors import DataError
 from streamsvm.ingest.block import Block, OpenStream, Reader
-from streamsvm.ingest.dialect import require_bytes
 from streamsvm.ingest.options import IngestOptions
-from streamsvm.ingest.streams import Stream
+from streamsvm.ingest.streams import Stream, require_bytes
 
 _WHAT = {
     1: "expected a number as the label",

@@ -200,7 +200,7 @@ def events(lines: Iterable[str], kind: str, dialect: IngestOptions | None = None
 def _fields(line: str, delimiter: str) -> list[str]:
     """The fields of a CSV line. Raises DataError."""
     if delimiter == " ":  # any number of them
-        from streamsvm.ingest.dialect import spaces_as_tabs  # pyarrow
+        from streamsvm.ingest.csv_files import spaces_as_tabs  # pyarrow
 
         line, delimiter = spaces_as_tabs(line.encode()).decode(), "\t"
     try:
@@ -211,7 +211,7 @@ def _fields(line: str, delimiter: str) -> list[str]:
 
 def _separator_in(line: str) -> str | None:
     """The delimiter that a line `sep=;` names."""
-    from streamsvm.ingest.dialect import SEPARATOR  # pyarrow
+    from streamsvm.ingest.csv_files import SEPARATOR  # pyarrow
 
     match = SEPARATOR.match(line)
     return None if match is None else match[1]
@@ -220,7 +220,7 @@ def _separator_in(line: str) -> str | None:
 def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEvents:
     """The parser of the rows under a CSV header, by the header's delimiter if none is given: a row may be wrong. Raises
     DataError."""
-    from streamsvm.ingest.dialect import delimiter_of  # pyarrow
+    from streamsvm.ingest.csv_files import delimiter_of  # pyarrow
 
     require_unicode(header, "header")
     delimiter = delimiter or delimiter_of(header, ",", header=True)
@@ -234,7 +234,7 @@ def _under(header: str, delimiter: str | None, dialect: IngestOptions) -> CsvEve
 def _plain(delimiter: str, dialect: IngestOptions) -> Callable[[str], str]:
     """A function that makes numbers plain, see `CsvEvents`. Without given marks, numbers may have a decimal comma where
     that is not the delimiter."""
-    from streamsvm.ingest.dialect import marks_given  # pyarrow
+    from streamsvm.ingest.csv_files import marks_given  # pyarrow
 
     marks = marks_given(dialect)
     if marks is None:
