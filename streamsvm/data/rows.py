@@ -78,11 +78,8 @@ class Rows(SizedInBytes):
             return self
         X: Any = self.X
         if (columns < 0).any():
-            X = (
-                sparse.hstack([X, sparse.csr_array((len(self), 1))], "csr")
-                if self.is_sparse
-                else np.pad(X, ((0, 0), (0, 1)))
-            )
+            empty = sparse.csr_array((len(self), 1))
+            X = sparse.hstack([X, empty], "csr") if self.is_sparse else np.pad(X, ((0, 0), (0, 1)))
         X = X[:, columns]
         if self.is_sparse:
             X.sort_indices()

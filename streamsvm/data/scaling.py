@@ -176,11 +176,10 @@ class Scaling(SizedInBytes):
         entries = X if isinstance(X, np.ndarray) else X.data
         if self.fill is None or entries.dtype.kind != "f" or not np.isnan(np.add.reduce(entries, axis=None)):
             return rows
-        columns = self.fill if isinstance(X, np.ndarray) else self.fill[X.indices]
-        entries = np.where(np.isnan(entries), columns, entries)
-        return Rows(
-            entries if isinstance(X, np.ndarray) else sparse.csr_array((entries, X.indices, X.indptr), shape=X.shape)
-        )
+        if isinstance(X, np.ndarray):
+            return Rows(np.where(np.isnan(X), self.fill, X))
+        entries = np.where(np.isnan(entries), self.fill[X.indices], entries)
+        return Rows(sparse.csr_array((entries, X.indices, X.indptr), shape=X.shape))
 
     def completed(self, rows: Rows) -> Rows:
         """Raw rows without gaps, and the indicator columns of gaps."""
@@ -347,9 +346,8 @@ def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
 def from_quantiles(rows: Rows, stats: Moments) -> Scaling:
     """The quantile scaling, by some rows and the extremes of all rows."""
     unscaled = from_moments("none", stats)
-    return replace(
-        unscaled, kind="quantile", quantiles=Quantiles.of_rows(unscaled.completed(rows).dense(), stats.low, stats.high)
-    )
+    quantiles = Quantiles.of_rows(unscaled.completed(rows).dense(), stats.low, stats.high)
+    return replace(unscaled, kind="quantile", quantiles=quantiles)
 
 
 def _inverse(width: np.ndarray) -> np.ndarray:

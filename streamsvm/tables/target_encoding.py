@@ -77,9 +77,8 @@ class EncodedRows(StoreView):
         return self._valued(self.store.take(ids), ids)
 
     def _valued(self, rows: Rows, ids: np.ndarray) -> Rows:
-        return Rows(
-            decode_categories(rows.X, self._values, None if self._assignment is None else self._assignment.of(ids))
-        )
+        fold = None if self._assignment is None else self._assignment.of(ids)
+        return Rows(decode_categories(rows.X, self._values, fold))
 
 
 def encoded_features(attrs: Attrs | None) -> dict[int, Feature]:
@@ -126,13 +125,11 @@ def with_values_of_model(store: Store, layout: Layout | None) -> Store:
                 f"{store.url or 'X'}: column {feature.name!r} holds texts to target-encode, and the model has no "
                 "values for them: it was trained on another encoding of the rows"
             )
-    values = {column: _values_of(feature, learned[feature.name]) for column, feature in texts.items()}
+    values = {}
+    for column, feature in texts.items():  # the store may have numbered its texts otherwise
+        known = learned[feature.name]
+        assert known.values is not None  # of a model
+        codes = known.codes([*feature.categories]).astype(np.int64)
+        values[column] = known.values[np.append(codes - 1, -1)]
     classes = next(iter(learned.values())).classes
     return with_values(store, values, classes)
-
-
-def _values_of(feature: Feature, learned: Feature) -> np.ndarray:
-    """(categories + 1, outputs) what a model knows of the texts of a store, which may have numbered them otherwise."""
-    assert learned.values is not None  # of a model
-    codes = learned.codes([*feature.categories]).astype(np.int64)
-    return learned.values[np.append(codes - 1, -1)]
