@@ -28,8 +28,8 @@ import numba as nb
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import Moments, merge, moments_of
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import DataError, StreamSVMError
 from streamsvm.ingest.arrays import ArrayReader

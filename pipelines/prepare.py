@@ -19,8 +19,8 @@ from sklearn.datasets import load_svmlight_file
 from streamsvm import Store
 from streamsvm.config import load_config
 from streamsvm.data.labels import encode
-from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import merge, moments_of
 from streamsvm.data.writer import StoreWriter
 
 NOISE = 1e-3  # standard deviation over a feature's range

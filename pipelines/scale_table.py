@@ -28,9 +28,8 @@ from measure import Run
 from tables import Bytes, Factor, Report, Seconds, Table
 
 from streamsvm.data.labels import Classes
-from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.statistics import write_statistics
+from streamsvm.data.statistics import moments_of, write_statistics
 from streamsvm.data.writer import StoreWriter
 from streamsvm.storage.chunks import create_array
 from streamsvm.storage.paths import STORE_MARK

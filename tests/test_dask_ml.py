@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from streamsvm import DCSVC, BudgetedSVC, Store
-from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import moments_of
 
 pytest.importorskip("dask_ml", reason="needs dask-ml: pip install dask-ml")
 

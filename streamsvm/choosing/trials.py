@@ -17,10 +17,10 @@ from streamsvm.choosing.metric_search import Trial, TrialResult
 from streamsvm.config import KernelConfig
 from streamsvm.data.folds import shuffle_rows, without_shared_groups
 from streamsvm.data.metric import Metric
-from streamsvm.data.moments import moments_of, variance
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, SamplesInStore, gather
 from streamsvm.data.scaling import Scaling
+from streamsvm.data.statistics import moments_of, variance
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.prepare import TrainingData, origin

@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from streamsvm.data.metric import Metric
-from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import Moments
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import SizedInBytes
 

@@ -11,9 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.labels import Classes, count_labels
-from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.statistics import MISSING
+from streamsvm.data.statistics import MISSING, Moments, merge, moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError
 

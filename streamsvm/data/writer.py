@@ -11,10 +11,9 @@ from numpy.typing import DTypeLike
 from streamsvm.data.columns import ColumnWriter
 from streamsvm.data.labels import count_labels
 from streamsvm.data.layout import Attrs
-from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import default_chunk_rows
-from streamsvm.data.statistics import write_statistics
+from streamsvm.data.statistics import Moments, write_statistics
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.storage.atomic import Target
 from streamsvm.storage.chunks import CHUNK_BYTES, GrowingArray

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.layout import Names
-from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
+from streamsvm.data.statistics import merge, moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import code_of, gradients, require_features

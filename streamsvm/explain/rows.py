@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.layout import Names
-from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import Decision, PooledDecision, answered, decisions

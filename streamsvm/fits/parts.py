@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.metric import NEGLIGIBLE, Metric
-from streamsvm.data.moments import moments_of
 from streamsvm.data.regroup import Arrays, PartitionReader
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.data.samples import splitmix64
+from streamsvm.data.statistics import moments_of
 from streamsvm.data.vectors import Vector
 from streamsvm.errors import CorruptDataError
 from streamsvm.fits.drafts import INDPTR, ModelDraft, indptr_after, joined

@@ -20,11 +20,11 @@ from streamsvm.config import FitConfig
 from streamsvm.data.labels import Classes, id_like_labels
 from streamsvm.data.layout import Names
 from streamsvm.data.metric import Metric
-from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling, from_moments, from_quantiles, from_quartiles, require_zeros_kept
 from streamsvm.data.sketch import FIRST_ROWS, Sketch
+from streamsvm.data.statistics import Moments, merge, moments_of, variance
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore

@@ -11,8 +11,8 @@ import numpy as np
 
 from streamsvm.data.labels import parse_labels, plain_labels
 from streamsvm.data.layout import Layout
-from streamsvm.data.precision import NeedsFloat64, first_rounded_in
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import NeedsFloat64, first_rounded_in
 from streamsvm.errors import DataError
 from streamsvm.ingest.block import Block, OpenStream, Reader, cast
 from streamsvm.ingest.options import IngestOptions

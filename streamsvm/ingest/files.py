@@ -16,9 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.layout import Layout
-from streamsvm.data.moments import merge, moments_of
-from streamsvm.data.precision import NeedsFloat64
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import NeedsFloat64, merge, moments_of
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError

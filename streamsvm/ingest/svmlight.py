@@ -12,9 +12,9 @@ import numpy as np
 
 from streamsvm.data.labels import NAMED, lacks_name, parse_labels
 from streamsvm.data.layout import Layout
-from streamsvm.data.precision import SAMPLE, NeedsFloat64, first_rounded
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
+from streamsvm.data.statistics import SAMPLE, NeedsFloat64, first_rounded
 from streamsvm.errors import DataError
 from streamsvm.ingest.block import Block, OpenStream, Reader
 from streamsvm.ingest.options import IngestOptions

@@ -13,8 +13,8 @@ import numba as nb
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamsvm.data.precision import SHARE
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import SHARE
 from streamsvm.errors import DataError
 from streamsvm.online.batches import Batch
 from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, Features, State, as_float, shown

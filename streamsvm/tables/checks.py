@@ -15,8 +15,8 @@ from scipy import sparse
 
 from streamsvm.data.folds import draw_ids
 from streamsvm.data.labels import Classes
-from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Matrix, Rows, concat
+from streamsvm.data.statistics import Moments, merge, moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.events import Events, ignore

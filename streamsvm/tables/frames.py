@@ -15,9 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.layout import GAPS, Layout, is_frame, listed
-from streamsvm.data.precision import NeedsFloat64
 from streamsvm.data.rows import Matrix, Rows, concat
 from streamsvm.data.sources import ArraySource, PartitionSource, Source, computed, is_dask_frame
+from streamsvm.data.statistics import NeedsFloat64
 from streamsvm.errors import DataError
 from streamsvm.events import Warned, heard
 from streamsvm.tables.schema import DENSE_FROM, KINDS, Feature, Schema, is_number, require_texts

@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.layout import Attrs, listed
-from streamsvm.data.precision import NeedsFloat64, first_rounded_in
 from streamsvm.data.rows import Matrix
+from streamsvm.data.statistics import NeedsFloat64, first_rounded_in
 from streamsvm.errors import DataError
 from streamsvm.storage.text import as_names
 

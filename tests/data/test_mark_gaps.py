@@ -14,9 +14,9 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScale
 from streamsvm.cli.app import app, exit_status
 from streamsvm.config import build_config
 from streamsvm.data.metric import Metric
-from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
+from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.exchange.libsvm import write_libsvm

@@ -13,9 +13,9 @@ from sklearn.preprocessing import QuantileTransformer
 from streamsvm import DCSVC, HSSSVC, BudgetedSVC
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.metric import Metric
-from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_quantiles
+from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.fits.prepare import prepare

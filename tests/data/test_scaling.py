@@ -14,9 +14,9 @@ from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from streamsvm.config import FitConfig
-from streamsvm.data.moments import merge, moments_of, variance
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import NORMAL, Scaling, from_moments, from_quartiles, require_zeros_kept
+from streamsvm.data.statistics import merge, moments_of, variance
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.fits.prepare import prepare

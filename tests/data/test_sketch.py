@@ -13,8 +13,8 @@ from making import samples
 
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data import sketch
-from streamsvm.data.moments import moments_of
 from streamsvm.data.sketch import sketched
+from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_quantiles
+from streamsvm.data.statistics import moments_of
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
 from streamsvm.kernels.kmeans import Centres, Partition

@@ -11,8 +11,8 @@ from making import write
 from scipy import sparse
 
 from streamsvm.config import build_config
-from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import Moments, merge, moments_of
 from streamsvm.data.store import Store
 from streamsvm.train import train_in_memory
 

@@ -13,8 +13,8 @@ from scipy import sparse
 from sklearn.impute import SimpleImputer
 
 from streamsvm.config import build_config
-from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.statistics import merge, moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.events import Events, Warned
