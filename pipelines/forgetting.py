@@ -25,8 +25,7 @@ from tables import Share, Table
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.distance import RBF
-from streamsvm.models.budget_options import BudgetOptions
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 
 CONFIG = tomllib.loads((CONFIGS / "forgetting.toml").read_text())
 

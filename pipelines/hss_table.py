@@ -43,8 +43,7 @@ from tables import Bytes, Factor, Seconds, Share, Table
 
 from streamsvm import HSSSVC
 from streamsvm.data.rows import Rows
-from streamsvm.hss.budget import HSSOptions
-from streamsvm.hss.compress import Tolerances
+from streamsvm.hss.compress import HSSOptions, Tolerances
 from streamsvm.hss.kernel_matrix import approximate, estimated_errors
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine

@@ -16,7 +16,7 @@ from tables import Factor, Seconds, Share, Table
 
 from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, Store
 from streamsvm.metrics import scored
-from streamsvm.tasks.queries import ranking
+from streamsvm.tasks.scores import ranking
 
 FOLDS = 5
 

@@ -17,8 +17,7 @@ import streamsvm
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events
 from streamsvm.kernels.distance import RBF
-from streamsvm.models.budget_options import BudgetOptions
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.compiling import CompileNotice, compile_notices
 from streamsvm.private.numba import borrowed
 from streamsvm.solvers.budget.steps import steps

@@ -18,7 +18,7 @@ from streamsvm.metrics import (
     per_class,
     scored,
 )
-from streamsvm.tasks.queries import ranking
+from streamsvm.tasks.scores import ranking
 
 codes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60)
 

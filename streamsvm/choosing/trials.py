@@ -25,13 +25,12 @@ from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.prepare import TrainingData, origin
 from streamsvm.judging.expected import weighted_losses
-from streamsvm.kernels.base import Kernel, Stationary, inner_products
-from streamsvm.kernels.options import kernel_of
+from streamsvm.kernels.base import Kernel, Stationary, inner_products, kernel_of
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.machine import free_bytes, process_bytes
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.problems.squared import ridged, squared_terms
+from streamsvm.problems.dual import ridged, squared_terms
 from streamsvm.problems.subproblems import DualData, in_memory, sums_of, task_gradients, with_loss
 from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import block_descent, pairs_descent

@@ -35,7 +35,7 @@ from streamsvm.estimators.inputs import Client, Costs, Data, Options, RandomStat
 from streamsvm.estimators.recording import record_events, record_report
 from streamsvm.estimators.searched import SEARCH, chosen_parameters, with_search
 from streamsvm.events import STEPS, Event, Events, Record, Sink, warn
-from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
+from streamsvm.kernels.base import ESTIMATOR_PARAMETERS
 from streamsvm.models import LocalModel
 from streamsvm.models.base import Model
 from streamsvm.models.calibration import are_odds

@@ -33,9 +33,8 @@ from streamsvm.fits.bsgd import typical_weight
 from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import BudgetModel
-from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import Calibration, are_odds
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine

@@ -40,7 +40,7 @@ from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Loss, Method
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
-from streamsvm.tasks.queries import ranking
+from streamsvm.tasks.scores import ranking
 from streamsvm.texts.documented import set_parameters
 
 

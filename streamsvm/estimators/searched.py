@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 
 from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError
-from streamsvm.kernels.options import as_arguments
+from streamsvm.kernels.base import as_arguments
 from streamsvm.kernels.table import kernel_row
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of, solver_row
 from streamsvm.tasks import is_searched

@@ -22,11 +22,16 @@ from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Compressed, Events, Phase, Step
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, PathFit, Solution
 from streamsvm.fits.prepare import TrainingData, unreached
-from streamsvm.hss.budget import HSSOptions, least_bytes
-from streamsvm.hss.compress import Tolerances
+from streamsvm.hss.compress import HSSOptions, Tolerances, least_bytes
 from streamsvm.hss.files import Factorisation, SubtreeFactorisation
-from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, approximate, estimated_errors, facts_of
-from streamsvm.hss.spread import require_workers
+from streamsvm.hss.kernel_matrix import (
+    KernelMatrix,
+    ShiftedKernel,
+    approximate,
+    estimated_errors,
+    facts_of,
+    require_workers,
+)
 from streamsvm.hss.tree import SUBTREE_ROWS, ClusterTree
 from streamsvm.kernels.base import Kernel
 from streamsvm.models import ExpansionModel
@@ -105,9 +110,9 @@ class _Problem:
     """ADMM's problem: columns in tree order, and the inverse for the present beta alone."""
 
     columns: ADMMColumns
-    matrix: AnyKernel
+    matrix: KernelMatrix
     engine: Engine
-    inverse: AnyInverse
+    inverse: ShiftedKernel
     events: Events = field(repr=False)
 
     def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
@@ -395,7 +400,7 @@ class ADMMHSSFit(PathFit):
             self.events.warn(f"the time left is enough to learn from {count:,} of {n:,} rows")
         return np.sort(drawn[:count])
 
-    def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
+    def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, KernelMatrix, ShiftedKernel]:
         """Order, matrix and inverse; computed again with definite bases if other ones do not give an inverse."""
         with self.phase("compress"):
             order, matrix = approximate(self.kernel, rows, options, self.engine, self.limit_bytes, self.events)
@@ -414,7 +419,7 @@ class ADMMHSSFit(PathFit):
         beta = self.config.admm_hss.beta
         return beta if isinstance(beta, float) else paper_beta(len(rows)) * float(self.kernel.diag(rows).mean())
 
-    def _warn_of_ranks(self, matrix: AnyKernel) -> None:
+    def _warn_of_ranks(self, matrix: KernelMatrix) -> None:
         if matrix.tree.depth < 3:  # too few blocks to judge by, and nothing to save
             return
         share = matrix.fullness(self.config.admm_hss.max_rank)
@@ -464,7 +469,7 @@ class ADMMHSSFit(PathFit):
             intercepts.append(intercept(columns.target[ids, c] - f[place, c], z[ids, c], limits, columns.epsilon))
         return np.array(intercepts)
 
-    def _products(self, rows: Rows, matrix: AnyKernel, z: np.ndarray) -> np.ndarray:
+    def _products(self, rows: Rows, matrix: KernelMatrix, z: np.ndarray) -> np.ndarray:
         """Kz (n, c) for the certificate: of the kernel itself, in float64, if that is cheap; else compressed."""
         support = np.flatnonzero(z.any(axis=1))
         if len(rows) * len(support) > EXACT_VALUES:

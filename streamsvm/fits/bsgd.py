@@ -30,12 +30,10 @@ from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.parts import PartitionColumns
 from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
-from streamsvm.kernels.balanced import balanced
-from streamsvm.kernels.kmeans import Partition
+from streamsvm.kernels.kmeans import Partition, balanced
 from streamsvm.models import BudgetModel, LocalBudgetModel
-from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.calibration import are_odds
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, together
 from streamsvm.parallel.machine import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import SizedInBytes

@@ -24,12 +24,20 @@ from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import LinearModel
 from streamsvm.parallel.machine import free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.problems.hinge_risk import HingeRisk
-from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
-from streamsvm.problems.row_risk import LossTerms, MarginTerms, MultilabelTerms, OneVsRestTerms, RowRisk, TubeTerms
-from streamsvm.problems.support_risk import RHO, SupportRisk
+from streamsvm.problems.row_risk import (
+    RHO,
+    HingeRisk,
+    LogisticRisk,
+    LossTerms,
+    MarginTerms,
+    MultilabelTerms,
+    OneVsRestTerms,
+    RowRisk,
+    SupportRisk,
+    TubeTerms,
+)
 from streamsvm.progress import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run

@@ -52,8 +52,7 @@ from streamsvm.problems.streamed import StreamedDual
 from streamsvm.problems.subproblems import DualData, MakeDual, TaskDuals, in_memory, with_loss
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
-from streamsvm.solvers.in_turn import InTurnState
-from streamsvm.solvers.threshold import Thresholds
+from streamsvm.solvers.in_turn import InTurnState, Thresholds
 from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.storage.text import human_bytes
 from streamsvm.tasks.base import Subproblem

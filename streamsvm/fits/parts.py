@@ -47,9 +47,8 @@ from streamsvm.problems.subproblems import (
 from streamsvm.progress import Approach, advance, share_of
 from streamsvm.runs.checkpoints import PartFiles, PartLog
 from streamsvm.solvers.dcsvm import Division, PartSolution, support_of
-from streamsvm.solvers.in_turn import InTurn, InTurnState
+from streamsvm.solvers.in_turn import InTurn, InTurnState, Thresholds
 from streamsvm.solvers.loop import is_late, run
-from streamsvm.solvers.threshold import Thresholds
 from streamsvm.storage.paths import Place
 from streamsvm.tasks.base import Targets, Task
 

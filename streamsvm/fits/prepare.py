@@ -32,8 +32,7 @@ from streamsvm.fits.target_encoding import encoded
 from streamsvm.fits.targets import TargetsInMemory, TargetSource, target_source_of
 from streamsvm.judging.expected import ExpectedScore, SearchExpectation
 from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_ids, held_out_rows
-from streamsvm.kernels.base import Kernel, Stationary
-from streamsvm.kernels.options import kernel_of, needs_variance
+from streamsvm.kernels.base import Kernel, Stationary, kernel_of, needs_variance
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.options.search import BALANCED

@@ -1,4 +1,5 @@
-"""Compression: bases from entries in near and random columns, no n x n block ever formed (HSS-ANN)."""
+"""Compression: bases from entries in near and random columns, no n x n block ever formed (HSS-ANN); its
+options, and its size in bytes."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, MemoryLimitError
 from streamsvm.events import Events, ignore
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.tree import ClusterTree, level_of
 from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.machine import MiB, process_bytes
+from streamsvm.storage.text import human_bytes
 
 COLUMNS = 128  # sampled at first; their number doubles while fresh columns show an error
 MOST_COLUMNS = 8  # for each row of a block
@@ -40,8 +43,7 @@ class Tolerances:
     follow a finer rtol, and which is indefinite by that error. None: the caller of `compress` decides; `compress`
     itself takes it as False.
 
-    noise: rounding of the entries, added to the diagonal of K(J, J). dtype: of the matrix's numbers.
-    """
+    noise: rounding of the entries, added to the diagonal of K(J, J). dtype: of the matrix's numbers."""
 
     rtol: float
     atol: float
@@ -234,3 +236,67 @@ def _pivoted_gram(A: np.ndarray, rtol: float, floor: float) -> tuple[np.ndarray,
     sizes = np.abs(np.diag(R))
     sizes[rank:] = 0.0
     return R, pivots - 1, sizes
+
+
+@dataclass(frozen=True)
+class HSSOptions:
+    """The tolerances (atol over the mean of K's diagonal), rows of a leaf, neighbours of a row, landmarks (0: none).
+    single: matrix and factor are float32."""
+
+    tolerances: Tolerances
+    leaf_rows: int = 128
+    neighbours: int = 32
+    landmarks: int = 256
+    seed: int = 0
+    single: bool = False
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32 if self.single else np.float64)
+
+
+def least_bytes(n: int, options: HSSOptions) -> int:
+    """Of the diagonal blocks and their factors, neighbours and landmarks, whatever the ranks."""
+    leaf = max(1, n // 2 ** ClusterTree.of(n, options.leaf_rows).depth)
+    return n * 2 * leaf * options.dtype.itemsize + fixed_bytes(n, options)
+
+
+def fixed_bytes(n: int, options: HSSOptions) -> int:
+    """Of neighbours, and of the features Z of landmarks and W of the inverse."""
+    return n * (8 * options.neighbours + 8 * options.landmarks)
+
+
+class Budget:
+    """Bytes that matrix and factor of n rows will take, estimated from the ranks so far. limit_bytes: of this process,
+    None: no limit; with of_worker the share of a worker's memory for a subtree."""
+
+    def __init__(self, n: int, options: HSSOptions, limit_bytes: int | None, *, of_worker: bool = False) -> None:
+        self._n, self._options, self._limit = n, options, limit_bytes
+        self._in_use = 0 if of_worker else process_bytes()
+        self._whose = "the workers' memory for each subtree" if of_worker else "a memory limit"
+        self._factor = 0.0
+        if limit_bytes is not None:
+            self._require(least_bytes(n, options), "before the first rank is known")
+
+    def check(self, level: int, nbytes: int, ranks: np.ndarray) -> None:
+        """Raises MemoryLimitError if the levels above will not fit at ranks like these."""
+        if self._limit is None:
+            return
+        itemsize, nodes = self._options.dtype.itemsize, len(ranks)
+        rank = float(ranks.mean())
+        rows = self._n / nodes if self._factor == 0 else 2 * rank
+        self._factor += nodes * itemsize * (rows**2 + rows * rank)
+        # half as many nodes of 2 r rows on the next level, with B, P, Linv and Q; and half as many again on each other
+        above = nodes * itemsize * 9 * rank**2
+        when = f"a mean rank of {rank:.0f} and a maximum of {ranks.max()} at level {level}"
+        self._require(int(nbytes + self._factor + above + fixed_bytes(self._n, self._options)), when)
+
+    def _require(self, needed: int, when: str) -> None:
+        assert self._limit is not None
+        total = self._in_use + needed
+        if total > self._limit:
+            raise MemoryLimitError(
+                f"{self._whose} of {human_bytes(self._limit)} is too small for the compressed kernel "
+                f"matrix of {self._n} rows ({when}): give about {-(-total // MiB)} MiB, a larger "
+                "admm_hss.rtol, a smaller admm_hss.max_rank or admm_hss.storage float32"
+            )

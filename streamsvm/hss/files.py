@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 
-from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, KernelMatrix, ShiftedKernel
-from streamsvm.hss.matrix import HSSMatrix
-from streamsvm.hss.spread import SpreadInverse, SpreadKernel, Subtree, spread_pair
+from streamsvm.hss.kernel_matrix import KernelMatrix, ShiftedKernel, Subtree, with_held_subtrees
+from streamsvm.hss.matrix import HSSMatrix, ULVFactor, ULVNode
 from streamsvm.hss.tree import ClusterTree
-from streamsvm.hss.ulv import ULVFactor, ULVNode
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.storage.arrays import Arrays, Attrs, State
@@ -25,23 +24,18 @@ class Factorisation:
 
     kind: ClassVar[str] = "hss"
     order: np.ndarray
-    matrix: AnyKernel
-    inverse: AnyInverse
+    matrix: KernelMatrix
+    inverse: ShiftedKernel
     key: str = ""  # of the data and options that it was computed from
 
     def to_state(self) -> State:
-        matrix, inverse = self.matrix, self.inverse
-        H = matrix.H if isinstance(matrix, KernelMatrix) else matrix.top
-        factor = inverse.factor if isinstance(inverse, ShiftedKernel) else inverse.top
-        arrays = {"order": self.order, "inner": inverse.inner}
+        H, factor, inner = self.matrix.H, self.inverse.factor, self.inverse.inner
         if H.tree.cut:
-            arrays |= _state(H.part(H.tree.above), factor.part(H.tree.above))
+            arrays = _state(H.part(H.tree.above), factor.part(H.tree.above))
         else:
-            assert isinstance(matrix, KernelMatrix)
-            assert isinstance(inverse, ShiftedKernel)
-            arrays |= {"Z": matrix.Z, "W": inverse.W} | _state(H, factor)
-        attrs = _attrs(H.tree) | {"explained": matrix.explained, "beta": inverse.beta, "key": self.key}
-        return arrays, attrs
+            arrays = {"Z": self.matrix.Z, "W": self.inverse.W} | _state(H, factor)
+        attrs = _attrs(H.tree) | {"explained": self.matrix.explained, "beta": factor.beta, "key": self.key}
+        return {"order": self.order, "inner": inner} | arrays, attrs
 
     @classmethod
     def from_state(cls, arrays: Arrays, attrs: Attrs) -> Factorisation:
@@ -61,12 +55,11 @@ class Factorisation:
     def parts(self, engine: Engine) -> Sequence[Any]:
         """A `SubtreeFactorisation` of each subtree, for an engine's tasks."""
         matrix, inverse = self.matrix, self.inverse
-        if isinstance(matrix, SpreadKernel):
-            assert isinstance(inverse, SpreadInverse)
-            return engine.hold(_of_subtree, matrix.subtrees, inverse.subtrees, shared=(self.key,))
-        assert isinstance(inverse, ShiftedKernel)
+        if matrix.held is not None and inverse.held is not None:
+            keys = [self.key] * len(matrix.held.subtrees)
+            return engine.hold(SubtreeFactorisation, matrix.held.subtrees, inverse.held.subtrees, keys)
         parts = []
-        for root in self.matrix.tree.roots:
+        for root in matrix.tree.roots:
             nodes, rows = list(matrix.tree.below(root)), slice(*matrix.tree.span(root))
             blocks = Subtree(root, matrix.H.part(nodes), matrix.Z[rows])
             factors = Subtree(root, inverse.factor.part(nodes), inverse.W[rows])
@@ -75,33 +68,19 @@ class Factorisation:
 
     def joined(self, parts: Sequence[SubtreeFactorisation]) -> Factorisation:
         """This, of the nodes above the subtrees, with all subtrees in this process."""
-        assert isinstance(self.matrix, KernelMatrix)
-        assert isinstance(self.inverse, ShiftedKernel)
         H, factor = self.matrix.H, self.inverse.factor
         for part in parts:
-            assert isinstance(part.blocks.operator, HSSMatrix)
-            assert isinstance(part.factors.operator, ULVFactor)
             H, factor = H.with_part(part.blocks.operator), factor.with_part(part.factors.operator)
         Z = np.concatenate([part.blocks.features for part in parts])
         W = np.concatenate([part.factors.features for part in parts])
-        inverse = ShiftedKernel(factor, W, self.inverse.inner)
-        return Factorisation(self.order, KernelMatrix(H, Z, self.matrix.explained), inverse, self.key)
+        return replace(self, matrix=replace(self.matrix, H=H, Z=Z), inverse=replace(self.inverse, factor=factor, W=W))
 
     def spread(self, parts: Sequence[Any], engine: Engine) -> Factorisation:
         """This, of the nodes above the subtrees, with subtrees held by the workers of a cluster."""
-        assert isinstance(self.matrix, KernelMatrix)
-        assert isinstance(self.inverse, ShiftedKernel)
-        matrix, inverse = spread_pair(
-            self.matrix.H,
-            self.inverse.factor,
-            engine.hold(_blocks_of, parts),
-            engine.hold(_factors_of, parts),
-            self.inverse.inner,
-            self.matrix.explained,
-            engine,
-        )
+        blocks, factors = (engine.hold(attrgetter(name), parts) for name in ("blocks", "factors"))
+        matrix, inverse = with_held_subtrees(self.matrix, self.inverse, blocks, factors, engine)
         engine.release(parts)
-        return Factorisation(self.order, matrix, inverse, self.key)
+        return replace(self, matrix=matrix, inverse=inverse)
 
 
 @dataclass(frozen=True)
@@ -109,14 +88,12 @@ class SubtreeFactorisation(SizedInBytes):
     """Blocks and factors of the nodes of a subtree, and features of its rows."""
 
     kind: ClassVar[str] = "hss-subtree"
-    blocks: Subtree
-    factors: Subtree
+    blocks: Subtree[HSSMatrix]
+    factors: Subtree[ULVFactor]
     key: str = ""
 
     def to_state(self) -> State:
         H, factor = self.blocks.operator, self.factors.operator
-        assert isinstance(H, HSSMatrix)
-        assert isinstance(factor, ULVFactor)
         arrays = {"Z": self.blocks.features, "W": self.factors.features} | _state(H, factor)
         return arrays, _attrs(H.tree) | {"root": self.blocks.root, "beta": factor.beta, "key": self.key}
 
@@ -131,18 +108,6 @@ class SubtreeFactorisation(SizedInBytes):
         if not (len(Z) == stop - start and W.shape == Z.shape):
             raise ValueError(f"Z and W do not agree with each other and with {stop - start} rows")
         return cls(Subtree(root, H, Z), Subtree(root, factor, W), attrs["key"])
-
-
-def _of_subtree(key: str, blocks: Subtree, factors: Subtree) -> SubtreeFactorisation:
-    return SubtreeFactorisation(blocks, factors, key)
-
-
-def _blocks_of(part: SubtreeFactorisation) -> Subtree:
-    return part.blocks
-
-
-def _factors_of(part: SubtreeFactorisation) -> Subtree:
-    return part.factors
 
 
 def _attrs(tree: ClusterTree) -> Attrs:

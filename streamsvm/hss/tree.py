@@ -1,14 +1,17 @@
-"""A balanced binary cluster tree: rows in an order in which near ones are neighbours."""
+"""A balanced binary cluster tree: rows in an order in which near ones are neighbours; and approximate nearest
+neighbours of rows, by several random trees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.events import Events, ignore
+from streamsvm.events import Event, Events, Progress, Record, TasksRun, ignore
+from streamsvm.kernels.base import inner_products
 from streamsvm.parallel.engine import Engine
 
 SUBTREE_ROWS = 32_768  # of a subtree, which one worker holds: some hundred MB of matrix and factor
@@ -16,16 +19,14 @@ SAMPLE = 1000  # rows from which a split's direction is computed
 POWER_STEPS = 10
 
 Direction = Callable[[Rows, np.random.Generator], np.ndarray]
+LEAF_ROWS = 256
 
 
 @dataclass(frozen=True)
 class ClusterTree:
-    """A complete binary tree over n ordered rows, halved `depth` times.
-
-    Nodes are numbered level by level from the root, 0: those below node i are 2i + 1 and 2i + 2. The nodes of level
-    `cut` are the roots of subtrees, each of which a worker may hold; sums over rows are taken subtree by subtree, also
-    in one process, so that they are the same.
-    """
+    """A complete binary tree over n ordered rows, halved `depth` times. Nodes are numbered level by level from the
+    root, 0: those below node i are 2i + 1 and 2i + 2. The nodes of level `cut` are the roots of subtrees, each of which
+    a worker may hold; sums over rows are taken subtree by subtree, also in one process, so that they are the same."""
 
     n: int
     depth: int
@@ -137,3 +138,58 @@ def random_direction(rows: Rows, rng: np.random.Generator) -> np.ndarray:
     X = Rows(rows.take(rng.integers(len(rows), size=2)).X.astype(np.float64)).dense()
     v = X[1] - X[0]
     return v if v.any() else rng.normal(size=rows.d)
+
+
+def nearest_neighbours(
+    rows: Rows, k: int, trees: int, seed: list[int], engine: Engine, events: Events = ignore
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, k) int32 ids of near rows, nearest first, -1 where there are fewer, and float32 squared distances. Dasgupta
+    and Freund 2008: random projection trees; each row is compared with those that share a leaf with it."""
+    ids = np.full((len(rows), k), -1, np.int32)
+    sq_distances = np.full((len(rows), k), np.inf, np.float32)
+    tree = ClusterTree.of(len(rows), LEAF_ROWS)
+    leaves = tree.level(tree.depth)
+    for number in range(trees):
+        order = order_rows(rows, tree, random_direction, [*seed, number], engine)
+
+        def compare(leaf: int, order: np.ndarray = order) -> None:
+            members = np.sort(order[slice(*tree.span(leaf))])
+            block = rows.take(members)
+            inner = inner_products(block, block, np.float32)
+            norms = block.sq_norms.astype(np.float32)
+            _insert_near(inner, norms, members, ids, sq_distances)
+
+        def report(record: Record[Event], number: int = number) -> None:
+            if isinstance(record.event, TasksRun):
+                events(replace(record.event, phase="neighbours"))
+                return
+            assert isinstance(record.event, Progress)  # all else that a map emits
+            assert record.event.total
+            done = number + record.event.done / record.event.total
+            events.progress("neighbours", int(done) if done == int(done) else done, trees)
+
+        for _ in engine.map(compare, leaves, window=16 * engine.threads, events=events.heard_by(report)):
+            pass
+    return ids, sq_distances
+
+
+@nb.njit(nogil=True, cache=True)
+def _insert_near(inner, norms, members, ids, sq_distances):
+    """Enters rows `members` into each other's lists of neighbours where they are among the nearest."""
+    m, k = len(members), ids.shape[1]
+    for i in range(m):
+        near, distances = ids[members[i]], sq_distances[members[i]]
+        for j in range(m):
+            sq = max(norms[i] + norms[j] - np.float32(2) * inner[i, j], np.float32(0))
+            if j == i or sq >= distances[k - 1]:
+                continue
+            twice = False
+            for p in range(k):
+                twice |= near[p] == members[j]
+            if twice:
+                continue
+            p = k - 1
+            while p > 0 and distances[p - 1] > sq:
+                distances[p], near[p] = distances[p - 1], near[p - 1]
+                p -= 1
+            distances[p], near[p] = sq, members[j]

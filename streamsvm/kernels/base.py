@@ -1,4 +1,5 @@
-"""The base of kernels: values in float32 tiles and in float64, the diagonal, a gradient, and forms for exporters."""
+"""The base of kernels: values in float32 tiles and in float64, the diagonal, a gradient, and forms for
+exporters; and the kernel of a configuration's options, whose gamma is a number."""
 
 from __future__ import annotations
 
@@ -6,23 +7,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.kernels.slopes import Slopes, groups
 from streamsvm.kernels.table import KernelRow, kernel_names, kernel_row, parameters
-from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
+from streamsvm.kernels.tiles import COLUMNS, Keep, Slopes, Tile, accumulate, groups, height
 from streamsvm.parallel.imports import imported
 from streamsvm.parallel.strips import evenly, strips
 from streamsvm.storage.arrays import Attrs
+
+if TYPE_CHECKING:
+    from streamsvm.config import KernelConfig
 
 Sums = Callable[[Any, Rows], np.ndarray]  # of a `Kernel` or `Float64`, and rows: (m,) or (m, k)
 SUM_ERROR = 1e-3  # of a sum over support rows, over a typical sum: the default tol
 SUMS = 32  # rows at which it is measured
 COARSE = 1e-3  # error of a value, over those that rows differ by, from which on float32 is not enough
+ESTIMATOR_PARAMETERS = ("gamma", "degree", "coef0")
 
 
 class OnnxGraph(Protocol):
@@ -86,12 +90,8 @@ class Kernel(ABC):
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float32, written into `out` if it is given."""
         out = np.empty((len(a), len(b)), np.float32) if out is None else out
-        tile = self.tiles(b)
-
-        def fill(start: int, stop: int) -> None:
-            tile(a.take(slice(start, stop)), out[start:stop])
-
-        strips(fill, len(a), height(len(b), a.d), threads)
+        tile, most = self.tiles(b), height(len(b), a.d)
+        strips(lambda start, stop: tile(a.take(slice(start, stop)), out[start:stop]), len(a), most, threads)
         return out
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
@@ -133,8 +133,7 @@ class Kernel(ABC):
         The block is never formed. Kernels of distances have differences of sums, sum_j w_j a_i - sum_j w_j b_j, w being
         slopes times coefficients: their rounding is about 2^-20 of sum_j |w_j| (|a_i| + |b_j|), and slopes are as exact
         as values. So rows far from the origin should be moved there first, as scaling does. Raises ConfigError where
-        values are beyond float32.
-        """
+        values are beyond float32."""
         columns = np.atleast_2d(coef.T)
         out = np.zeros((len(columns), len(a), a.d), np.float32)
         for first in range(0, len(b), COLUMNS):
@@ -147,12 +146,9 @@ class Kernel(ABC):
 
     def _add_gradients(self, a: Rows, b: Rows, columns: np.ndarray, out: np.ndarray, threads: int) -> None:
         add = self.slopes(b, columns)
-
-        def strip(start: int, stop: int) -> None:
-            add(a.take(slice(start, stop)), out[:, start:stop])
-
         wide = 2 if b.is_sparse else 1  # entries are read one by one, each with a whole strip
-        strips(strip, len(a), wide * height(len(b), a.d), threads)
+        most = wide * height(len(b), a.d)
+        strips(lambda start, stop: add(a.take(slice(start, stop)), out[:, start:stop]), len(a), most, threads)
 
     def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
         """Adds gradients, of coef (k, q), to float32 arrays (k, h, d); by default from `gradient`, in float64."""
@@ -317,3 +313,25 @@ class Float64:
 
             strips(add, len(a), height(2 * len(part), a.d), threads)
         return out
+
+
+def needs_variance(options: KernelConfig) -> bool:
+    """Whether gamma comes from the rows."""
+    return options.gamma == "scale" and "gamma" in kernel_row(options.name).parameters
+
+
+def kernel_of(options: KernelConfig, d: int, total: float | None = None) -> Kernel:
+    """The kernel of these options for rows of d features; total: d times their variance, where it `needs_variance`."""
+    gamma = options.gamma
+    if not isinstance(gamma, float):
+        total = float(d) if gamma == "auto" or total is None else total
+        gamma = kernel_class(options.name).typical_gamma(d, total) if total > 0 else 1.0
+    return kernel_from(options.model_dump() | {"gamma": gamma})
+
+
+def as_arguments(kernel: Kernel) -> dict[str, Any]:
+    """The arguments of an estimator with this kernel: those without a parameter go into kernel_params."""
+    attrs = kernel.to_attrs()
+    arguments = {"kernel": attrs.pop("name")}
+    arguments |= {name: attrs.pop(name) for name in ESTIMATOR_PARAMETERS if name in attrs}
+    return arguments | {"kernel_params": attrs or None}

@@ -55,8 +55,7 @@ def partition(
     k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all).
     Then each partition that is too large is split further, from its own sample. Each round is one pass. Rows that no
     centres separate, or that are too many after `most_rounds`, are cut by position, so the bound always holds; such
-    pieces share a centre, which routes to the first of them.
-    """
+    pieces share a centre, which routes to the first of them."""
     growth, blocks = TreeGrowth(table.n, wanted, rng), table.blocks
     every = partial(engine.map, events=events)
     leaves: Vector | None = None  # of each row; None: of the one that there is
@@ -206,8 +205,7 @@ class TreeGrowth(SizedInBytes):
 class LeafPartitions(SizedInBytes):
     """Finds the partitions of rows by their leaves. first (leaves,) int32: the partition of each; if a leaf is cut by
     position, its first one. cuts: all partitions of each of these leaves. sizes (partitions,): their rows. seen
-    (blocks, cuts): rows of these leaves in the blocks before, which begin at starts.
-    """
+    (blocks, cuts): rows of these leaves in the blocks before, which begin at starts."""
 
     leaves: Vector | None
     first: np.ndarray

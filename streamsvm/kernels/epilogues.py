@@ -1,8 +1,7 @@
 """Kernel values from a tile of inner products, float32 in place: one compiled loop for each kernel, and |a-b|_1.
 
 Exponentials are 2^x = 2^n 2^f with |f| <= 1/2, n added to the exponent bits, which makes 2^-127 0: loops of them run
-on vectors, math.exp does not.
-"""
+on vectors, math.exp does not."""
 
 from __future__ import annotations
 

@@ -13,9 +13,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import epilogues
 from streamsvm.kernels.base import Kernel, OnnxGraph, inner_products
-from streamsvm.kernels.slopes import Slopes, of_inner_products
 from streamsvm.kernels.table import kernel_names
-from streamsvm.kernels.tiles import Tile, inner_tile, transposed
+from streamsvm.kernels.tiles import Slopes, Tile, inner_tile, of_inner_products, transposed
 
 FAR = 1000.0  # typical squared distance of rows from the origin, over that from their mean
 

@@ -1,14 +1,15 @@
-"""Two-step kernel k-means: cluster a sample in feature space, then every row goes to its nearest centre.
+"""Partitions of rows by nearest centres: of equal sizes, by `balanced`, or as `fit_centres` finds them.
+
+That is two-step kernel k-means: cluster a sample in feature space, then every row goes to its nearest centre.
 
 |phi(x) - c|^2 = K(x,x) - 2/|V_c| sum_{j in V_c} K(x, x_j) + 1/|V_c|^2 sum_{i,j in V_c} K(x_i, x_j)
 (Ghitta et al. 2011; Hsieh et al. 2014, section 3). k-means in input space is the same with the linear kernel,
-where a centre is one vector.
-"""
+where a centre is one vector."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -16,6 +17,7 @@ from scipy import sparse
 from streamsvm.data.regroup import order_by_part
 from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
+from streamsvm.kernels.inner import Linear
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.storage.arrays import Arrays, Attrs
 
@@ -25,6 +27,7 @@ MOST_DENSE = 1 << 16  # columns of centres of sparse rows up to which these are 
 MOST_CENTRES = 64  # of one node: a sample of a thousand rows places no more of them well
 ITERATIONS = 30
 FLAT = 1e-2  # reach of a kernel that hardly distinguishes rows
+SAMPLE = 1000  # rows that place the two centres
 
 
 @dataclass(frozen=True)
@@ -251,3 +254,52 @@ def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[Attrs], d: int) -> It
         if rows.is_sparse:
             entry = entries.stop
         row, weight, offset = row + m, weight + m * k, offset + k
+
+
+def balanced(sample: Rows, n_parts: int, rng: np.random.Generator) -> Partition:
+    """At most n_parts partitions of about equal numbers of rows, by a sample of them; fewer if its rows are too similar
+    to be separated. By repeated 2-means, whose borders are moved to halve the rows."""
+    halves = _Halves()
+    halves.divide(sample, n_parts, rng)
+    return Partition(tuple(halves.nodes), tuple(halves.children))
+
+
+class _Halves:
+    """A partition under construction: a node comes before those below it."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Centres] = []
+        self.children: list[tuple[int, ...]] = []
+        self._n_parts = 0
+
+    def divide(self, rows: Rows, n_parts: int, rng: np.random.Generator) -> int:
+        """The child that these rows become, see `Partition.children`: a partition, or ~ a node with two sides."""
+        halves = _halved(rows, n_parts, rng) if n_parts > 1 else None
+        if halves is None:
+            self._n_parts += 1
+            return self._n_parts - 1
+        centres, is_first = halves
+        number, share = len(self.nodes), round(n_parts * float(is_first.mean()))
+        share = min(max(share, 1), n_parts - 1)
+        self.nodes.append(centres)
+        self.children.append(())
+        sides = ((is_first, share), (~is_first, n_parts - share))
+        self.children[number] = tuple(self.divide(rows.take(np.flatnonzero(side)), parts, rng) for side, parts in sides)
+        return ~number
+
+
+def _halved(rows: Rows, n_parts: int, rng: np.random.Generator) -> tuple[Centres, np.ndarray] | None:
+    """Two centres with a border between them, and the rows (m,) of the first; None if nothing separates the rows."""
+    few = np.sort(rng.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
+    centres = fit_centres(rows.take(few), 2, Linear(), rng)
+    if centres.k < 2:
+        return None
+    lead = np.subtract(*centres.distances(rows).T[::-1])  # of the first centre
+    ordered = np.sort(lead)
+    places = np.flatnonzero(ordered[:-1] < ordered[1:]) + 1  # between rows that differ
+    if not len(places):
+        return None
+    wanted = len(rows) * (n_parts // 2) / n_parts  # of the second side
+    place = places[np.argmin(np.abs(places - wanted))]
+    border = (ordered[place - 1] + ordered[place]) / 2
+    return replace(centres, offsets=centres.offsets - [0.0, border]), lead >= border

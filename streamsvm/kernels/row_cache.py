@@ -73,11 +73,7 @@ class RowCache:
         """(n columns,) float64: sum_k coef_k row_k."""
         out = np.zeros(len(self._columns))
         coef = coef.astype(np.float64)
-
-        def add(start: int, stop: int) -> None:
-            add_rows(self._rows, places, coef, start, out[start:stop])
-
-        strips(add, len(out), STRIP, threads)
+        strips(lambda i, j: add_rows(self._rows, places, coef, i, out[i:j]), len(out), STRIP, threads)
         return out
 
     def block(self, ids: np.ndarray, out: np.ndarray, threads: int) -> np.ndarray:
@@ -85,11 +81,7 @@ class RowCache:
         at, places = self._position[ids], self._place[ids]
         if at.min() < 0:
             return np.zeros(len(ids), bool)
-
-        def fill(start: int, stop: int) -> None:
-            _gather(self._rows, places[start:stop], at, out[start:stop])
-
-        strips(fill, len(ids), 64, threads)
+        strips(lambda i, j: _gather(self._rows, places[i:j], at, out[i:j]), len(ids), 64, threads)
         return places >= 0
 
     def _reset(self) -> None:

@@ -27,7 +27,7 @@ class KernelRow(NamedTuple):
 
 KERNELS = {
     "rbf": KernelRow("streamsvm.kernels.distance:RBF", "exp(-gamma |a-b|^2)", merges=True),
-    "laplacian": KernelRow("streamsvm.kernels.laplacian:Laplacian", "exp(-gamma |a-b|_1)"),
+    "laplacian": KernelRow("streamsvm.kernels.distance:Laplacian", "exp(-gamma |a-b|_1)"),
     "matern": KernelRow(
         "streamsvm.kernels.distance:Matern",
         "p(s) exp(-s), s = sqrt(2 nu) gamma |a-b|, p = 1, 1 + s or 1 + s + s^2/3 for nu = 0.5, 1.5 or 2.5",

@@ -4,10 +4,10 @@ from streamsvm.models.base import Header as Header
 from streamsvm.models.base import Model as Model
 from streamsvm.models.budget import BudgetModel as BudgetModel
 from streamsvm.models.expansion import ExpansionModel as ExpansionModel
+from streamsvm.models.expansion import KernelModel as KernelModel
+from streamsvm.models.expansion import LinearModel as LinearModel
 from streamsvm.models.experts import ExpertsModel as ExpertsModel
-from streamsvm.models.kernel import KernelModel as KernelModel
-from streamsvm.models.linear import LinearModel as LinearModel
+from streamsvm.models.local import LocalBudgetModel as LocalBudgetModel
 from streamsvm.models.local import LocalModel as LocalModel
-from streamsvm.models.local_budget import LocalBudgetModel as LocalBudgetModel
 
 StreamModel = BudgetModel | ExpertsModel  # can continue learning

@@ -57,7 +57,9 @@ def audit(path: str | Place) -> dict[str, Any]:
     home = arrays_at(place, attrs)
     files = list(_files(home))
     for name in files:
-        _require_part(home, name, files)
+        chunk = _CHUNK.fullmatch(name)
+        if not (name == "zarr.json" or _ARRAY.fullmatch(name) or (chunk and f"{chunk[1]}/zarr.json" in files)):
+            raise ModelError(f"{home}/{name}: found a file that does not belong to a model; inspect it and remove it")
     entries = [_array(home, match[1]) for name in files if (match := _ARRAY.fullmatch(name))]
     load_model(place)
     with whole_metadata(str(place)):
@@ -85,14 +87,6 @@ def _files(home: Place) -> Iterator[str]:
             if (Path(folder) / name).is_symlink():
                 raise ModelError(f"{folder}/{name}: found a link, expected a model to hold only files")
         yield from ((Path(folder) / name).relative_to(home).as_posix() for name in sorted(names))
-
-
-def _require_part(home: Place, name: str, files: list[str]) -> None:
-    """Raises ModelError unless such a file belongs to a model."""
-    chunk = _CHUNK.fullmatch(name)
-    if name == "zarr.json" or _ARRAY.fullmatch(name) or (chunk and f"{chunk[1]}/zarr.json" in files):
-        return
-    raise ModelError(f"{home}/{name}: found a file that does not belong to a model; inspect it and remove it")
 
 
 def _array(home: Place, name: str) -> Attrs:

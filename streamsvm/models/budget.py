@@ -7,25 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from streamsvm.data.layout import Layout, Names
 from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model, known_task
-from streamsvm.models.budget_options import BudgetOptions
-from streamsvm.models.columns import categories_of, text_features_of
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.columns import StreamColumns
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.models.pooled import part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.storage.arrays import Arrays, Attrs, State
 
 
 @dataclass(frozen=True, repr=False)
-class BudgetModel(Model):
+class BudgetModel(StreamColumns, Model):
     """f_c(x) = sum_j coef_jc K(x, s_j) + bias_c, one column for two classes, else one for each class against the rest.
-
-    For regression the one column is the answer; for one class it is below 0 for outliers.
-
-    It holds the learner's whole state, so that learning can continue from a saved model.
-    """
+    For regression the one column is the answer; for one class it is below 0 for outliers. It holds the learner's whole
+    state, so that learning can continue from a saved model."""
 
     kind: ClassVar[str] = "budget"
     header: Header
@@ -48,28 +43,6 @@ class BudgetModel(Model):
     @property
     def n_support(self) -> int:
         return len(self.support)
-
-    @property
-    def by_name(self) -> bool:  # type: ignore[override]
-        return self.stream is not None
-
-    @property
-    def text_features(self) -> frozenset[str]:
-        return text_features_of(self.stream)
-
-    @property
-    def categories(self) -> tuple[str, ...]:
-        return categories_of(self.stream)
-
-    @property
-    def layout(self) -> Layout | None:
-        return self.header.layout if self.stream is None else None  # streams have separate columns
-
-    @property
-    def feature_names(self) -> Names | None:
-        """For a stream, the features seen so far, in the order of their columns; there may be spare columns for new
-        ones."""
-        return self.header.feature_names if self.stream is None else tuple(map(str, self.stream["features"]))
 
     def learner(self) -> BudgetLearner:
         """A learner that continues from the point at which the model was taken."""

@@ -1,8 +1,7 @@
 """Probabilities from decision values: a map for each binary problem, combined if there are more than two classes.
 
 The map is Platt's sigmoid (1999), fitted as by Lin, Lin and Weng (2007), or an isotonic one (Zadrozny and Elkan 2002).
-A learner of streams has its own map (see `online.calibration`).
-"""
+A learner of streams has its own map (see `online.calibration`)."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class Calibration(SizedInBytes):
 
     Probabilities are those of the rows as they are, whatever weights classes had in the fit. by_decisions: classes had
     some, so labels follow decision values, not the largest probability. class_weight (k,): of three or more classes,
-    what is taken out of log-odds that were learned with it.
-    """
+    what is taken out of log-odds that were learned with it."""
 
     method: str  # "sigmoid", "isotonic" or "stream"
     points: np.ndarray

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from streamsvm.data.layout import Layout, Names, first_difference, listed, shown_in_attrs
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
+from streamsvm.storage.arrays import Attrs
 
 ANSWER = "give it the model's columns in their order, as `streamsvm ingest FILE --store S --like TRAINING_STORE` does"
 
 
 class NamedColumns(ABC):
-    """A model with names for the d columns of its input rows.
-
-    by_name: columns come in any order, as in the events of a stream. There may then be further columns without a name,
-    after the others. text_features: of a stream; rows may have new texts of them, and lack others.
-    """
+    """A model with names for the d columns of its input rows. by_name: columns come in any order, as in the events of a
+    stream. There may then be further columns without a name, after the others. text_features: of a stream; rows may
+    have new texts of them, and lack others."""
 
     by_name = False
 
@@ -73,8 +70,44 @@ class NamedColumns(ABC):
             return _by_position(store.d, expected, self.d, where, by_name=self.by_name)
         if self.by_name:
             return _by_name(names, expected, self.d, where, self.text_features), None
-        _require_same(names, expected, where)
+        if names != expected:
+            counts = f" has {len(names)} columns, the model was trained on {len(expected)}"
+            counts = counts if len(names) != len(expected) else ""
+            raise ModelError(f"{where}{counts}: {first_difference(names, expected)}; {ANSWER}")
         return None, None
+
+
+class StreamColumns(NamedColumns):
+    """A model whose columns are the features of a stream, if it has one: `stream` is what its learner adds."""
+
+    stream: Attrs | None
+
+    @property
+    def by_name(self) -> bool:  # type: ignore[override]
+        return self.stream is not None
+
+    @property
+    def text_features(self) -> frozenset[str]:
+        stream = self.stream or {}
+        kinds = stream.get("kinds_unscaled", stream.get("kinds"))
+        if kinds is None:  # of an earlier version
+            names = {str(name) for name in stream.get("features", ())}
+            return frozenset(map(feature_of, names)) - names - {""}
+        return frozenset(str(name) for name, kind in kinds if kind == "text")
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return tuple((self.stream or {}).get("categories", ()))
+
+    @property
+    def layout(self) -> Layout | None:
+        return super().layout if self.stream is None else None  # streams have separate columns
+
+    @property
+    def feature_names(self) -> Names | None:
+        """For a stream, the features seen so far, in the order of their columns; there may be spare columns for new
+        ones."""
+        return super().feature_names if self.stream is None else tuple(map(str, self.stream["features"]))
 
 
 def _by_position(
@@ -107,26 +140,3 @@ def _by_name(names: Names, expected: Names, d: int, where: str, texts: frozenset
 def feature_of(name: str) -> str:
     """The feature of a text's column, `colour` of `colour=red`; empty of others."""
     return name.partition("=")[0] if "=" in name else ""
-
-
-def categories_of(stream: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The features of a stream whose numbers are codes, from the `stream` of its model."""
-    return tuple((stream or {}).get("categories", ()))
-
-
-def text_features_of(stream: Mapping[str, Any] | None) -> frozenset[str]:
-    """The features of a stream that are texts, from the `stream` of its model."""
-    stream = stream or {}
-    kinds = stream.get("kinds_unscaled", stream.get("kinds"))
-    if kinds is None:  # of an earlier version
-        names = {str(name) for name in stream.get("features", ())}
-        return frozenset(map(feature_of, names)) - names - {""}
-    return frozenset(str(name) for name, kind in kinds if kind == "text")
-
-
-def _require_same(names: Names, expected: Names, where: str) -> None:
-    if names != expected:
-        counts = f" has {len(names)} columns, the model was trained on {len(expected)}"
-        raise ModelError(
-            f"{where}{counts if len(names) != len(expected) else ''}: {first_difference(names, expected)}; {ANSWER}"
-        )

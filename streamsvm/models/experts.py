@@ -2,8 +2,7 @@
 
 Rows are standardised as they come. Additive functions of the columns with three step sizes, and budgeted kernel
 expansions of several widths and lambdas, learn each row by the logistic loss, each separately. A pool weights their
-outputs by how right they were. The worst kernels are dropped once the stream has shown which these are.
-"""
+outputs by how right they were. The worst kernels are dropped once the stream has shown which these are."""
 
 from __future__ import annotations
 
@@ -14,14 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from streamsvm.data.layout import Layout, Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import LARGEST, RunningScaling
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.models.base import Header, Model
-from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
-from streamsvm.models.columns import categories_of, text_features_of
+from streamsvm.models.columns import StreamColumns
+from streamsvm.models.learner import BudgetOptions, BudgetStats, together
 from streamsvm.models.pooled import Expert, ExpertPool, part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS
@@ -40,8 +38,7 @@ class ExpertsLearner:
     run of errors costs a few hundred rows of work and no accuracy. Learning from a restored state is bitwise the same,
     if rows come in the same blocks.
 
-    t: rows learned. alarms: second pools that began. switches: those that took over.
-    """
+    t: rows learned. alarms: second pools that began. switches: those that took over."""
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
         self.experts = tuple(experts)
@@ -169,7 +166,7 @@ class ExpertsLearner:
 
 
 @dataclass(frozen=True, repr=False)
-class ExpertsModel(Model):
+class ExpertsModel(StreamColumns, Model):
     """The state of an `ExpertsLearner`, which decides, and from which learning can continue. Decision values are
     logarithms of odds, of the second class, or of each against the rest."""
 
@@ -196,27 +193,6 @@ class ExpertsModel(Model):
     @property
     def n_support(self) -> int:
         return sum(learner.n_support for learner in self._deciding.kernels)
-
-    @property
-    def by_name(self) -> bool:  # type: ignore[override]
-        return True
-
-    @property
-    def text_features(self) -> frozenset[str]:
-        return text_features_of(self.stream)
-
-    @property
-    def categories(self) -> tuple[str, ...]:
-        return categories_of(self.stream)
-
-    @property
-    def layout(self) -> Layout | None:
-        return None  # streams have separate columns
-
-    @property
-    def feature_names(self) -> Names | None:
-        """The features so far, in the order of their columns; there may be spare columns for new ones."""
-        return tuple(map(str, self.stream["features"]))
 
     @property
     def options(self) -> BudgetOptions:

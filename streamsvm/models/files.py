@@ -1,8 +1,7 @@
 """Models as files: a zarr group of arrays with JSON attributes. No pickle, no code on load, a closed list of kinds.
 
 A model class has `kind`, `to_state() -> (arrays, attrs)` and `from_state(arrays, attrs)`. `arrays` maps names to
-NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read piece by piece.
-"""
+NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read piece by piece."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -18,6 +16,7 @@ import numpy as np
 import zarr
 
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError, StreamSVMError
+from streamsvm.parallel.imports import imported
 from streamsvm.private.zarr import opened_as_is
 from streamsvm.storage.arrays import Arrays, Attrs, State
 from streamsvm.storage.atomic import AT, Target, Version, arrays_at
@@ -110,7 +109,10 @@ def load_factorisation(path: str | Place) -> Any:
 
 def _load(path: Place, classes: Mapping[str, str]) -> Any:
     attrs = read_attrs(path)
-    model_class = _resolve(path, attrs, classes)
+    kind = attrs.get("kind")
+    if not isinstance(kind, str) or kind not in classes:
+        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(classes)}")
+    model_class: type[Model] = imported(classes[kind])
     with whole_metadata(str(path)):
         arrays = stored_arrays(path, attrs)
         return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
@@ -164,14 +166,6 @@ def _group_attrs(path: Place) -> Attrs:
     return attrs
 
 
-def _resolve(path: Place, attrs: Attrs, classes: Mapping[str, str]) -> type[Model]:
-    kind = attrs.get("kind")
-    if not isinstance(kind, str) or kind not in classes:
-        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(classes)}")
-    module, _, name = classes[kind].partition(":")
-    return getattr(import_module(module), name)
-
-
 def _text(values: Any) -> np.ndarray:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError("expected a list of texts")
@@ -179,11 +173,9 @@ def _text(values: Any) -> np.ndarray:
 
 
 class StoredArray:
-    """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`.
-
-    An array of at most KEEP_BYTES stays in memory after its first use; of a larger one the last chunks do, as
-    partitions are read in order.
-    """
+    """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`. An array of at
+    most KEEP_BYTES stays in memory after its first use; of a larger one the last chunks do, as partitions are read in
+    order."""
 
     def __init__(self, checked: CheckedArray) -> None:
         self._checked = checked

@@ -24,8 +24,7 @@ class Intervals(SizedInBytes):
     for any f and any distribution of the rows, on average over these m rows, if they and the new one are exchangeable.
     Given them, the probability has a distribution Beta(k, m + 1 - k).
 
-    level: the default, in (0, 1). errors (m,): rising.
-    """
+    level: the default, in (0, 1). errors (m,): rising."""
 
     level: float
     errors: np.ndarray

@@ -2,8 +2,7 @@
 expert for several rows.
 
 All arrays go to compiled code as one object, `CompiledPool`, made once: unpacking its 47 arrays at each call would take
-ten times as long as the call.
-"""
+ten times as long as the call."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from streamsvm.data.running import scale_row, see_row
 from streamsvm.private.numba import borrowed, stale_with
 from streamsvm.solvers import additive, pooling
 from streamsvm.solvers.additive import AdditiveRow, decide_row, learn_row
-from streamsvm.solvers.budget import losses, merge, project, state, values
+from streamsvm.solvers.budget import losses, merge, state, values
 from streamsvm.solvers.budget import steps as steps_of
 from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
 from streamsvm.solvers.budget.state import STEPS, SUPPORTS, StepOptions, Supports
@@ -40,14 +39,13 @@ class CompiledPool(structref.StructRefProxy):
     kernels: of each rbf learner `Supports`, `StepOptions`, and buffers for its values (slots, 1) and decisions
     (columns, 1); those beyond the rows of D are padding. maintenance: tables, together and projects of `steps`.
     buffers: Z (1, d), the scaled row, D (experts, 1, columns), decisions of each expert, out (1, columns), of the pool,
-    and `one_row_block`.
-    """
+    and `one_row_block`."""
 
 
 structref.define_proxy(CompiledPool, _CompiledPoolType, FIELDS)
 
 
-@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
+@stale_with(running, additive, pooling, losses, merge, state, values, steps_of)
 @nb.njit(cache=True)
 def bind(scaling, coefficients, row, pool, kernels, maintenance, buffers):
     """A `CompiledPool`. The caller keeps these arrays alive; they stay what their learners change."""
@@ -82,7 +80,7 @@ def decide_pooled(x, compiled, out):
     pooling.decide(D, shared, compiled.pool[0], out.reshape(1, -1))
 
 
-@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
+@stale_with(running, additive, pooling, losses, merge, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def learn_pooled(x, y, weight, compiled):
     """One step of all for the row x (d,) of the last `decide_pooled`. y (columns,): -1 or +1."""
@@ -90,7 +88,7 @@ def learn_pooled(x, y, weight, compiled):
     _learn_experts(x, y.reshape(1, -1), np.full(1, code), np.full(1, weight), compiled)
 
 
-@stale_with(running, additive, losses, merge, project, state, values, steps_of)
+@stale_with(running, additive, losses, merge, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def learn_kernel(Z, Y, weight, kernel, maintenance, block, D):
     """One step of one kernel for each scaled row Z (m, d), in order. D (m, columns): its decisions before its steps."""

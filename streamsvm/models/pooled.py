@@ -12,8 +12,7 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
-from streamsvm.models.budget_options import BudgetOptions
-from streamsvm.models.learner import BudgetLearner, supports_of
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, supports_of
 from streamsvm.models.one_row import bind, buffers_for, decide_pooled, learn_kernel, learn_pooled, one_row_block
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.strips import strips
@@ -140,19 +139,15 @@ class ExpertPool:
         def learn(expert: int, _: int) -> None:
             if expert == len(self.kernels):
                 D[: len(TRACKS)] = self.additive.learn(Z, _codes(Y), weight)
+                return
+            learner, out = self.kernels[expert], D[len(TRACKS) + expert]
+            if self._is_compiled and self.d <= ROW_BY_ROW:
+                learn_kernel(Z, Y, weight, self._compiled_kernel(learner), learner.maintenance, one_row_block(), out)
             else:
-                self._learn_kernel(expert, Z, Y, weight, D[len(TRACKS) + expert])
+                out[:] = learner.learn(Rows(Z), Y, weight)
 
         strips(learn, len(self.kernels) + 1, 1, _threads() if len(X) >= WORTH_A_THREAD else 1)
         return D
-
-    def _learn_kernel(self, kernel: int, Z: np.ndarray, Y: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
-        learner = self.kernels[kernel]
-        if self._is_compiled and self.d <= ROW_BY_ROW:
-            kernel_arrays = self._compiled_kernel(learner)
-            learn_kernel(Z, Y, weight, kernel_arrays, learner.maintenance, one_row_block(), out)
-        else:
-            out[:] = learner.learn(Rows(Z), Y, weight)
 
     def weigh(self, D: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The pool's step for each row of the result of `learn`, up to one where it is alarmed; its decisions before,

@@ -28,11 +28,9 @@ class PairCoefficients:
 
 @dataclass(frozen=True)
 class Expansion:
-    """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' the scaled row.
-
-    A column is a pair of classes, a class against the rest, or the one score of a task that has no more. of_rows: the
-    support rows are rows of data; else weights, which correspond to no row.
-    """
+    """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' the scaled row. A column is a pair of classes, a class
+    against the rest, or the one score of a task that has no more. of_rows: the support rows are rows of data; else
+    weights, which correspond to no row."""
 
     kernel: Kernel
     scaling: Scaling
@@ -93,8 +91,7 @@ class PartitionRouting:
 
     part(p) gives the support rows of a partition and their coefficients (s, pairs), of which there are
     bounds[p + 1] - bounds[p]; intercept (partitions, pairs) is added to their sums. weights (partitions, width): what a
-    partition multiplies the columns of scaled rows with, its support rows among them; None if no partition does.
-    """
+    partition multiplies the columns of scaled rows with, its support rows among them; None if no partition does."""
 
     kernel: Kernel
     scaling: Scaling

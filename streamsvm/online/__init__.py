@@ -1,9 +1,6 @@
 """Budgeted SGD with river's interface."""
 
-from streamsvm.online.classifier import BSGDClassifier
-from streamsvm.online.multilabel import BSGDMultiLabelClassifier
-from streamsvm.online.oneclass import BSGDOneClass
-from streamsvm.online.regressor import BSGDRegressor
+from streamsvm.online.estimators import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
 
 _ALL = (BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor)
 LEARNERS = {learner.task: learner for learner in _ALL}

@@ -1,9 +1,11 @@
-"""Common base of the river estimators: dicts become rows, gamma is measured during the stream, models are saved."""
+"""Common base of the river estimators: dicts become rows, gamma is measured during the stream, models are saved;
+labels are numbered as they come."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -11,19 +13,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from streamsvm.config import FitConfig, build_config
+from streamsvm.data.labels import is_unicode
 from streamsvm.data.scaling import Scaling
-from streamsvm.errors import ConfigError
-from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.options import as_arguments, kernel_of
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.kernels.base import Kernel, as_arguments, kernel_of
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.models import BudgetModel, ExpertsModel, Header, StreamModel
-from streamsvm.models.budget_options import BudgetOptions, BudgetStats
+from streamsvm.models.calibration import Calibration
 from streamsvm.models.experts import ExpertsLearner
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats
 from streamsvm.online.columns import LANES, FeatureColumns, TotalVariance
-from streamsvm.online.kinds import FeatureKinds, Features
-from streamsvm.online.labels import Labels
+from streamsvm.online.kinds import FeatureKinds, Features, shown
 from streamsvm.tasks import task_of
+from streamsvm.tasks.pairs import signs
 from streamsvm.texts.documented import fill
 from streamsvm.texts.parameters import ONLINE_METHODS
 
@@ -93,9 +95,8 @@ class BudgetLearnerBase:
         options = BudgetOptions.of(config, task_of(self.task), 1)  # which name lambda, where there is one
         kernel = kernel_of(config.kernel, 1, 1.0)  # until gamma is measured
         self._learner: Any = self._new_learner(kernel, options, columns)
-        self._last_decision: tuple[Any, ...] | None = (
-            None  # the last row, its decisions, and the state that learning it needs
-        )
+        # the last row, its decisions, and the state that learning it needs
+        self._last_decision: tuple[Any, ...] | None = None
         self._has_warned = False
 
     def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> BudgetLearner | ExpertsLearner:
@@ -170,8 +171,13 @@ class BudgetLearnerBase:
         self.max_features = self._columns.most = max_features or self.max_features
 
     def check(self, x: Features, y: object = None) -> None:
-        """Raises DataError for an event that cannot be learned: a feature that is not a number."""
+        """Raises DataError for an event that cannot be learned: by its features, or by y, its label or target."""
         self._columns.check(x)
+        if y is not None:
+            self._require(y)
+
+    def _require(self, y: object) -> None:
+        """Raises DataError for a label or target that cannot be learned."""
 
     def decision_one(self, x: Features) -> np.ndarray:
         """(columns,) decision values."""
@@ -190,25 +196,28 @@ class BudgetLearnerBase:
     def _limits(self) -> dict[str, int]:
         return {"max_features": self.max_features}
 
-    def _model(
-        self, classes: np.ndarray, scaling: Scaling | None, state: dict[str, object], **header: Any
-    ) -> StreamModel:
-        """The model as `fit` writes it. state: of the stream, for this class alone."""
-        config = self._config.model_dump(mode="json")
-        spread = self._spread and self._spread.to_state()
+    def to_model(self, scaling: Scaling | None = None, **more: object) -> StreamModel:
+        """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
+        classes, state, calibration = self._saved()
         stream = {
             "features": self.features,
             "kinds": self._columns.kinds.to_state(),
             "gamma": self.gamma,
-            "spread": spread,
+            "spread": self._spread and self._spread.to_state(),
             "limits": self._limits,
-        } | state
+        }
+        stream |= state | more
         pools = isinstance(self._learner, ExpertsLearner)
         scaling = self._learner.scaling.scaling() if pools else scaling or Scaling.none(self.n_columns)
-        model_header = Header(self._learner.kernel, scaling, classes, config=config, **header)
+        config = self._config.model_dump(mode="json")
+        header = Header(self._learner.kernel, scaling, classes, config=config, calibration=calibration)
         if pools:
-            return ExpertsModel.of(model_header, self._learner, stream)
-        return BudgetModel.of(model_header, self._learner, stream, task=self.task)
+            return ExpertsModel.of(header, self._learner, stream)
+        return BudgetModel.of(header, self._learner, stream, task=self.task)
+
+    @abstractmethod
+    def _saved(self) -> tuple[np.ndarray, dict[str, object], Calibration | None]:
+        """The classes of its model, the state of its stream, as far as this class alone has it, and the calibration."""
 
     @classmethod
     def _resumed(cls, model: StreamModel) -> tuple[Self, dict[str, Any]]:
@@ -257,15 +266,11 @@ class BudgetLearnerBase:
             self._spread.see(np.atleast_2d(rows))
         if is_doubled(self.n_seen):
             if self._spread is not None:
-                self._learner.set_gamma(self._gamma_of(self._spread))
+                d = max(len(self._columns.names), 1)
+                kernel: Any = kernel_of(self._config.kernel, d, self._spread.variance() or d)  # constant: standardised
+                self._learner.set_gamma(kernel.gamma)
             if self.n_seen >= SOONEST and not self._has_warned:
                 self._warn_of_vanished()
-
-    def _gamma_of(self, spread: TotalVariance) -> float:
-        """gamma "scale" or "auto"; constant columns count as standardised ones."""
-        d = max(len(self._columns.names), 1)
-        kernel: Any = kernel_of(self._config.kernel, d, spread.variance() or d)
-        return kernel.gamma
 
     def _warn_of_vanished(self) -> None:
         """Warns once if support vectors are so far apart that each is isolated: then any prediction is the bias."""
@@ -318,3 +323,95 @@ class LabelLearnerBase(BudgetLearnerBase):
 def is_doubled(n: int) -> bool:
     """Whether n is 1, 2, 4, 8 ..."""
     return n > 0 and n & (n - 1) == 0
+
+
+class Labels(list[Any]):
+    """The labels of a stream in order of arrival; a label's code is its place. New ones are added until there are
+    `most`, or never if all classes were given. All are of the first one's kind: booleans, numbers, or texts. types: of
+    the labels so far. targets (labels, columns): the target of each label in the columns, -1 or +1."""
+
+    def __init__(self, labels: Iterable[Hashable], most: int) -> None:
+        super().__init__(labels)
+        self.types = set(map(type, self))
+        self.most, self._is_fixed = most, False
+        self.targets = _targets(len(self))
+
+    @classmethod
+    def of(cls, classes: Iterable[Hashable] | None, most: int) -> Labels:
+        """The labels of these classes, to which none is added; None: no labels so far. Raises DataError for a class
+        that cannot be a label."""
+        if classes is None:
+            return cls((), most)
+        named = list(classes)
+        cls((), max(most, len(named))).require(named)
+        labels = cls(named, most)
+        labels._is_fixed = True
+        return labels
+
+    def has(self, y: object) -> bool:
+        """Whether a label has come before: 1 is not true."""
+        return type(y) in self.types and y in self
+
+    def require(self, labels: list[object]) -> None:
+        """Raises DataError for labels that cannot be added."""
+        new: list[object] = []
+        for y in labels:
+            if not self.has(y):
+                self._require_new(y, new)
+
+    def _require_new(self, y: Any, new: list[object]) -> None:
+        """Adds a label to the new ones, unless it is known. Raises DataError for one that cannot be added."""
+        kind = _kind_of(y)
+        if y is None or (kind is float and y != y):  # each NaN would be a separate class
+            raise DataError(f"found label {y!r}, which is missing; leave out events without a label")
+        example = self[0] if self else new[0] if new else y
+        if kind is None or kind is not _kind_of(example):
+            expected = {bool: "true or false", float: "a number", str: "a text"}
+            kind_before = expected[_kind_of(example) or float]
+            expectation = f"expected {kind_before}, as before: a model holds labels of one kind"
+            raise DataError(f"found label {shown(y)}, {expectation if kind else EXPECTED}")
+        if y in self or y in new:
+            return
+        if self._is_fixed:
+            raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self))}")
+        if len(self) + len(new) >= self.most:
+            raise DataError(
+                f"found label {y!r} in addition to {self.most} others, expected at most max_classes; check that this "
+                "is the label"
+            )
+        if not _is_storable([*self, *new, y]):
+            raise DataError(f"found label {shown(y)}, which a model cannot hold; {EXPECTED}")
+        new.append(y)
+
+    def code(self, y: object) -> int:
+        """The label's number; a new one is added."""
+        self.types.add(type(y))
+        if y in self:
+            return self.index(y)
+        self.append(y.item() if isinstance(y, np.generic) else y)
+        self.targets = _targets(len(self))
+        return len(self) - 1
+
+
+EXPECTED = "expected a boolean, a finite number of 64 bits, or a text that is Unicode, without a zero at its end"
+
+
+def _kind_of(y: object) -> type | None:
+    """bool, float or str; None for what is not a label."""
+    if isinstance(y, bool | np.bool_):
+        return bool
+    if isinstance(y, int | float | np.integer | np.floating):
+        return float
+    return str if isinstance(y, str) else None
+
+
+def _is_storable(labels: list[object]) -> bool:
+    """Whether labels of one kind are the same after they were written to a model and read again."""
+    array = np.array(labels)
+    is_kept = array.dtype.kind in "bifU" and array.tolist() == labels
+    return is_kept and all(is_unicode(y) if isinstance(y, str) else math.isfinite(y) for y in array.tolist())
+
+
+def _targets(k: int) -> np.ndarray:
+    k = max(2, k)
+    return signs(np.arange(k), k)

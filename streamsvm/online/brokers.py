@@ -1,8 +1,7 @@
 """Events from a message broker, each at least once: a snapshot holds the places of the next messages.
 
 `Topic` reads a topic of Kafka, and its places are the next offset of each partition. `JetStream` reads a stream of
-NATS, and its place is the sequence number of the next message.
-"""
+NATS, and its place is the sequence number of the next message."""
 
 from __future__ import annotations
 
@@ -70,11 +69,9 @@ def as_text(message: bytes) -> str:
 
 @dataclass
 class Topic(Messages):
-    """Messages of `kafka://HOST[:PORT][,HOST[:PORT]]/TOPIC[?PROPERTY=VALUE&...]`, with properties of librdkafka.
-
-    next: offsets by partition; a partition without one begins at its oldest message. No group of consumers is joined,
-    and nothing is committed.
-    """
+    """Messages of `kafka://HOST[:PORT][,HOST[:PORT]]/TOPIC[?PROPERTY=VALUE&...]`, with properties of librdkafka. next:
+    offsets by partition; a partition without one begins at its oldest message. No group of consumers is joined, and
+    nothing is committed."""
 
     MODULE, PACKAGE, EXTRA = "confluent_kafka", "confluent-kafka", "kafka"
     EXPECTED = "kafka://HOST[:PORT]/TOPIC"
@@ -82,7 +79,7 @@ class Topic(Messages):
     def __post_init__(self) -> None:
         """Raises ConfigError, NotFoundError if the broker or the topic cannot be found."""
         super().__post_init__()
-        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
         properties = {"bootstrap.servers": self.servers, "error_cb": self._warn} | self.query | FIXED_PROPERTIES
         try:
@@ -92,7 +89,8 @@ class Topic(Messages):
             raise NotFoundError(f"{self.url}: {error.args[0].str()}") from None
         if topic.error is not None:
             raise NotFoundError(f"{self.url}: {topic.error.str()}")
-        self._assign(sorted(topic.partitions))
+        starts = {p: self.next.get(str(p), OFFSET_BEGINNING) for p in sorted(topic.partitions)}
+        self._consumer.assign([TopicPartition(self.name, p, start) for p, start in starts.items()])
 
     def __iter__(self) -> Iterator[str]:
         """Texts of the messages, in the order of each partition. Raises StorageError."""
@@ -107,12 +105,6 @@ class Topic(Messages):
 
     def close(self) -> None:
         self._consumer.close()
-
-    def _assign(self, partitions: list[int]) -> None:
-        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-
-        starts = {p: self.next.get(str(p), OFFSET_BEGINNING) for p in partitions}
-        self._consumer.assign([TopicPartition(self.name, p, start) for p, start in starts.items()])
 
     def _text(self, message: Any) -> str:
         """A message without a value has no event: its text is empty."""
@@ -131,11 +123,9 @@ class Topic(Messages):
 
 @dataclass
 class JetStream(Messages):
-    """Messages of `nats://HOST[:PORT][,HOST[:PORT]]/STREAM[?subject=SUBJECT]`, of one subject or of all.
-
-    next: the sequence of the message from which it begins, if not the oldest. Its consumer ends with it, and nothing
-    is acknowledged.
-    """
+    """Messages of `nats://HOST[:PORT][,HOST[:PORT]]/STREAM[?subject=SUBJECT]`, of one subject or of all. next: the
+    sequence of the message from which it begins, if not the oldest. Its consumer ends with it, and nothing is
+    acknowledged."""
 
     MODULE, PACKAGE, EXTRA = "nats", "nats-py", "nats"
     EXPECTED = "nats://HOST[:PORT]/STREAM[?subject=SUBJECT]"

@@ -27,8 +27,7 @@ class OnlineCalibration:
     remembered for long. Memory is constant.
 
     Labels follow decisions: if other classes would be more probable than the class that wins by f, they share evenly
-    with it. So probabilities never contradict the label, and labels do not wait until probabilities are learned.
-    """
+    with it. So probabilities never contradict the label, and labels do not wait until probabilities are learned."""
 
     def __init__(self) -> None:
         self.W = np.empty((0, 2))  # (columns, q), the last one a constant

@@ -62,10 +62,8 @@ class Interruptible:
 @dataclass
 class Lines(Interruptible):
     """Lines of a file descriptor, or of a stream of an object store, as they come. It calls `before_waiting` before it
-    waits for more.
-
-    It holds at most one buffer and one line, so a slow reader of the answers slows the writer of the events.
-    """
+    waits for more. It holds at most one buffer and one line, so a slow reader of the answers slows the writer of the
+    events."""
 
     source: int | Readable
     before_waiting: Callable[[], None]

@@ -52,9 +52,15 @@ class StreamScores(ABC):
     def predict(self, x: Features) -> Answer:
         """The answer to an event before it is learned."""
 
-    @abstractmethod
     def learn(self, x: Features, y: Any, prediction: Any) -> Answer:
         """Learns an event, and returns the rest of its answer. prediction: that of `predict`, which is scored."""
+        self.learner.learn_one(x, y)
+        self.learnt += 1
+        return {"label": self._scored(y, prediction)}
+
+    @abstractmethod
+    def _scored(self, y: Any, prediction: Any) -> Any:
+        """Scores a prediction; returns the label as answers have it."""
 
     @abstractmethod
     def answers(self, decisions: np.ndarray) -> Answers:
@@ -70,7 +76,7 @@ class StreamScores(ABC):
 
     def right(self) -> int | None:
         """Correct predictions; None if there are no classes."""
-        return None
+        return getattr(self, "n_right", None)
 
 
 class ClassScores(StreamScores):
@@ -120,11 +126,9 @@ class ClassScores(StreamScores):
             answer["ask"] = self.is_worth(probabilities, self.asks)
         return answer
 
-    def learn(self, x: Features, y: Any, prediction: Any) -> Answer:
-        self.learner.learn_one(x, y)
-        self.learnt += 1
+    def _scored(self, y: Any, prediction: Any) -> Any:
         self.n_right += prediction == y
-        return {"label": y}
+        return y
 
     def answers(self, decisions: np.ndarray) -> Answers:
         scores = decisions[:, 0] if decisions.shape[1] == 1 else decisions
@@ -132,9 +136,6 @@ class ClassScores(StreamScores):
 
     def scores(self) -> dict[str, float | None]:
         return {"accuracy": self.n_right / self.learnt if self.learnt else None}
-
-    def right(self) -> int:
-        return self.n_right
 
 
 class LabelSetScores(StreamScores):
@@ -174,9 +175,7 @@ class LabelSetScores(StreamScores):
         by_label = dict(zip(self.learner.labels, p[0].tolist(), strict=True))
         return {"prediction": prediction, "probabilities": _by_text(by_label)}
 
-    def learn(self, x: Features, y: Mapping[Any, bool], prediction: Any) -> Answer:
-        self.learner.learn_one(x, y)
-        self.learnt += 1
+    def _scored(self, y: Mapping[Any, bool], prediction: Any) -> Any:
         predicted = set(prediction.split(","))
         wrong = 0
         for label, has in y.items():
@@ -186,7 +185,7 @@ class LabelSetScores(StreamScores):
                 counts[place] += is_counted
             wrong += has != is_predicted
         self.n_right += not wrong
-        return {"label": ",".join(str(label) for label, has in y.items() if has)}
+        return ",".join(str(label) for label, has in y.items() if has)
 
     def answers(self, decisions: np.ndarray) -> Answers:
         names = np.array(list(map(str, self.learner.labels)), str)
@@ -197,9 +196,6 @@ class LabelSetScores(StreamScores):
             return dict.fromkeys(("accuracy", "hamming_loss", "f1_micro", "f1_macro"))
         about, hits, true, predicted = np.array(list(self.counts.values())).T
         return {"accuracy": self.n_right / self.learnt, **of_sets(hits, true, predicted, about.sum())}
-
-    def right(self) -> int:
-        return self.n_right
 
 
 class ValueScores(StreamScores):
@@ -224,24 +220,19 @@ class ValueScores(StreamScores):
     def predict(self, x: Features) -> Answer:
         return {"prediction": self.learner.predict_one(x) if self.learner.n_seen else None}
 
-    def learn(self, x: Features, y: Any, prediction: Any) -> Answer:
-        self.learner.learn_one(x, y)
-        self.learnt += 1
+    def _scored(self, y: Any, prediction: Any) -> Any:
         if prediction is not None:
-            self._count(y, prediction)
-        return {"label": y}
+            self.judged += 1
+            deviation, error = y - self.mean, prediction - y
+            self.mean += deviation / self.judged
+            self.spread += deviation * (y - self.mean)
+            self.absolute += abs(error)
+            self.squares += error * error
+        return y
 
     def answers(self, decisions: np.ndarray) -> Answers:
         values = decisions[:, 0]
         return values.tolist() if self.learner.n_seen else [None] * len(values), values, None
-
-    def _count(self, y: float, prediction: float) -> None:
-        self.judged += 1
-        deviation, error = y - self.mean, prediction - y
-        self.mean += deviation / self.judged
-        self.spread += deviation * (y - self.mean)
-        self.absolute += abs(error)
-        self.squares += error * error
 
     def scores(self) -> dict[str, float | None]:
         if not self.judged:
@@ -252,10 +243,8 @@ class ValueScores(StreamScores):
 
 class OutlierScores(StreamScores):
     """outliers: the share of events outside before they were learned. roc_auc: of their scores, if there are two
-    labels: outliers are those of -1 if the other is 1, else of the rarer one, as in `evaluate`.
-
-    Scores are counted by label in places of s / (1 + |s|).
-    """
+    labels: outliers are those of -1 if the other is 1, else of the rarer one, as in `evaluate`. Scores are counted by
+    label in places of s / (1 + |s|)."""
 
     task = "oneclass"
     learner: BSGDOneClass
@@ -288,11 +277,14 @@ class OutlierScores(StreamScores):
         """prediction: the score. An event is learned without a label, too."""
         self.learner.learn_one(x)
         self.learnt += 1
+        return {"label": self._scored(y, prediction)}
+
+    def _scored(self, y: Any, prediction: Any) -> Any:
         self.n_outside += prediction > 0
         if y is not None and len(self.counts) < 3:  # with a third label there are not two, and counting stops
             counts, place = self.counts.setdefault(str(y), {}), str(_place(prediction))
             counts[place] = counts.get(place, 0) + 1
-        return {"label": y}
+        return y
 
     def answers(self, decisions: np.ndarray) -> Answers:
         scores = self.learner.scores_of(decisions[:, 0])

@@ -5,12 +5,14 @@ the stream from its very beginning, bad ones too, over all restarts. The model h
 which event comes next.
 
 `Stream` holds the learner, its scores, and a `RunningScaler` that standardises features by their mean and deviation so
-far. `StreamReporter` reports progress and, from the stream's `RecentCounts`, a record every so many events.
-"""
+far; `WaitingEvents` get their labels later, by an id. `StreamReporter` reports progress and, from the stream's
+`RecentCounts`, a record every so many events."""
 
 from __future__ import annotations
 
+import json
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -28,11 +30,10 @@ from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
-from streamsvm.online.kinds import Event, FeatureKinds, Features, shown
+from streamsvm.online.kinds import Event, FeatureKinds, Features, State, shown
 from streamsvm.online.lines import Field, Parse
 from streamsvm.online.scores import JUDGES, Answer, StreamScores
 from streamsvm.online.tables import TableEvents, category_code
-from streamsvm.online.waiting import RecentRequests, WaitingEvents
 from streamsvm.storage.paths import Place, kind_at
 from streamsvm.tables.target_encoding import encoded_features as target_encoded
 from streamsvm.tasks import task_of
@@ -42,6 +43,118 @@ LEAST_STRETCH = 100  # events learned from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
 UNLABELLED, SPREAD = 100, 1000  # events, after which labels and text features are looked at
+MOST_CHARACTERS = 200  # of an id
+MOST_REQUESTS = 1000
+
+
+@dataclass
+class WaitingEvents:
+    """At most `most` events, each with the prediction made when it came; of more, the oldest expires. id: the field
+    that holds an event's id, an integer or a text; 7 and "7" are the same. expired, unknown: events that expired, and
+    labels whose id no event has."""
+
+    most: int
+    id: str = "id"
+    expired: int = 0
+    unknown: int = 0
+    # as JSON: a tenth of the memory, and snapshots copy texts
+    _events: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def id_of(self, event: Features, x: Event) -> str | None:
+        """The event's id, which is then none of its features x. Raises DataError."""
+        event_id = event.get(self.id)
+        if x is not event.get("x"):
+            x.pop(self.id, None)
+        if event_id is None:
+            return None
+        if isinstance(event_id, bool) or not isinstance(event_id, int | str) or len(str(event_id)) > MOST_CHARACTERS:
+            raise DataError(
+                f"id {self.id!r}: found {repr(event_id)[:40]}, expected an integer or a text of at most "
+                f"{MOST_CHARACTERS} characters"
+            )
+        return str(event_id)
+
+    def keep(self, name: str, x: Features, prediction: object) -> None:
+        """Keeps an event without its label, and drops an earlier one with the same id."""
+        self._events.pop(name, None)
+        self._events[name] = json.dumps([x, prediction])
+        self.allow(self.most)
+
+    def find(self, name: str) -> tuple[Event, Any]:
+        """(features, prediction) of an event. Raises DataError."""
+        if name not in self._events:
+            self.unknown += 1
+            raise DataError(
+                f"id {self.id!r}: found a label for {name!r}, expected the id of one of the {len(self)} events that "
+                f"wait for theirs; the event never came, had its label already, or was followed by {self.most:,} others"
+            )
+        x, prediction = json.loads(self._events[name])
+        return x, prediction
+
+    def drop(self, name: str) -> None:
+        self._events.pop(name, None)
+
+    def allow(self, most: int) -> None:
+        """Changes the bound from here on."""
+        self.most = most
+        while len(self._events) > most:
+            del self._events[next(iter(self._events))]
+            self.expired += 1
+
+    def counts(self) -> dict[str, int]:
+        return {"waiting": len(self), "expired": self.expired, "unknown": self.unknown}
+
+    @property
+    def gone(self) -> str:
+        """A message about events and labels that were not learned; empty if there are none."""
+        counts = {f"{self.expired:,} events expired before their labels came": self.expired}
+        counts[f"{self.unknown:,} labels had ids that no waiting event has"] = self.unknown
+        message = ", and ".join(text for text, n in counts.items() if n)
+        return message and f"{message}; --wait-for-labels is {self.most:,}"
+
+    def to_state(self) -> dict[str, object]:
+        counts = {"most": self.most, "id": self.id, "expired": self.expired, "unknown": self.unknown}
+        return counts | {"ids": list(self._events), "events": list(self._events.values())}
+
+    @classmethod
+    def from_state(cls, state: State | None) -> WaitingEvents | None:
+        if state is None:
+            return None
+        fields = {name: state[name] for name in ("most", "id", "expired", "unknown")}
+        return cls(**fields, _events=dict(zip(state["ids"], state["events"], strict=True)))
+
+
+@dataclass
+class RecentRequests:
+    """The last requests with names: a sender that got no answer sends one again, and it is learned once."""
+
+    _requests: dict[str, tuple[int, int]] = field(default_factory=dict)  # number of the first event, checksum
+
+    def find(self, name: str, body: bytes, n: int) -> int | None:
+        """The number of the first of its n events; None for a new one. Raises DataError for another body."""
+        first, checksum = self._requests.get(name, (None, 0))
+        if first is not None and checksum != zlib.crc32(body):
+            raise DataError(
+                f"id: found {name!r} with {n:,} events, expected those of the first request with this id; "
+                "give each request an id that no other has"
+            )
+        return first
+
+    def add(self, name: str, body: bytes, first: int) -> None:
+        self._requests.pop(name, None)
+        self._requests[name] = first, zlib.crc32(body)
+        while len(self._requests) > MOST_REQUESTS:
+            del self._requests[next(iter(self._requests))]
+
+    def to_state(self) -> list[list[Any]]:
+        return [[name, *request] for name, request in self._requests.items()]
+
+    @classmethod
+    def from_state(cls, state: list[list[Any]]) -> RecentRequests:
+        return cls({name: (first, checksum) for name, first, checksum in state})
 
 
 @dataclass
@@ -67,11 +180,9 @@ class RecentCounts:
 
 @dataclass
 class RunningScaler:
-    """Count, mean and variance of each feature so far (Welford, 1962).
-
-    Nothing is forgotten; the scaling of pools, in `data/running.py`, adapts. The numbers are those of river's
-    StandardScaler, which loads pandas, scikit-learn and trees: half of the seconds that a stream takes to start.
-    """
+    """Count, mean and variance of each feature so far (Welford, 1962). Nothing is forgotten; the scaling of pools, in
+    `data/running.py`, adapts. The numbers are those of river's StandardScaler, which loads pandas, scikit-learn and
+    trees: half of the seconds that a stream takes to start."""
 
     moments: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # (count, mean, variance)
 
@@ -109,8 +220,7 @@ class Stream:
     label: the field that holds the label; without it an event is only predicted, unless the task needs no labels.
     waiting: events whose labels come later, if they may. topics: places of the next messages, by topic. kinds: of
     features before they are scaled; a learner that scales them has their kinds itself. requests: a server's last ones.
-    categories: features whose numbers are codes, each a category.
-    """
+    categories: features whose numbers are codes, each a category."""
 
     path: Place
     judge: StreamScores

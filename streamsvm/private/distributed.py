@@ -92,8 +92,7 @@ def forget_groups(scheduler: Scheduler) -> None:
 
     Of the span above: all groups but the last one, without which a span has no end, and a record of each message. Spans
     that dask starts for values that were sent are dropped whole. No task ran in them, but in a new one a task may have
-    failed, which workers still report.
-    """
+    failed, which workers still report."""
     spans = scheduler.extensions.get("spans")
     if spans is None:
         return

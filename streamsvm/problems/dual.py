@@ -1,4 +1,5 @@
-"""The problems that solvers see: oracles over Q or over the data, never stores, kernels or graphs."""
+"""The problems that solvers see: oracles over Q or over the data, never stores, kernels or graphs. Duals of
+squared losses have a ridge on the diagonal instead of bounds."""
 
 from __future__ import annotations
 
@@ -20,23 +21,15 @@ from streamsvm.tasks.base import Subproblem
 MOST_KEPT = 4096  # rows of a Gram matrix (64 MiB) whose memory a thread keeps
 SIGNS_STRIP = 256  # rows of a Gram matrix that are multiplied by signs at once
 MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
+UNBOUNDED = 1e30  # of a variable: finite, as compiled code knows no infinity
 
 
-class LabelsAndBounds(Protocol):
-    """Labels y (n,) and bounds upper (n,) of a dual: what its coefficients are judged by."""
+class BlockProblem(Protocol):
+    """The oracle that solving a block needs: labels y (n,), bounds upper (n,) and linear terms p, (n,) or a number."""
 
     y: np.ndarray
     upper: np.ndarray
-
-
-class LinearTerms(LabelsAndBounds, Protocol):
-    """And linear terms p, (n,) or a number."""
-
     linear: np.ndarray | float
-
-
-class BlockProblem(LinearTerms, Protocol):
-    """The oracle that solving a block needs."""
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         """Q[ids, ids], (q, q) float32, in memory that the thread's next call may use again."""
@@ -47,8 +40,7 @@ class DualQP(BlockProblem, Protocol):
 
     y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification (Hsieh
     et al. 2014, (1)). `parts`: (n,) the partition of each row, if rows of different partitions are far from each other;
-    else None. nu, over_margin: as of a `Subproblem`; nu is relative to the bounds of all variables.
-    """
+    else None. nu, over_margin: as of a `Subproblem`; nu is relative to the bounds of all variables."""
 
     linear: np.ndarray | float
     nu: float | None
@@ -221,11 +213,8 @@ class MatrixDual(BoundedGap):
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         coef, out = delta * self.y[ids], np.zeros(len(self.y))
-
-        def add(start: int, stop: int) -> None:  # not by BLAS, whose sums depend on its threads
-            add_rows(self._K, ids, coef, start, out[start:stop])
-
-        strips(add, len(out), MATRIX_STRIP, self._threads)
+        # not by BLAS, whose sums depend on its threads
+        strips(lambda i, j: add_rows(self._K, ids, coef, i, out[i:j]), len(out), MATRIX_STRIP, self._threads)
         out *= self.y
         return out if rows is None else out[rows]
 
@@ -286,8 +275,6 @@ class KernelColumns:
     _active: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        """Q[ids, ids], (q, q) float32, in memory that the next call uses again."""
-
         def make(out: np.ndarray) -> np.ndarray:
             some = self.rows.take(ids)
             return signed(self.kernel.block(some, some, self.threads, out), self.y[ids])
@@ -295,14 +282,10 @@ class KernelColumns:
         return self.cache.of(self, ids, make)
 
     def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
         coef = np.ascontiguousarray((deltas * self.y[ids]).T)
-        product = self.kernel.apply(self._taken(rows), self.rows.take(ids), coef, self.threads)
+        active = self.rows if rows is None else self._active.of(rows, self.rows.take)  # gathered once for its rounds
+        product = self.kernel.apply(active, self.rows.take(ids), coef, self.threads)
         return np.ascontiguousarray(product.T) * (self.y if rows is None else self.y[rows])
-
-    def _taken(self, ids: np.ndarray | None) -> Rows:
-        """The rows of an active set, gathered once for the rounds that share it."""
-        return self.rows if ids is None else self._active.of(ids, self.rows.take)
 
 
 class RepeatedDual(BoundedGap):
@@ -340,13 +323,8 @@ class RepeatedDual(BoundedGap):
             return np.zeros(len(self.y) if rows is None else len(rows))
         if rows is None:
             return np.tile(self._once.apply(base, coef), len(self.y) // self._n) * self.y
-        distinct, inverse = self._active.of(rows, self._distinct)
+        distinct, inverse = self._active.of(rows, lambda rows: np.unique(rows % self._n, return_inverse=True))
         return self._once.apply(base, coef, distinct)[inverse] * self.y[rows]
-
-    def _distinct(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of the variables of an active set, each once; and where among them each variable's row is."""
-        distinct, inverse = np.unique(rows % self._n, return_inverse=True)
-        return distinct, inverse
 
 
 def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
@@ -374,9 +352,61 @@ def like(dual: DualQP, other: Dual) -> Dual:
 def signed(K: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
     """Q from K, in place."""
     signs = y.astype(np.float32)
-
-    def multiply(start: int, stop: int) -> None:
-        multiply_signs(K[start:stop], signs[start:stop], signs)
-
-    strips(multiply, len(K), SIGNS_STRIP, threads)
+    strips(lambda i, j: multiply_signs(K[i:j], signs[i:j], signs), len(K), SIGNS_STRIP, threads)
     return K
+
+
+class SquaredDual:
+    """min over a >= 0 of 1/2 a'(Q + D)a + p'a, D_ii = 1 / (2 c_i): the dual of 1/2 |w|^2 + sum_i c_i xi_i^2. xi_i =
+    max(0, -h_i), of h = Qa + p + y b, are the same errors as those of the dual of the losses themselves, whose bounds
+    are the c; rows of c_i = 0 have variables of 0 (Hsieh et al. 2008, (2)). Decision values do not contain D."""
+
+    over_margin = False
+
+    def __init__(self, dual: DualQP) -> None:
+        self._dual, self._cost = dual, dual.upper
+        self.y, self.linear, self.parts, self.nu = dual.y, dual.linear, dual.parts, dual.nu
+        self.upper, self.ridge = squared_terms(dual.upper)
+
+    def in_float64(self) -> SquaredDual:
+        return SquaredDual(self._dual.in_float64())
+
+    def float32_error(self, alpha: np.ndarray) -> float:
+        return self._dual.float32_error(alpha)
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._dual.cross(a, b)
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._dual.diagonal(ids) + self.ridge[ids]
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        return ridged(self._dual.gram(ids), self.ridge[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """As `DualQP.apply`; ids are distinct, and rows rise."""
+        out, diagonal = self._dual.apply(ids, delta, rows), self.ridge[ids] * delta
+        if rows is None:
+            out[ids] += diagonal
+            return out
+        place = np.minimum(np.searchsorted(rows, ids), len(rows) - 1)
+        present = rows[place] == ids
+        out[place[present]] += diagonal[present]
+        return out
+
+    def gap(self, alpha: np.ndarray, shifted: np.ndarray) -> float:
+        """a'h + sum_i c_i xi_i^2 + a_i^2 / (4 c_i), of shifted = h + Da."""
+        h = shifted - self.ridge * alpha
+        return float(alpha @ h + self._cost @ np.maximum(-h, 0.0) ** 2 + 0.5 * (self.ridge * alpha) @ alpha)
+
+
+def squared_terms(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds and ridge (n,) of variables whose squared errors cost so much."""
+    counts = cost > 0
+    return np.where(counts, UNBOUNDED, 0.0), np.divide(0.5, cost, out=np.zeros(len(cost)), where=counts)
+
+
+def ridged(Q: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+    """Q (q, q) with a ridge (q,) on its diagonal, in place."""
+    Q[np.arange(len(Q)), np.arange(len(Q))] += ridge.astype(Q.dtype)
+    return Q

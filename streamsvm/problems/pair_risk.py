@@ -27,8 +27,7 @@ class PairRisk:
 
     ranks: (n,) codes, higher is better. groups: (n,) codes of queries. weight: (n,) v. Groups of one rank only have no
     pairs. The pairs are never listed: one sort and one sweep, O(n log n) (algorithm 2), over the scores of all rows,
-    which come from one pass; another one takes their slopes there.
-    """
+    which come from one pass; another one takes their slopes there."""
 
     columns, reward = 1, 0.0
 

@@ -34,8 +34,7 @@ class StreamedDual(BoundedGap):
 
     ids (n,): the problem's rows among those of `groups`; y and upper (n,) are in their order. On a cluster the workers
     keep the rows, and separate copies of those of the active set: a round sends them a working set, and they send
-    products back. The driver caches rows of working sets, as most of them come again.
-    """
+    products back. The driver caches rows of working sets, as most of them come again."""
 
     def __init__(
         self,

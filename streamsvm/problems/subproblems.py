@@ -12,8 +12,7 @@ from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of, is_wide
-from streamsvm.problems.squared import SquaredDual
+from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual, dual_of, is_wide
 from streamsvm.tasks.base import Subproblem, Targets, Task
 
 MOST_SUBPROBLEMS = 2000  # whose gradients are computed
@@ -22,11 +21,9 @@ MATRIX_ROWS = 2048  # of a dual whose kernel values are made once: as many as a 
 
 @dataclass(frozen=True)
 class DualData(SizedInBytes):
-    """The targets of rows, their task, and bounds upper (n,) of their duals, C times the weights.
-
-    `parts` (n,): numbers of partitions whose rows are near each other. left_out (k,): sums of the bounds of rows that
-    are left out, by their codes: sums that duals keep are those of all rows.
-    """
+    """The targets of rows, their task, and bounds upper (n,) of their duals, C times the weights. `parts` (n,): numbers
+    of partitions whose rows are near each other. left_out (k,): sums of the bounds of rows that are left out, by their
+    codes: sums that duals keep are those of all rows."""
 
     task: Task
     targets: Targets
@@ -205,8 +202,7 @@ def task_gradients(
 
     alpha (n, columns): the solution. at: rising numbers of rows. A gradient is multiplied by the root of the row's
     bound over the largest, so that a mean of squares is one over weighted rows. Of thousands of subproblems, evenly
-    spaced ones are enough.
-    """
+    spaced ones are enough."""
     step = -(-dual_data.task.n_subproblems(len(dual_data.targets.classes)) // MOST_SUBPROBLEMS)
     root = np.sqrt(dual_data.upper / dual_data.upper.max())
     gradients = [np.empty((0, rows.d), np.float32)]

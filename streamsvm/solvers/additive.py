@@ -8,8 +8,7 @@ h piecewise linear on grids of 5, 17 and 65 knots in -3..3: what an additive ker
 2013), at a cost that does not depend on support vectors. Each coefficient has its own step, rate / sqrt(sum of its
 squared gradients) (AdaGrad: Duchi, Hazan and Singer 2011). An entry that is 0 moves nothing.
 
-All is float32: a step's root and quotient are most of the cost of a row.
-"""
+All is float32: a step's root and quotient are most of the cost of a row."""
 
 from __future__ import annotations
 
@@ -44,11 +43,9 @@ class AdditiveRow(NamedTuple):
 
 
 class AdditiveLearner(InArrays):
-    """The coefficients of all tracks; it learns in place. Learning from a restored state is bitwise the same.
-
-    W (tracks, 1 + d, columns) of constants and columns, V (curved tracks, knots of all columns, columns); G and Q, sums
-    of their squared gradients.
-    """
+    """The coefficients of all tracks; it learns in place. Learning from a restored state is bitwise the same. W
+    (tracks, 1 + d, columns) of constants and columns, V (curved tracks, knots of all columns, columns); G and Q, sums
+    of their squared gradients."""
 
     ARRAYS = ("W", "G", "V", "Q")
 

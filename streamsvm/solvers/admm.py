@@ -3,8 +3,7 @@
 Of each column, in the coefficients x of f = sum_i x_i K(x_i, .) + b: min over x of 1/2 x'Kx - t'x + epsilon |x|_1,
 e'x = 0, lower <= x <= upper, split as x = z with x on the hyperplane and z in the box. The paper's problem has t = y,
 epsilon = 0 and x = y a; regression has targets t and x = a - a*. All columns (classes, values of C) are right-hand
-sides of the same solves.
-"""
+sides of the same solves."""
 
 from __future__ import annotations
 
@@ -72,11 +71,9 @@ class ADMMState:
 
 @dataclass(frozen=True)
 class ADMM:
-    """Algorithm 2: x by one solve, z by projection, then the multipliers.
-
-    beta balances the distance of x and z against the movement of z; balance_every > 0 adapts it every so many steps
-    by the residuals (Stellato et al. 2020, section 5.2), which costs a factorisation.
-    """
+    """Algorithm 2: x by one solve, z by projection, then the multipliers. beta balances the distance of x and z against
+    the movement of z; balance_every > 0 adapts it every so many steps by the residuals (Stellato et al. 2020, section
+    5.2), which costs a factorisation."""
 
     beta: float
     balance_every: int = 0

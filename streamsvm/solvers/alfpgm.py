@@ -5,8 +5,7 @@ augmented Lagrangian whose minimisations over the box are fast projected gradien
 the two-variable steps of `blockws`. All that does not depend on B (gradient, shrinking, certificate) is that solver's.
 
 Addition to the paper: free support vectors of the block before, as many as there are new rows, join the next one. On
-magic04 at C = 100 that divides the rounds of 50 pairs by 5.
-"""
+magic04 at C = 100 that divides the rounds of 50 pairs by 5."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ class ALFPGM(BlockSolver):
     candidates (minAlphaCheck): rows with the least levels among which partners are sought; None: all.
     least_uses (minAlphaOpt): after so many working sets a row at a bound, or one that last moved by less than
     settled (delta_alpha), is left out; most_uses (maxAlphaOpt): and after so many any row. None: never. All come back
-    before the last check of the KKT conditions, with twice the limits if they are not met.
-    """
+    before the last check of the KKT conditions, with twice the limits if they are not met."""
 
     bias: bool = True
     subproblem: Literal["pairs", "fpg"] = "pairs"
@@ -172,8 +170,7 @@ def augmented_lagrangian(
 
     Algorithm 2: minimise L_mu(a, lambda) = f - lambda h + mu/2 h^2, h = y'(a - a0), over the box to accuracy by fast
     projected gradient, then lambda -= mu h, until both KKT residuals, (11) and mu |h|, are below accuracy. What is
-    left of h goes by a projection onto the plane.
-    """
+    left of h goes by a projection onto the plane."""
     a, g, h = a0.copy(), g0.copy(), 0.0
     Q, upper, y, mu, L = piece
     for _ in range(OUTER_STEPS):
@@ -227,8 +224,7 @@ def _fast_projected_gradient(piece, a, g, h, lam, accuracy, most):
     piece: `WorkingSetDual` as a plain tuple.
 
     Nesterov's momentum, restarted when it points uphill (O'Donoghue and Candes 2015). Q is read once a step, and only
-    where a moved: the gradient at the extrapolated point follows from the last two.
-    """
+    where a moved: the gradient at the extrapolated point follows from the last two."""
     Q, upper, y, mu, L = piece
     q = len(a)
     a_before, g_before, step = a.copy(), g.copy(), np.empty(q)

@@ -9,8 +9,7 @@ With a bias, the constraint y'a = 0 has the multiplier b, and the KKT conditions
 g + y b = y (f + b) - 1. Then blocks mix rows that may rise (I_up) with rows that may fall (I_low) in y a, and steps
 move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
 
-Working sets: which rows move in a round.
-"""
+Working sets: which rows move in a round."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.parallel.strips import evenly
-from streamsvm.problems.dual import BlockProblem, DualQP, LabelsAndBounds, LinearTerms
+from streamsvm.problems.dual import BlockProblem, DualQP
 from streamsvm.solvers.descent import FALLS, LEAST_GAIN, block_descent, signs_descent
 from streamsvm.solvers.loop import run
 from streamsvm.solvers.sum_constraints import LevelRange, balanced, feasible
@@ -71,8 +70,7 @@ class BlockState:
     violation, the rounds since it last fell by much, and how far the objective has fallen in these. unsolved: blocks
     whose own violation hardly fell. is_refreshed: the gradient was computed in float64 once, as float32 products had
     added up to an error near tol. in_float64: coefficients of blocks are float64, and products too, if the problem has
-    such: float32 was not enough.
-    """
+    such: float32 was not enough."""
 
     alpha: np.ndarray
     gradient: np.ndarray
@@ -135,7 +133,7 @@ def duality_gap(problem: DualQP, state: BlockState) -> float:
     return gap / _report_unit(problem, state) ** 2
 
 
-def _rough_objective(problem: LinearTerms, state: BlockState) -> float:
+def _rough_objective(problem: BlockProblem, state: BlockState) -> float:
     """1/2 a'Qa + p'a; only about that if rows are shrunk, as their gradients are stale."""
     return 0.5 * float(state.alpha @ (state.gradient + problem.linear))
 
@@ -181,8 +179,7 @@ class BlockSolver:
     m - M, the largest level -y g of rows whose y a may rise, less the smallest of rows whose y a may fall. block_rows:
     of a working set.
 
-    Working sets and shrinking follow Joachims (1999), pairs inside a block Fan, Chen and Lin (2005, WSS 2).
-    """
+    Working sets and shrinking follow Joachims (1999), pairs inside a block Fan, Chen and Lin (2005, WSS 2)."""
 
     tol: float
     block_rows: int = BLOCK
@@ -202,11 +199,7 @@ class BlockSolver:
         on_step: Callable[[BlockState], None] = lambda state: None,
     ) -> BlockState:
         """Steps from `state` until the problem is solved, or no step improves it, or for so many rounds."""
-
-        def stop(state: BlockState) -> bool:
-            return self.has_ended(state, max_rounds)
-
-        state = run(self, problem, state, stop=stop, on_step=on_step)
+        state = run(self, problem, state, stop=lambda state: self.has_ended(state, max_rounds), on_step=on_step)
         return self.unshrunk(problem, state) if state.shrunk else state
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
@@ -278,7 +271,7 @@ class BlockSolver:
         is_due = after.idle > 0 and after.idle % int(CHECK_IDLE * self._sweep(after)) == 0
         return self._checked(problem, after, is_due=is_due)
 
-    def with_progress(self, problem: LinearTerms, state: BlockState, gain: float) -> BlockState:
+    def with_progress(self, problem: BlockProblem, state: BlockState, gain: float) -> BlockState:
         """A measured state with its progress counted. gain: by how much the objective has fallen in the last round."""
         if state.violation <= (1 - FALLS) * state.least:
             return replace(state, least=state.violation, idle=0, gained=0.0)
@@ -305,8 +298,7 @@ class BlockSolver:
         if the error is small.
 
         Else its gradient is computed in float64; the float32 steps that follow are few, and their rounding is small.
-        If that was done before, or the error is large, all products are float64 from here on.
-        """
+        If that was done before, or the error is large, all products are float64 from here on."""
         allowed = REFRESH_ERROR * max(self.tol, state.violation)
         if state.in_float64 or not (is_due or self.is_solved(state)) or problem.float32_error(state.alpha) < allowed:
             return state
@@ -338,11 +330,9 @@ class BlockSolver:
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
         problem = at_precision(problem, state)
-
-        def apply(ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
-            return [problem.apply(ids, deltas[0], rows)]
-
-        return self.measured(problem, reactivated([replace(state, **NO_PROGRESS)], apply)[0])
+        states = [replace(state, **NO_PROGRESS)]
+        [whole] = reactivated(states, lambda ids, deltas, rows: [problem.apply(ids, deltas[0], rows)])
+        return self.measured(problem, whole)
 
     def _candidates(self, state: BlockState) -> np.ndarray | slice:
         """The rows that may move."""
@@ -352,7 +342,7 @@ class BlockSolver:
         """Called after a block has moved."""
         return after
 
-    def measured(self, problem: LabelsAndBounds, state: BlockState) -> BlockState:
+    def measured(self, problem: BlockProblem, state: BlockState) -> BlockState:
         """The state with its violation, and with a bias its threshold."""
         state, rows = replace(state, is_rounded=False), self._candidates(state)
         if not self.bias:
@@ -361,12 +351,12 @@ class BlockSolver:
         state = replace(state, violation=ends.violation)
         return replace(state, bias=ends.threshold(self.is_solved(state)))
 
-    def shrinkable(self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
+    def shrinkable(self, problem: BlockProblem, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
         """Which of some rows the gradient holds at a bound by more than `least`."""
         a, g = state.alpha[rows], _shifted(problem, state, rows)
         return ((a <= 0) & (g > least)) | ((a >= problem.upper[rows]) & (g < -least))
 
-    def sides(self, problem: LabelsAndBounds, state: BlockState, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def sides(self, problem: BlockProblem, state: BlockState, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of some rows: which are on the first side, of those that a block mixes, and their violations."""
         y = problem.y[rows]
         first = y * _shifted(problem, state, rows) < 0 if self.bias else y > 0
@@ -385,8 +375,7 @@ class BlockSolver:
         The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall.
 
         If the problem knows partitions of rows far from each other, only the partitions that need it most take part,
-        and their free support vectors fill the block up: neighbours move against each other.
-        """
+        and their free support vectors fill the block up: neighbours move against each other."""
         if self._is_one_block(problem, state):
             return np.flatnonzero(problem.upper > 0)
         active = slice(None) if state.active is None else state.active
@@ -405,7 +394,7 @@ class BlockSolver:
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
-    def _is_one_block(self, problem: LabelsAndBounds, state: BlockState) -> bool:
+    def _is_one_block(self, problem: BlockProblem, state: BlockState) -> bool:
         """Whether all rows that may move do so together, as they are few: each of thousands of pairs would take several
         rounds."""
         return not self.bias and state.active is None and int(np.count_nonzero(problem.upper > 0)) <= FEW
@@ -454,7 +443,7 @@ class SignsSolver(BlockSolver):
 
     _descend = staticmethod(signs_descent)
 
-    def measured(self, problem: LabelsAndBounds, state: BlockState) -> BlockState:
+    def measured(self, problem: BlockProblem, state: BlockState) -> BlockState:
         """The state with its violation, bias and margin."""
         state, rows = replace(state, is_rounded=False), self._candidates(state)
         row_levels = levels(problem, state, rows)
@@ -492,26 +481,26 @@ def violations(alpha: np.ndarray, gradient: np.ndarray, upper: np.ndarray) -> np
     return np.maximum(down, up)
 
 
-def _shifted(problem: LabelsAndBounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+def _shifted(problem: BlockProblem, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
     """g + y b - r of some rows."""
     g = state.gradient[rows]
     g = g + state.bias * problem.y[rows] if state.bias else g
     return g - state.margin if state.margin else g
 
 
-def row_violations(problem: LabelsAndBounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+def row_violations(problem: BlockProblem, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
     """`violations` of some rows, of the shifted gradient."""
     return violations(state.alpha[rows], _shifted(problem, state, rows), problem.upper[rows])
 
 
-def free_rows(problem: LabelsAndBounds, state: BlockState, rows: np.ndarray) -> np.ndarray:
+def free_rows(problem: BlockProblem, state: BlockState, rows: np.ndarray) -> np.ndarray:
     """Which of some rows have coefficients away from both bounds."""
     a = state.alpha[rows]
     return (a > 0) & (a < problem.upper[rows])
 
 
 def levels(
-    problem: LabelsAndBounds, state: BlockState, rows: np.ndarray | slice
+    problem: BlockProblem, state: BlockState, rows: np.ndarray | slice
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """-y g of some rows, the b with which each has y (f + b) = 1; in I_up: may y a rise; in I_low: may it fall."""
     a, y = state.alpha[rows], problem.y[rows]

@@ -1,8 +1,7 @@
 """The catalogue of solvers: one row each, with all that must be known before loading one.
 
 A new solver is an algorithm, a fit, a section of options and a row here; configuration, command line, cost model,
-search, reports, estimators and documentation read it. Names alone, for help and configurations, need no NumPy.
-"""
+search, reports, estimators and documentation read it. Names alone, for help and configurations, need no NumPy."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ class SolverRow(NamedTuple):
     that are its section of a configuration, under its own name; aliases: older names of this section.
     tasks: that it takes; a task may name solvers, too. reads: which of the options it reads that only some solvers do.
     needs: options that it cannot do without, as `--set` takes them. searches: what can be chosen for it by fits on a
-    sample.
-    """
+    sample."""
 
     fit: str
     options: str

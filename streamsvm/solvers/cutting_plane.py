@@ -43,11 +43,9 @@ NUMBERS = ("objective", "bound", "step", "beyond", "reward", "least_gap", "still
 
 @dataclass
 class Bundle:
-    """The state of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
-
-    r (T,): their slopes of a free last entry. w (d,) is the best point, f its scores if the risk needs them again;
-    target (d,) the minimiser of the small problem. Planes are tight where they were taken, whatever A rounds.
-    """
+    """The state of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers. r (T,): their
+    slopes of a free last entry. w (d,) is the best point, f its scores if the risk needs them again; target (d,) the
+    minimiser of the small problem. Planes are tight where they were taken, whatever A rounds."""
 
     w: np.ndarray
     f: np.ndarray
@@ -211,11 +209,9 @@ class BundleState:
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """The solver; a step is one plane for each column whose gap is above tol times its objective.
-
-    most_idle: small problems in which a plane had no part before it is dropped. With 20 instead of 100 a separable
-    problem came back to the same planes again and again. most_planes: of a column, for which there is memory.
-    """
+    """The solver; a step is one plane for each column whose gap is above tol times its objective. most_idle: small
+    problems in which a plane had no part before it is dropped. With 20 instead of 100 a separable problem came back to
+    the same planes again and again. most_planes: of a column, for which there is memory."""
 
     tol: float = 1e-3
     method: Method = "ocas"
@@ -285,14 +281,8 @@ class CuttingPlane:
 
 
 def simplex_qp(H: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, by an interior point method (PIQP)."""
-    T, scale = len(b), max(float(b.max()), 1e-300)  # of the optimum too: its accuracy is absolute
-    solver = piqp.DenseSolver()
-    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = QP_ACCURACY
-    ones, none = np.ones((1, T)), np.full(1, -np.inf)
-    solver.setup(H / scale, -b / scale, None, None, ones, none, np.ones(1), np.zeros(T), np.full(T, np.inf))
-    solver.solve()
-    a = np.maximum(solver.result.x, 0.0)
+    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1."""
+    a, _ = _solved(H, b, max(float(b.max()), 1e-300))  # about the optimum, too
     return a / max(1.0, a.sum())
 
 
@@ -301,15 +291,20 @@ def fixed_sum_qp(
 ) -> tuple[np.ndarray, float]:
     """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, r'a = total, and the multiplier of that sum. The first
     plane alone can have the sum. start: multipliers of the last planes, and 0 of a new one."""
-    T = len(b)
-    value = 0.5 * start @ H @ start - b @ start if T > 1 else 0.5 * H[0, 0] * (total / r[0]) ** 2
+    value = 0.5 * start @ H @ start - b @ start if len(b) > 1 else 0.5 * H[0, 0] * (total / r[0]) ** 2
     scale = max(float(value), 1e-12 * float(np.max(np.diag(H))), 1e-300)
-    solver = piqp.DenseSolver()
+    a, multipliers = _solved(H, b, scale, (r[None] / total, np.ones(1)))
+    return a * (total / float(r @ a)), -float(multipliers[0]) * scale / total
+
+
+def _solved(
+    H: np.ndarray, b: np.ndarray, scale: float, equality: tuple[Any, Any] = (None, None)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Argmin, and multipliers of the equality, by an interior point method (PIQP), whose accuracy is absolute: of the
+    problem over this scale."""
+    T, solver = len(b), piqp.DenseSolver()
     solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = QP_ACCURACY
     ones, none = np.ones((1, T)), np.full(1, -np.inf)
-    solver.setup(
-        H / scale, -b / scale, r[None] / total, np.ones(1), ones, none, np.ones(1), np.zeros(T), np.full(T, np.inf)
-    )
+    solver.setup(H / scale, -b / scale, *equality, ones, none, np.ones(1), np.zeros(T), np.full(T, np.inf))
     solver.solve()
-    a = np.maximum(solver.result.x, 0.0)
-    return a * (total / float(r @ a)), -float(solver.result.y[0]) * scale / total
+    return np.maximum(solver.result.x, 0.0), np.array(solver.result.y)

@@ -2,8 +2,7 @@
 
 Level l divides the rows into about children^l partitions and solves the dual on each; the solutions together start
 the level above. Level 0 is the whole problem, before which that of level 1's support vectors alone is solved. Early
-prediction ends at a level, whose partitions are the model.
-"""
+prediction ends at a level, whose partitions are the model."""
 
 from __future__ import annotations
 
@@ -16,10 +15,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.solvers.in_turn import Duals, InTurn, InTurnState, packed, prefixed, unpacked, unprefixed
-from streamsvm.solvers.threshold import Thresholds, thresholds_from
+from streamsvm.solvers.in_turn import (
+    Duals,
+    InTurn,
+    InTurnState,
+    Thresholds,
+    packed,
+    prefixed,
+    thresholds_from,
+    unpacked,
+    unprefixed,
+)
 
 PART_ROWS = 8192  # average rows of a partition at the bottom: on covtype larger ones score no better in their time
+NUMBERS = ("level", "objective", "gap", "late", "violation")  # of a state
 DIRECT_ROWS = 8 * PART_ROWS  # exact solutions of fewer rows take longer with a level than without
 
 
@@ -33,11 +42,8 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 @dataclass(frozen=True)
 class Division:
     """A level's partitions, numbered from 0. sizes (partitions,): of their rows, none 0. The oracle knows which rows
-    are in which.
-
-    bound: D(pi) / sum |K|, the share of the kernel's mass between partitions. routes: what assigns new rows to
-    partitions, as named arrays; the problem's own.
-    """
+    are in which. bound: D(pi) / sum |K|, the share of the kernel's mass between partitions. routes: what assigns new
+    rows to partitions, as named arrays; the problem's own."""
 
     level: int
     sizes: np.ndarray
@@ -77,11 +83,8 @@ class PartSolution(SizedInBytes):
 
 class Divisible(Protocol):
     """The oracle: `count` subproblems over n rows, whose coefficients have this shape (n, columns), and how to divide
-    them.
-
-    It knows the partitions of the level that was divided last, and of the lowest one, whose rows are close to each
-    other in all later subproblems.
-    """
+    them. It knows the partitions of the level that was divided last, and of the lowest one, whose rows are close to
+    each other in all later subproblems."""
 
     shape: tuple[int, int]
     count: int
@@ -123,8 +126,7 @@ class DCSVMState:
     stages. support: rows of the refinement, which follow from its start. level_support: support vectors of each level,
     as bits. bias, margin (subproblems,): at the end. late: whether something was ended before it was solved.
     thresholds: biases that partitions share, from level to level. violation: the largest of what the solution is made
-    of.
-    """
+    of."""
 
     stage: Stage
     level: int
@@ -166,14 +168,7 @@ class DCSVMState:
 
     def to_arrays(self) -> dict[str, object]:
         """All fields as named arrays, for a checkpoint."""
-        arrays: dict[str, object] = {
-            "stage": self.stage.value,
-            "level": self.level,
-            "objective": self.objective,
-            "gap": self.gap,
-            "late": self.late,
-            "violation": self.violation,
-        }
+        arrays: dict[str, object] = {"stage": self.stage.value} | {name: getattr(self, name) for name in NUMBERS}
         arrays |= {f"found{level}": bits for level, bits in self.level_support.items()}
         if self.start is not None:
             arrays |= packed("start", self.start) | {"shape": np.array(self.start.shape)}
@@ -196,22 +191,19 @@ class DCSVMState:
         if stage is Stage.REFINE and start is not None:
             support = support_of(start)
             turns_start = start[support]
+        numbers: dict[str, Any] = {name: np.asarray(arrays[name]).item() for name in NUMBERS if name in arrays}
         return cls(
             stage,
-            int(arrays["level"]),
-            start,
-            Division.from_arrays(division) if division else None,
-            _separated(arrays) if "part_sizes" in arrays else (),
-            support,
-            InTurnState.from_arrays(turns, turns_start) if turns and turns_start is not None else None,
-            {int(level): bits for level, bits in unprefixed("found", arrays).items()},
-            float(arrays["objective"]),
-            float(arrays["gap"]),
-            arrays.get("bias"),
-            arrays.get("margin"),
-            bool(arrays.get("late", False)),
-            thresholds_from(arrays),
-            float(arrays.get("violation", 0.0)),
+            start=start,
+            division=Division.from_arrays(division) if division else None,
+            solutions=_separated(arrays) if "part_sizes" in arrays else (),
+            support=support,
+            turns=InTurnState.from_arrays(turns, turns_start) if turns and turns_start is not None else None,
+            level_support={int(level): bits for level, bits in unprefixed("found", arrays).items()},
+            bias=arrays.get("bias"),
+            margin=arrays.get("margin"),
+            thresholds=thresholds_from(arrays),
+            **numbers,
         )
 
 
@@ -221,8 +213,7 @@ class DCSVM:
 
     until: time.time() from which on problems end as they are. has_bias: with the constraint y'a = 0, which the
     solutions of partitions have together, too. shares_bias: partitions are solved at biases that all of them share, and
-    that move from level to level, instead of that constraint.
-    """
+    that move from level to level, instead of that constraint."""
 
     tol: float
     levels: int

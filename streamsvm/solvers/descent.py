@@ -1,8 +1,7 @@
 """Descent on one working set, compiled: `blockws` solves a block with it, over sub-blocks that fit in L1 and L2.
 
 Without labels one coordinate at a time, greedily. With them two at a time, which keeps y'a; or two of the same sign,
-which keeps the sum of each. All of it is one file, as compiled functions that are cached call none of another file.
-"""
+which keeps the sum of each. All of it is one file, as compiled functions that are cached call none of another file."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def block_descent(Q, g, a, upper, y, limits, size):
 
     With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without, y is None, and
     the code for labels is not compiled. limits: tol, and the objective at the start: it ends at a violation of tol, or
-    where sub-blocks gain nothing in proportion to that objective. Returns the number of sub-blocks.
-    """
+    where sub-blocks gain nothing in proportion to that objective. Returns the number of sub-blocks."""
     return _block_descent(Q, g, a, upper, y, None, (limits[0], size[0], size[1], abs(limits[1])))
 
 
@@ -245,8 +243,7 @@ def _pair_descent(chosen, variables, y, signs, tol, max_steps):
     In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
     f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
     (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent. Signs with a sum each take
-    turns: in a step the rows of the other one may not move, and both have to be done.
-    """
+    turns: in a step the rows of the other one may not move, and both have to be done."""
     diag, g, a, upper = variables
     q = len(g)
     big, zero, two = np.float32(1e38), np.float32(0), np.float32(2)

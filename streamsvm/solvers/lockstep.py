@@ -2,8 +2,7 @@
 
 A fold is the whole problem with bounds of 0 on its held-out rows. All columns then want nearly the same kernel values:
 each round takes one working set for all, solves every column's dual restricted to it, and streams one product
-Q[active, B] @ deltas. The gradient is known on held-out rows, too, so their decision values cost no prediction.
-"""
+Q[active, B] @ deltas. The gradient is known on held-out rows, too, so their decision values cost no prediction."""
 
 from __future__ import annotations
 

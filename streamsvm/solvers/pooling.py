@@ -5,8 +5,7 @@ the log loss that forget: about 1,000 events count. Weights may be negative, dow
 another one is too sure.
 
 The pool watches itself, too: its recent share of errors rises above its long-term share only if the stream has
-changed, or at random (a chart of exponentially weighted means: Ross, Adams, Tasoulis and Hand 2012).
-"""
+changed, or at random (a chart of exponentially weighted means: Ross, Adams, Tasoulis and Hand 2012)."""
 
 from __future__ import annotations
 

@@ -64,32 +64,20 @@ def feasible(problem: DualQP, alpha: np.ndarray) -> np.ndarray:
 
     Variables rise to their bound where y f is likely to be smallest, and fall to 0 where it is likely to be largest, as
     support vectors have the smallest. Of one class those are the rows with the fewest others around; of regression,
-    which starts from f = 0, the first ones, so that each row's two variables cancel.
-    """
+    which starts from f = 0, the first ones, so that each row's two variables cancel."""
     assert problem.nu is not None
     signs = [problem.y == sign for sign in np.unique(problem.y)]
     total = problem.nu * float(problem.upper.sum())
     missing = [total / len(signs) - float(alpha[members].sum()) for members in signs]
     if max(map(abs, missing)) <= ROUNDING * float(problem.upper.sum()):
         return alpha
-    order, alpha = _weakest_first(problem), alpha.copy()
+    order, alpha = np.arange(len(problem.upper)), alpha.copy()
+    if not isinstance(problem.linear, np.ndarray):  # by the decision values of all of them together, from some rows
+        some = evenly(len(order), SAMPLE)
+        order = np.argsort(problem.apply(some, problem.upper[some]), kind="stable")
     for members, lacks in zip(signs, missing, strict=True):
         rows = order[members[order]][:: 1 if lacks > 0 else -1]
         room = problem.upper[rows] - alpha[rows] if lacks > 0 else alpha[rows]
         moved = np.clip(abs(lacks) - (np.cumsum(room) - room), 0.0, room)
         alpha[rows] = np.clip(alpha[rows] + np.sign(lacks) * moved, 0.0, problem.upper[rows])
     return alpha
-
-
-def _weakest_first(problem: DualQP) -> np.ndarray:
-    """The order of variables by the decision values of all of them together."""
-    if isinstance(problem.linear, np.ndarray):
-        return np.arange(len(problem.upper))
-    return np.argsort(_density(problem), kind="stable")
-
-
-def _density(problem: DualQP) -> np.ndarray:
-    """(n,) sum_j Q_ij upper_j over some rows j."""
-    n = len(problem.upper)
-    ids = evenly(n, SAMPLE)
-    return problem.apply(ids, problem.upper[ids])

@@ -1,8 +1,7 @@
 """Tasks: a class for each, which defines all that is specific to it.
 
 Configurations, fits, models, scores and exports call the task; none of them compares names. A task is one file and one
-row here. It is imported on first use: help and configurations read the rows alone, without NumPy.
-"""
+row here. It is imported on first use: help and configurations read the rows alone, without NumPy."""
 
 from __future__ import annotations
 
@@ -26,15 +25,8 @@ class TaskRow(NamedTuple):
     unread: tuple[str, ...] = ()
 
 
-UNREAD = (
-    "C",
-    "holdout",
-    "cutting_plane.bias",
-    "dcsvm.bias",
-    "dcsvm.combine",
-    "dcsvm.loss",
-    "dcsvm.part_metric",
-)  # without labels there are no errors to weigh
+# without labels there are no errors to weigh
+UNREAD = tuple("C holdout cutting_plane.bias dcsvm.bias dcsvm.combine dcsvm.loss dcsvm.part_metric".split())
 _TASKS = {
     "classify": TaskRow(
         "streamsvm.tasks.classify:Classify", ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"), searched=True

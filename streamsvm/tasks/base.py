@@ -13,8 +13,7 @@ from streamsvm.data.labels import Classes, encode
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.catalogue import takers
-from streamsvm.tasks.costs import Costs, cheapest, cost_matrix
-from streamsvm.tasks.weights import ClassWeight, of_labels
+from streamsvm.tasks.weights import ClassWeight, Costs, cheapest, cost_matrix, of_labels
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -52,8 +51,7 @@ class Targets(SizedInBytes):
     these; None if they are not compared. nu: the sum of the variables of a dual that keeps it, as a share of their
     bounds. units: the scale of linear terms and decision values. sets (l, k) bool: the classes that each code stands
     for, if rows have any number of them; None if a row has one class. factors (2, k): factors on the bounds of rows
-    that lack each class, and of those that have it; None: 1.
-    """
+    that lack each class, and of those that have it; None: 1."""
 
     classes: np.ndarray
     codes: np.ndarray
@@ -144,8 +142,7 @@ class Subproblem(SizedInBytes):
     or +1, and linear, a number or (c m,). columns (c m,): of the variables among the coefficients (n, columns). number:
     its number among all duals of the task. nu: the variables of each sign of y keep their sum, nu times the sum of the
     bounds of the rows over the number of signs; None: they do not. over_margin: f is divided by the margin r that the
-    dual leaves. weight (m,): factors on the bounds of its rows; None: 1.
-    """
+    dual leaves. weight (m,): factors on the bounds of its rows; None: 1."""
 
     ids: np.ndarray
     y: np.ndarray

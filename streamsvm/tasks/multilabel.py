@@ -14,11 +14,10 @@ from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, balan
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LABELS, Subproblem, Targets, Task, TaskOptions
-from streamsvm.tasks.costs import Costs, cheaper, label_costs
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import DecisionRule, curves_of, most_frequent, unknown_labels
 from streamsvm.tasks.uncertainty import SetErrors
-from streamsvm.tasks.weights import label_factors
+from streamsvm.tasks.weights import Costs, cheaper, label_costs, label_factors
 
 QUALITY = ("brier", "log_loss", "ece")  # of probabilities
 EVEN = 0.5  # probability above which a label is predicted
@@ -141,10 +140,8 @@ class _SetCoder(SizedInBytes):
 
 class _SetScores:
     """Scores of label sets as in scikit-learn, 0 for a quotient of 0 and 0. Of probabilities: the scores of each known
-    label, and their means.
-
-    Labels of the store that the model does not know are columns, too, which it never predicts.
-    """
+    label, and their means. Labels of the store that the model does not know are columns, too, which it never
+    predicts."""
 
     def __init__(self, judge: DecisionRule, store: Store, with_curves: bool) -> None:
         self._judge, self._store, self._n_known = judge, store, len(judge.classes)

@@ -22,11 +22,8 @@ LEAST = float(np.finfo(np.float64).tiny)
 
 class OneClass(Task):
     """f(x) = sum_i a_i K(x_i, x) - rho is at least 0 for inliers, and below 0 for at most a share nu of the training
-    rows.
-
-    One dual without a linear term: min 1/2 a'Ka, 0 <= a_i <= w_i, sum a = nu sum w, in LIBSVM's scale. Labels are not
-    read.
-    """
+    rows. One dual without a linear term: min 1/2 a'Ka, 0 <= a_i <= w_i, sum a = nu sum w, in LIBSVM's scale. Labels are
+    not read."""
 
     name = "oneclass"
     scoring = "roc_auc"
@@ -70,10 +67,8 @@ class OneClass(Task):
 
 class _OutlierScores:
     """The share of rows that are predicted outliers; and, if a store has two labels, scores of finding the outliers.
-
     Outliers have label -1 if the other one is +1, else the rarer label, of equally frequent ones the smaller. With
-    curves: also a histogram of decision values of evenly spread rows; one of the ends of its bins is 0.
-    """
+    curves: also a histogram of decision values of evenly spread rows; one of the ends of its bins is 0."""
 
     def __init__(self, store: Store, with_curves: bool) -> None:
         self._store, self._n_outliers, self._scores = store, 0, ScoreCounts()

@@ -51,8 +51,8 @@ class Ordinal(Task):
 class _RankScores(LabelScores):
     """Scores of labels that have an order."""
 
-    def more(self) -> JsonObject:
-        return {"mean_absolute_error": mean_absolute_error(self.counts)}
+    def summary(self) -> JsonObject:
+        return super().summary() | {"mean_absolute_error": mean_absolute_error(self.counts)}
 
 
 def rank_thresholds(f: np.ndarray, ranks: np.ndarray, k: int, weight: np.ndarray) -> np.ndarray:

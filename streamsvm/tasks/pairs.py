@@ -1,8 +1,7 @@
 """More than two classes: one binary problem for each pair, or each class against the rest.
 
 The coefficients of pairs are in LIBSVM's compact layout: a row of class c has one coefficient for each other class o,
-in column o - (o > c), (n, k - 1) in all. The pair (i, j), i < j, decides for j if its decision value is positive.
-"""
+in column o - (o > c), (n, k - 1) in all. The pair (i, j), i < j, decides for j if its decision value is positive."""
 
 from __future__ import annotations
 

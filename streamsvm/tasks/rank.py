@@ -10,8 +10,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.tasks.base import Targets, Task, TaskOptions
 from streamsvm.tasks.classify import coded
-from streamsvm.tasks.queries import ranked
-from streamsvm.tasks.scores import DecisionRule, ValueScores
+from streamsvm.tasks.scores import DecisionRule, OrderScores
 
 
 class Rank(Task):
@@ -31,8 +30,8 @@ class Rank(Task):
             )
         return replace(targets, groups=np.unique(store.qid, return_inverse=True)[1])
 
-    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> ValueScores:
-        return ValueScores(store, ranked)
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> OrderScores:
+        return OrderScores(store)
 
     def facts(self, targets: Targets) -> dict[str, int]:
         assert targets.groups is not None  # those of `targets`

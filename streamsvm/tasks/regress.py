@@ -29,8 +29,7 @@ class Regress(Task):
     of a and of a* are kept, and the margin of the dual is -epsilon (Schoelkopf et al. 2000).
 
     The learned numbers are (t - mean) / deviation, so that C, epsilon and tol mean the same for numbers of any size,
-    and models answer in units of t. This is the problem of t itself with C, epsilon and tol times the deviation.
-    """
+    and models answer in units of t. This is the problem of t itself with C, epsilon and tol times the deviation."""
 
     name = "regress"
     scoring = "r2"

@@ -3,8 +3,7 @@
 A score of n rows moves by u_i with row i, its influence, sum_i u_i = 0. If rows are drawn one by one, its variance is
 sum_i u_i^2. If groups are drawn whole, it is sum_g (sum_{i in g} u_i)^2 (Liang and Zeger 1986). Each is multiplied by
 G / (G - 1), G the number of units drawn. The influence on the area under the ROC curve is that of DeLong, DeLong and
-Clarke-Pearson (1988), by groups of Obuchowski (1997).
-"""
+Clarke-Pearson (1988), by groups of Obuchowski (1997)."""
 
 from __future__ import annotations
 

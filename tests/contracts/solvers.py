@@ -16,23 +16,19 @@ from streamsvm.data.cache import CachedSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.distance import RBF
-from streamsvm.models.budget_options import BudgetOptions
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
-from streamsvm.problems.dual import KernelColumns, MatrixDual
-from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.dual import KernelColumns, MatrixDual, SquaredDual
 from streamsvm.problems.passes import Passes
-from streamsvm.problems.row_risk import OneVsRestTerms
-from streamsvm.problems.squared import SquaredDual
+from streamsvm.problems.row_risk import HingeRisk, OneVsRestTerms
 from streamsvm.solvers.admm import ADMM, ADMMColumns, ADMMState
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.blockws import BlockSolver, BlockState, SignsSolver
 from streamsvm.solvers.budget.state import NANOSECONDS
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
-from streamsvm.solvers.in_turn import InTurn, InTurnState
+from streamsvm.solvers.in_turn import InTurn, InTurnState, Thresholds
 from streamsvm.solvers.lockstep import Lockstep, LockstepState
-from streamsvm.solvers.threshold import Thresholds
 
 TOL = 1e-3
 N, PARTS = 240, 4

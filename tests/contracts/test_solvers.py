@@ -18,9 +18,8 @@ from streamsvm.data.regroup import PartitionsInMemory
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.distance import Matern
+from streamsvm.kernels.distance import Laplacian, Matern
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import DualQP, KernelDual
 from streamsvm.problems.streamed import StreamedDual

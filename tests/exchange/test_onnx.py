@@ -17,8 +17,8 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.exchange import onnx as ours
 from streamsvm.exchange.onnx import onnx_model, write_onnx
+from streamsvm.kernels.distance import Laplacian
 from streamsvm.kernels.kmeans import Partition
-from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.models import KernelModel
 from streamsvm.models.calibration import Calibration
 from streamsvm.online import BSGDClassifier

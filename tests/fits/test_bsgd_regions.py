@@ -15,8 +15,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
 from streamsvm.fits import bsgd as recipe
 from streamsvm.fits.bsgd import Regions, regions, shares_of_time
-from streamsvm.models.budget_options import BudgetOptions
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.train import plan, train_in_memory
 
 

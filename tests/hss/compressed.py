@@ -12,8 +12,7 @@ from sklearn.preprocessing import minmax_scale, scale
 from streamsvm.data.rows import Rows
 from streamsvm.hss.compress import Sampling, Tolerances, compress
 from streamsvm.hss.matrix import HSSMatrix
-from streamsvm.hss.neighbours import nearest_neighbours
-from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
+from streamsvm.hss.tree import ClusterTree, nearest_neighbours, order_rows, principal_direction
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine

@@ -11,7 +11,7 @@ from every_case import every_case
 from hss.compressed import ENGINE, cancer, rbf, tolerances
 
 from streamsvm.errors import CorruptDataError, ModelError, StreamSVMError
-from streamsvm.hss.budget import HSSOptions
+from streamsvm.hss.compress import HSSOptions
 from streamsvm.hss.files import Factorisation
 from streamsvm.hss.kernel_matrix import approximate, facts_of
 from streamsvm.models.files import load_factorisation, load_model, save_model

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
-from streamsvm.hss.budget import HSSOptions, least_bytes
+from streamsvm.hss.compress import HSSOptions, least_bytes
 from streamsvm.hss.kernel_matrix import KernelMatrix, ShiftedKernel, approximate, estimated_errors, facts_of
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Linear, Poly
@@ -165,7 +165,7 @@ def test_a_limit_too_small_is_refused_at_once():
 
 def test_a_limit_that_the_ranks_do_not_meet_is_refused_after_them(monkeypatch):
     """A process of constant size, so that only the bytes of the matrix count."""
-    monkeypatch.setattr("streamsvm.hss.budget.process_bytes", lambda: 64 * MiB)
+    monkeypatch.setattr("streamsvm.hss.compress.process_bytes", lambda: 64 * MiB)
     wanted = options(1e-6, landmarks=0)
     limit = 64 * MiB + least_bytes(300, wanted) + 1
     with pytest.raises(MemoryLimitError, match=r"a mean rank of \d+ and a maximum of \d+.*about \d+ MiB"):

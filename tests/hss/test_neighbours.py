@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
 from streamsvm.data.rows import Rows
-from streamsvm.hss.neighbours import nearest_neighbours
+from streamsvm.hss.tree import nearest_neighbours
 from streamsvm.parallel.engine import Engine
 
 

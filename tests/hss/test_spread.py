@@ -10,9 +10,8 @@ from hss.compressed import ENGINE, cancer, dense, rbf, relative, roll, tolerance
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
-from streamsvm.hss.budget import HSSOptions
+from streamsvm.hss.compress import HSSOptions
 from streamsvm.hss.kernel_matrix import KernelMatrix, approximate, estimated_errors, facts_of
-from streamsvm.hss.spread import SpreadKernel
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.engine import Engine
@@ -49,8 +48,7 @@ class Elsewhere(Engine):
 def several_subtrees(monkeypatch):
     """Of 300 rows four, and strips that divide none of them evenly."""
     monkeypatch.setattr("streamsvm.hss.tree.SUBTREE_ROWS", 90)
-    for module in ("kernel_matrix", "spread"):
-        monkeypatch.setattr(f"streamsvm.hss.{module}.STRIP_ROWS", 32)
+    monkeypatch.setattr("streamsvm.hss.kernel_matrix.STRIP_ROWS", 32)
 
 
 def close(found, expected):
@@ -62,11 +60,11 @@ def options(landmarks: int, *, single: bool = False, **wanted) -> HSSOptions:
     return HSSOptions(tolerances(1e-3, **wanted), 32, 32, landmarks, single=single)
 
 
-def both(kernel: Kernel, rows: Rows, chosen: HSSOptions) -> tuple[KernelMatrix, SpreadKernel]:
+def both(kernel: Kernel, rows: Rows, chosen: HSSOptions) -> tuple[KernelMatrix, KernelMatrix]:
     (order, here), (same, there) = (approximate(kernel, rows, chosen, e) for e in (ENGINE, Elsewhere()))
     np.testing.assert_array_equal(order, same)
-    assert isinstance(here, KernelMatrix)
-    assert isinstance(there, SpreadKernel)
+    assert here.held is None
+    assert there.held is not None
     return here, there
 
 
@@ -75,7 +73,7 @@ def both(kernel: Kernel, rows: Rows, chosen: HSSOptions) -> tuple[KernelMatrix, 
 def test_products_solves_and_facts_are_those_of_one_process(landmarks, single):
     here, there = both(rbf(2.0), cancer(), options(landmarks, single=single))
     assert there.landmarks == landmarks
-    assert len(there.subtrees) == 4
+    assert len(there.held.subtrees) == 4
     assert facts_of(there) == facts_of(here)
     assert there.fullness(20) == pytest.approx(here.fullness(20))
     inverses = [matrix.shifted(BETA, e) for matrix, e in ((here, ENGINE), (there, Elsewhere()))]
@@ -102,7 +100,7 @@ def test_where_trees_are_cut_hardly_matters(monkeypatch):
     several, _ = both(rbf(2.0), cancer(), options(16))
     monkeypatch.setattr("streamsvm.hss.tree.SUBTREE_ROWS", 300)
     _, whole = approximate(rbf(2.0), cancer(), options(16), Elsewhere())
-    assert isinstance(whole, KernelMatrix)  # one subtree stays in this process
+    assert whole.held is None  # one subtree stays in this process
     assert relative(dense(several.H) - dense(whole.H), dense(whole.H)) < 1e-6
 
 

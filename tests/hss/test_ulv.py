@@ -8,8 +8,7 @@ from hss.compressed import ANY_RANK, ENGINE, cancer, compressed, dense, in_order
 from pairwise import pairwise
 
 from streamsvm.errors import ConfigError
-from streamsvm.hss.matrix import HSSMatrix
-from streamsvm.hss.ulv import factorise
+from streamsvm.hss.matrix import HSSMatrix, factorise
 from streamsvm.parallel.engine import Engine
 
 BETAS = [1e-2, 1.0, 100.0]

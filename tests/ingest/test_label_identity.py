@@ -25,8 +25,7 @@ from streamsvm.online import BSGDClassifier
 from streamsvm.online.scores import ClassScores
 from streamsvm.storage.text import as_names, names_in
 from streamsvm.tasks.classify import coder_of
-from streamsvm.tasks.costs import cost_matrix
-from streamsvm.tasks.weights import class_factors
+from streamsvm.tasks.weights import class_factors, cost_matrix
 
 LARGE = 2**53 + 1
 WRITTEN = {

@@ -6,9 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.distance import RBF, Cauchy, Laplacian, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
-from streamsvm.kernels.laplacian import Laplacian
 
 KERNELS = [
     RBF(0.1),

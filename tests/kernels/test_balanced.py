@@ -7,8 +7,7 @@ import pytest
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.kernels.balanced import balanced
-from streamsvm.kernels.kmeans import partition_from_state, partition_state
+from streamsvm.kernels.kmeans import balanced, partition_from_state, partition_state
 
 
 def blobs(n: int = 500) -> np.ndarray:

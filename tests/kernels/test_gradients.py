@@ -15,11 +15,10 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
-from streamsvm.kernels import slopes
+from streamsvm.kernels import tiles
 from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.distance import RBF, Distances, Matern
+from streamsvm.kernels.distance import RBF, Distances, Laplacian, Matern
 from streamsvm.kernels.inner import InnerProducts, Linear, Poly, Precomputed
-from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.kernels.table import kernel_names
 from streamsvm.kernels.tiles import COLUMNS
 
@@ -94,7 +93,7 @@ def test_threads_and_groups_of_columns_change_nothing(kernel, layout, monkeypatc
     coef = np.random.default_rng(12).normal(size=(600, 5))
     gradients = kernel.gradients(a, b, coef)
     np.testing.assert_array_equal(kernel.gradients(a, b, coef, 3), gradients)
-    monkeypatch.setattr(slopes, "OPERAND_BYTES", 4 * 600 * 21 * 2)
+    monkeypatch.setattr(tiles, "OPERAND_BYTES", 4 * 600 * 21 * 2)
     compare(kernel.gradients(a, b, coef), gradients)
     for column, one in zip(coef.T, gradients, strict=True):
         compare(kernel.gradients(a, b, column), one)

@@ -18,7 +18,7 @@ from streamsvm.data.samples import SampleBlocks, SamplesInMemory
 from streamsvm.data.vectors import VectorFactory, VectorInMemory
 from streamsvm.kernels import division, kmeans
 from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.distance import RBF, Cauchy, Laplacian, Matern
 from streamsvm.kernels.division import (
     PartitionOptions,
     TreeGrowth,
@@ -38,7 +38,6 @@ from streamsvm.kernels.kmeans import (
     partition_from_state,
     partition_state,
 )
-from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.parallel.engine import Engine
 
 GAUSS, LINEAR = RBF(0.5), Linear()

@@ -19,9 +19,8 @@ from streamsvm.errors import ConfigError, ModelError
 from streamsvm.exchange.libsvm import SVM, svm_lines
 from streamsvm.exchange.onnx import Graph
 from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
-from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.distance import RBF, Cauchy, Laplacian, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed
-from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.kernels.table import KERNELS as ROWS
 from streamsvm.kernels.tiles import COLUMNS
 

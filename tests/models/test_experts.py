@@ -14,9 +14,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
 from streamsvm.kernels.distance import RBF
 from streamsvm.models import pooled
-from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.experts import ExpertsLearner, ExpertsModel
 from streamsvm.models.files import save_model
+from streamsvm.models.learner import BudgetOptions
 from streamsvm.models.pooled import KEPT, SHOWN, parallel_experts
 from streamsvm.online import BSGDClassifier
 

@@ -17,8 +17,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.models.budget_options import BudgetOptions, together
-from streamsvm.models.learner import NARROW, BudgetLearner
+from streamsvm.models.learner import NARROW, BudgetLearner, BudgetOptions, together
 from streamsvm.solvers.budget import merge
 from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
 from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS

@@ -10,7 +10,7 @@ from exchange.made import local_budget_model, raw_rows
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.exchange.libsvm import write_libsvm
 from streamsvm.models.files import load_model, save_model
-from streamsvm.online.classifier import BSGDClassifier
+from streamsvm.online.estimators import BSGDClassifier
 from streamsvm.online.stream import Stream
 
 ROWS = raw_rows(200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 
 import numpy as np
@@ -17,7 +16,7 @@ from streamsvm import Store, load_model
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.models.files import save_model
-from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, multilabel
+from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier
 from streamsvm.online.lines import events
 from streamsvm.online.stream import Stream
 from streamsvm.train import train_in_memory
@@ -52,10 +51,6 @@ def test_rivers_own_checks():
     checks = checks_of(MODEL)
     assert len(checks) > 15
     assert failures(MODEL, checks) == []
-
-
-def test_the_example_of_the_docstring():
-    assert doctest.testmod(multilabel).failed == 0
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])

@@ -27,7 +27,7 @@ from streamsvm import load_model
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Stretch
-from streamsvm.models.budget_options import BudgetStats
+from streamsvm.models.learner import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.lines import Lines, events
 from streamsvm.online.scores import ClassScores

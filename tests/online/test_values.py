@@ -18,7 +18,7 @@ from sklearn.svm import OneClassSVM
 from streamsvm import load_model
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.models.files import save_model
-from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor, oneclass, regressor
+from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor, estimators
 
 MODELS = {
     "regression": BSGDRegressor(budget=20),
@@ -61,9 +61,8 @@ def test_rivers_own_check_of_memory(name):
     assert failures(MODELS[name], checks) == []
 
 
-@pytest.mark.parametrize("module", [regressor, oneclass])
-def test_the_examples_are_true(module):
-    assert doctest.testmod(module).failed == 0
+def test_the_examples_of_the_docstrings_are_true():
+    assert doctest.testmod(estimators).failed == 0
 
 
 def events(n: int = 300, seed: int = 0) -> list[tuple[dict, float]]:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from streamsvm import load_model
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
-from streamsvm.online.stream import Stream
-from streamsvm.online.waiting import WaitingEvents
+from streamsvm.online.stream import Stream, WaitingEvents
 
 MAKERS = {
     "pool": lambda: BSGDClassifier(budget=20),

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from making import passes_over
 from scipy.optimize import minimize_scalar
 
-from streamsvm.problems.logistic_risk import STEPS, LogisticRisk
-from streamsvm.problems.row_risk import OneVsRestTerms
+from streamsvm.problems.row_risk import LOGISTIC_STEPS, LogisticRisk, OneVsRestTerms
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 1e3, 1e200]), st.sampled_from([0.0, 2.0]))
@@ -23,7 +22,7 @@ def test_values_slopes_and_lines_are_numpys(seed, size, bias):
     for c, view in enumerate(risk.at(np.arange(3), W, Q, [risk.start()] * 3)):
         y = np.where(codes == c, 1.0, -1.0)
         w, q = W[:, c], Q[:, c]
-        losses = np.logaddexp(0, -y * (Z @ (w + STEPS[:, None] * (q - w)).T).T)
+        losses = np.logaddexp(0, -y * (Z @ (w + LOGISTIC_STEPS[:, None] * (q - w)).T).T)
         np.testing.assert_allclose(view.risks, losses @ upper, rtol=1e-10)
         assert view.value == pytest.approx(np.logaddexp(0, -y * (Z @ q)) @ upper, rel=1e-10)
         slope = -y * upper * np.exp(-np.logaddexp(0, y * (Z @ q)))

@@ -11,9 +11,8 @@ from making import passes_over as passes
 from scipy.optimize import minimize_scalar
 
 from streamsvm.problems import pair_risk
-from streamsvm.problems.hinge_risk import STEPS, HingeRisk
 from streamsvm.problems.pair_risk import PairRisk
-from streamsvm.problems.row_risk import NOTHING, OneVsRestTerms, TubeTerms
+from streamsvm.problems.row_risk import HINGE_STEPS, NOTHING, HingeRisk, OneVsRestTerms, TubeTerms
 
 
 def quarters(rng, *shape) -> np.ndarray:
@@ -66,7 +65,7 @@ def test_values_slopes_and_lines_of_numbers(problem, epsilon, bias):
     value, slope = reference.epsilon_risk(with_bias, t, upper, epsilon, q)
     assert view.value == pytest.approx(value)
     np.testing.assert_allclose(view.slope, slope, atol=1e-9)
-    along = [reference.epsilon_risk(with_bias, t, upper, epsilon, w + k * (q - w))[0] for k in STEPS[::9]]
+    along = [reference.epsilon_risk(with_bias, t, upper, epsilon, w + k * (q - w))[0] for k in HINGE_STEPS[::9]]
     np.testing.assert_allclose(view.risks[::9], along, rtol=1e-12, atol=1e-12 * max(1.0, *along))
     outside = np.abs(with_bias @ q - t) > epsilon
     assert risk.support(q[:, None], []) == np.count_nonzero(outside)
@@ -100,11 +99,11 @@ def test_the_step_is_the_best_of_all_steps_by_their_risks_alone(problem, slope, 
     signs = np.where(codes == 1, 1.0, -1.0)
     [view] = HingeRisk(passes(X, codes, upper), OneVsRestTerms(2)).at(np.array([0]), w[:, None], q[:, None], [NOTHING])
     f, df = X @ w, X @ (q - w)
-    risks = np.maximum(0.0, 1 - signs * (f + STEPS[:, None] * df)) @ upper
+    risks = np.maximum(0.0, 1 - signs * (f + HINGE_STEPS[:, None] * df)) @ upper
     np.testing.assert_allclose(view.risks, risks, rtol=1e-12, atol=1e-12 * max(1.0, max(risks)))
     [(k, value, _)] = view.lowest(slope, curvature)
-    phi = slope * STEPS + curvature / 2 * STEPS**2 + risks
-    place = STEPS.tolist().index(k)
+    phi = slope * HINGE_STEPS + curvature / 2 * HINGE_STEPS**2 + risks
+    place = HINGE_STEPS.tolist().index(k)
     assert phi[place] <= phi.min() + 1e-12 * max(1.0, abs(phi.min()))
     assert value == view.risks[place]
 

@@ -12,8 +12,7 @@ from scipy.optimize import nnls
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.distance import RBF
-from streamsvm.problems.dual import KernelDual, RepeatedDual
-from streamsvm.problems.squared import SquaredDual
+from streamsvm.problems.dual import KernelDual, RepeatedDual, SquaredDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.blockws import BlockSolver
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import passes_over
 
-from streamsvm.problems.support_risk import RHO, SLACK, SupportRisk, _number, _ordered
+from streamsvm.problems.row_risk import RHO, SLACK, SupportRisk, _number, _ordered
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=20))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from streamsvm.data.rows import Rows
-from streamsvm.hss.budget import HSSOptions
-from streamsvm.hss.compress import Tolerances
+from streamsvm.hss.compress import HSSOptions, Tolerances
 from streamsvm.hss.kernel_matrix import approximate
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine

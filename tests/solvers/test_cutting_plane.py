@@ -11,10 +11,8 @@ from making import passes_over as passes
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from streamsvm.problems.hinge_risk import HingeRisk
-from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
-from streamsvm.problems.row_risk import OneVsRestTerms
+from streamsvm.problems.row_risk import HingeRisk, LogisticRisk, OneVsRestTerms
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
 from streamsvm.solvers.loop import run
 from streamsvm.tasks.ordinal import rank_thresholds

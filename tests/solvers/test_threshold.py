@@ -5,7 +5,7 @@ import pytest
 from contracts.solvers import TOL, N, is_close, is_optimal_with_bias, some
 
 from streamsvm.solvers import blockws
-from streamsvm.solvers.threshold import Thresholds, ThresholdSolver
+from streamsvm.solvers.in_turn import Thresholds, ThresholdSolver
 
 ALL = np.arange(N)
 

@@ -24,7 +24,7 @@ from streamsvm.online import BSGDClassifier
 from streamsvm.options.layers import parse_set
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
-from streamsvm.tasks.costs import cheapest, cost_matrix
+from streamsvm.tasks.weights import cheapest, cost_matrix
 from streamsvm.train import plan, train, train_in_memory
 
 N = 300

@@ -39,8 +39,8 @@ def test_a_class_without_rows_has_no_curve():
 class Judge:
     task, classes, intervals, costs = "classify", np.array(["a", "b", "c"]), None, None
 
-    def labels(self, decision, proba=None):
-        return self.classes[np.argmax(decision, axis=1)]
+    def codes_of(self, decision, proba=None):
+        return np.argmax(decision, axis=1)
 
     def encode_labels(self, y):
         return np.array([{"a": 0, "b": 1, "c": 2}.get(label, -1) for label in y.tolist()])

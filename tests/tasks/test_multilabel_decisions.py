@@ -32,7 +32,7 @@ from streamsvm.models.files import save_model
 from streamsvm.options.probability import ThresholdObjective
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
-from streamsvm.tasks.costs import label_costs
+from streamsvm.tasks.weights import label_costs
 from streamsvm.train import train_in_memory
 
 EARLY = {"levels": 1, "part_rows": 100, "early": True}

@@ -9,7 +9,7 @@ values; for a merged point z = sum_i c_i s_i, sum_i c_i = 1,
 
 so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018).
 
-`steps` is the loop, `merge` and `project` what it does if the budget is full, `values` the kernel values.
+`steps` is the loop, `merge` what it does if the budget is full, `values` the kernel values.
 
 A first fit waits for the compiler. So arguments that a strategy does not need are None, as numba does not compile their
 branches, and literal arguments have a type, np.int64(0): numba would compile a function again for a literal 0 or True.

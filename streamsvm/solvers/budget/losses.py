@@ -38,8 +38,7 @@ def pull(loss, y, f, epsilon, reach, chance):
     |y| is a factor on the loss of classes: hinge max(0, |y| - yf), logistic |y| log(1 + exp(-sign(y) f)). support
     max(0, rho - f'), f = f' - rho. epsilon max(0, |y - f| - epsilon): the step ends where the loss does, which takes
     reach times the error, see `steps`. logistic pulls every row: so that not all become supports, a small pull is
-    LEAST_PULL or nothing, by a chance in [0, 1), and right on average.
-    """
+    LEAST_PULL or nothing, by a chance in [0, 1), and right on average."""
     if loss == EPSILON:
         beyond = abs(y - f) - epsilon
         return np.sign(y - f) * min(beyond * reach, 1.0) if beyond > 0 else 0.0

@@ -2,8 +2,7 @@
 
 Compiled code has groups of arrays as NamedTuples, which cost nothing there. Its callers pass plain tuples in the same
 order: numba takes 1.8 us longer to see what a NamedTuple holds, and a cache that names a class of ours could not be
-opened by a version where the class has another name.
-"""
+opened by a version where the class has another name."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ import numba as nb
 import numpy as np
 
 from streamsvm.private.numba import borrowed, stale_with
-from streamsvm.solvers.budget import losses, merge, project, state, values
+from streamsvm.solvers.budget import losses, merge, state, values
 from streamsvm.solvers.budget.losses import EPSILON, LOGISTIC, SUPPORT, chance_of, pull
-from streamsvm.solvers.budget.merge import partners, unite, values_between
-from streamsvm.solvers.budget.project import project_on_others
+from streamsvm.solvers.budget.merge import partners, project_on_others, unite, values_between
 from streamsvm.solvers.budget.state import (
     BORN,
     DEGRADATION,
@@ -29,15 +28,14 @@ from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, expon
 EQUAL = 1e-4  # values of nearest supports that differ by less are equal
 
 
-@stale_with(losses, merge, project, state, values)
+@stale_with(losses, merge, state, values)
 @nb.njit(nogil=True, cache=True)
 def steps(supports, block, options, tables, together, projects):
     """One SGD step for each row of a block, in order. supports, block, options: `Supports`, `BlockValues` and
     `StepOptions` as plain tuples.
 
     tables: `merge_tables` if supports are merged, else None. together: True if all merge at once, else None. projects:
-    True if the weakest is projected on the others, else None. Branches of arguments that are None are not compiled.
-    """
+    True if the weakest is projected on the others, else None. Branches of arguments that are None are not compiled."""
     s, m, o = Supports(*borrowed(supports)), BlockValues(*borrowed(block)), StepOptions(*options)
     born, counts, F, W = s.born, s.counts, m.F, m.W
     b, k = m.Y.shape
