@@ -1,5 +1,5 @@
-"""The matrix: nested bases, couplings of siblings, diagonal blocks; its products, ranks and bytes;
-and the ULV factorisation of K + beta I, with its solves."""
+"""The matrix: nested bases, couplings of siblings, diagonal blocks. Its products, ranks and bytes, and the ULV
+factorisation of K + beta I, with its solves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Partitions of rows by nearest centres: of equal sizes, by `balanced`, or as `fit_centres` finds them.
+"""Partitions of rows by nearest centres. `balanced` makes them of equal sizes.
 
-That is two-step kernel k-means: cluster a sample in feature space, then every row goes to its nearest centre.
+`fit_centres` is two-step kernel k-means: cluster a sample in feature space, then every row goes to its nearest centre.
 
 |phi(x) - c|^2 = K(x,x) - 2/|V_c| sum_{j in V_c} K(x, x_j) + 1/|V_c|^2 sum_{i,j in V_c} K(x_i, x_j)
 (Ghitta et al. 2011; Hsieh et al. 2014, section 3). k-means in input space is the same with the linear kernel,
