@@ -46,8 +46,11 @@ class Linear(NamedColumns):
     def answers(self, rows: Rows):
         return self.decision_function(rows), None
 
+    def codes_of(self, decision, proba=None):
+        return (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
+
     def labels(self, decision, proba=None):
-        return self.classes[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
+        return self.classes[self.codes_of(decision, proba)]
 
     def encode_labels(self, y):
         index = {label: code for code, label in enumerate(self.classes.tolist())}
@@ -194,8 +197,8 @@ class Calibrated(Linear):
         p = np.exp(two if values.ndim == 1 else values)
         return values, p / p.sum(axis=1, keepdims=True)
 
-    def labels(self, decision, proba=None):
-        return self.classes[np.argmax(proba, axis=1)]
+    def codes_of(self, decision, proba=None):
+        return np.argmax(proba, axis=1)
 
     def require_probabilities(self):
         pass

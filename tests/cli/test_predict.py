@@ -41,8 +41,11 @@ class FirstColumn(NamedColumns):
     def answers(self, rows: Rows):
         return self.decision_function(rows), None
 
+    def codes_of(self, decision, proba=None):
+        return (decision > 0).astype(int)
+
     def labels(self, decision, proba=None):
-        return self.classes[(decision > 0).astype(int)]
+        return self.classes[self.codes_of(decision, proba)]
 
     def encode_labels(self, y):
         return np.searchsorted(self.classes, y)
