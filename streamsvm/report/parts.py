@@ -73,6 +73,7 @@ class Code:
 
 
 Part = Plot | Table | Facts | Lines | Code
+Caption = str | Callable[[Sequence[Run]], str]
 Content = Callable[[Sequence[Run]], Iterable[Part]]  # nothing where the runs have no such data
 
 
@@ -92,7 +93,7 @@ class RunPlot:
 
     name: str
     title: str
-    caption: str | Callable[[Sequence[Run]], str]
+    caption: Caption
     drawing: Callable[[Any], Figure | None]
     of_each: bool
 
@@ -102,10 +103,9 @@ class RunPlot:
 
     def __call__(self, runs: Sequence[Run]) -> Iterator[Plot]:
         caption = self.caption if isinstance(self.caption, str) else self.caption(runs)
-        if not self.of_each or len(runs) == 1:
-            named = [(self.name, self.title, runs if not self.of_each else runs[0])]
-        else:
-            named = [(f"{self.name}-{i}", f"{self.title}: {run.name}", run) for i, run in enumerate(runs, 1)]
+        named: list[tuple[str, str, Any]] = [(self.name, self.title, runs[0] if self.of_each else runs)]
+        if self.of_each and len(runs) > 1:
+            named = [(f"{self.name}-{i}", titled(self.title, run, runs), run) for i, run in enumerate(runs, 1)]
         for name, title, of in named:
             if (figure := self.draw(of)) is not None:
                 yield Plot(name, title, caption, figure)
@@ -114,14 +114,12 @@ class RunPlot:
 Decorator = Callable[[Callable[[Any], Any]], RunPlot]
 
 
-def plot_each(
-    name: str, title: str, caption: str | Callable[[Sequence[Run]], str] = "", *, each: bool = True
-) -> Decorator:
+def plot_each(name: str, title: str, caption: Caption = "", *, each: bool = True) -> Decorator:
     """Makes a function that draws a run a `RunPlot`. Without another caption, that is its docstring."""
     return lambda drawing: RunPlot(name, title, caption or " ".join((drawing.__doc__ or "").split()), drawing, each)
 
 
-def plot_all(name: str, title: str, caption: str | Callable[[Sequence[Run]], str] = "") -> Decorator:
+def plot_all(name: str, title: str, caption: Caption = "") -> Decorator:
     """As `plot_each`, for a function that draws several runs in one figure."""
     return plot_each(name, title, caption, each=False)
 

@@ -6,7 +6,6 @@ A section without data is empty. What the others show is in files of this folder
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from streamsvm.events import Failed, Planned, Started, Warned
 from streamsvm.kernels.table import has_gamma
@@ -61,6 +60,8 @@ def _headline(run: Run) -> Row:
     kernel = planned or table(run.config.get("kernel"))
     gamma = number(run.result.get("gamma")) or kernel.get("gamma")
     name = str(kernel.get("name", ""))
+    of_plan = run.config if run.tune or plan is None else plan.facts
+    C = run.metric.get("C", of_plan.get("C", run.config.get("C")))  # as a search chose it, else as it was given
     has_C = run.result.get("events") is None  # a stream has lambda, which it tunes unless it is given
     return {
         "status": run.status,
@@ -69,22 +70,16 @@ def _headline(run: Run) -> Row:
         "events": run.result.get("events"),
         "columns": start.d or run.result.get("d"),
         "kernel": f"{name}, gamma {human('', gamma)}" if has_gamma(name) else name,
-        "C": _settled_C(run, plan) if has_C else None,
+        "C": C if has_C else None,
         "lambda": None if has_C else table(run.config.get("bsgd")).get("lam") or "tuned while learning",
     }
 
 
-def _settled_C(run: Run, plan: Planned | None) -> Any:
-    """The C of the fit: as a search chose it, else as it was given."""
-    planned = run.config if run.tune or plan is None else plan.facts
-    return table(run.result.get("metric")).get("C", planned.get("C", run.config.get("C")))
-
-
 def _results(run: Run) -> Row:
-    score, result = run.evaluation, run.result
+    score, result, converged = run.evaluation, run.result, run.result.get("converged")
     measured = ((score, "accuracy"), (result, "online_accuracy"), (result, "accuracy"))
     return {
-        "converged": _yes_or_no(result.get("converged")),
+        "converged": ("yes" if converged else "no") if isinstance(converged, bool) else None,
         "accuracy": next((scores[k] for scores, k in measured if scores.get(k) is not None), None),
         "roc_auc": score.get("roc_auc"),
         "r2": score.get("r2"),
@@ -94,10 +89,6 @@ def _results(run: Run) -> Row:
         "seconds": number(result.get("seconds")) or run.seconds,
         "peak_rss_bytes": result.get("peak_rss_bytes"),
     }
-
-
-def _yes_or_no(value: object) -> str | None:
-    return ("yes" if value else "no") if isinstance(value, bool) else None
 
 
 def flat(config: Row) -> Row:
