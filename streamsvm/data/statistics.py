@@ -1,6 +1,6 @@
 """Statistics of columns: of a block of rows, merged with those of other blocks, and stored next to the rows of a store.
 
-The first values of a column also tell whether float32 is too narrow for it: it has 24 bits, and steps of 128 at 1.7e9.
+The first values of a column also show whether float32 is too narrow for it: it has 24 bits, and steps of 128 at 1.7e9.
 """
 
 from __future__ import annotations
