@@ -116,7 +116,9 @@ def flag(name: str, field: FieldInfo, group: str | None = None) -> Any:
     if not (is_switch or more):
         more = {"metavar": name.upper(), "parser": str} if values else {"metavar": "N", "parser": number_or_text}
     kind: Any = bool | None if is_switch else Any
-    info = typer.Option(shown, help=text, autocompletion=_completes(values), rich_help_panel=group, **more)
+    if values:
+        more["autocompletion"] = lambda incomplete: [value for value in values if value.startswith(incomplete)]
+    info = typer.Option(shown, help=text, rich_help_panel=group, **more)
     return Annotated[kind, info]
 
 
@@ -127,11 +129,6 @@ def configured(groups: Mapping[str, Sequence[str]]) -> Callable:
 
 def _fit_flag(name: str, group: str) -> Any:
     return flag(name, option_field(IN_SECTIONS.get(name, name)), group)
-
-
-def _completes(values: tuple[str, ...]) -> Callable[..., list[str]] | None:
-    """The shell completion of these values."""
-    return (lambda incomplete: [value for value in values if value.startswith(incomplete)]) if values else None
 
 
 def _complete_set(incomplete: str) -> list[str]:

@@ -84,7 +84,10 @@ def evaluate(
     if "per_class" in result:
         emit_table("By class", result["per_class"])
         if "confusion" in result and len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
-            emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
+            labels = [str(label) for label in result["classes"]]
+            counts = zip(labels, result["confusion"], strict=True)
+            table = [{"": label, **dict(zip(labels, row, strict=True))} for label, row in counts]
+            emit_table("Confusion (rows: true, columns: predicted)", table)
     if "intervals" in result:
         rows_of_scores = [row | {"score": heading(row["score"])} for row in result["intervals"]]
         emit_table(f"95 % intervals, by {drawn_units(result)}", rows_of_scores)
@@ -92,12 +95,6 @@ def evaluate(
         emit_table(f"By {column}", values)
     if "reliability" in result:
         emit_table("Reliability (predicted and observed frequency)", result["reliability"])
-
-
-def _confusion_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
-    labels = [str(label) for label in result["classes"]]
-    counts = zip(labels, result["confusion"], strict=True)
-    return [{"": label, **dict(zip(labels, row, strict=True))} for label, row in counts]
 
 
 METHOD_TEXT = "Isotonic needs many rows. Default: sigmoid, or none with --threshold or --costs alone."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from streamsvm.cli.app import importing
 from streamsvm.cli.inputs import ROWS, TO_PREDICT, GivenRows, file_options, kept_columns, takes_rows
@@ -10,6 +10,12 @@ from streamsvm.cli.options import THREADS, AsJson, Cluster, ModelIn, PlaceFlag, 
 from streamsvm.cli.output import emit, progress
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.runs.phases import usage_so_far
+
+if TYPE_CHECKING:
+    from streamsvm.events import Events
+    from streamsvm.models.base import Model
+    from streamsvm.predict import PredictionOptions
+    from streamsvm.storage.paths import Place
 
 
 @on_cluster
@@ -59,11 +65,10 @@ def predict(
     also = PredictionOptions(decision, proba, interval)
     is_plain = cluster.is_this_process and given.store is None and given.x is None
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
-    table_options = _table_options(loaded, given) if given.files and is_plain and not counts else None
     with progress(prints_rows=out is None) as events:
-        if table_options is not None:
-            n = _write_as_read(loaded, given.files, table_options, out, also, keep, events)
-        else:
+        is_table = bool(given.files) and is_plain and not counts
+        n = _write_as_read(loaded, given, out, also, keep, events) if is_table else None
+        if n is None:
             with (
                 given.opened(events, loaded.layout, loaded.categories, label="none") as rows,
                 kept_columns(rows.files, keep) as columns,
@@ -74,20 +79,18 @@ def predict(
         emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
 
 
-def _table_options(model: Any, given: GivenRows) -> Any:
-    """How to read files that are tables with columns that the model knows; None for others."""
-    from streamsvm.ingest.inputs import known_tables
-
-    return known_tables(given.files, file_options({"label": "none", **given.read}, model.layout), model.layout)
-
-
 def _write_as_read(
-    model: Any, files: list[str], options: Any, out: Any, also: Any, keep: str | None, events: Any
-) -> int:
-    """Predicts the rows of tables while they are read. Returns how many."""
-    from streamsvm.ingest.inputs import rows_as_read
+    model: Model, given: GivenRows, out: Place | None, also: PredictionOptions, keep: str | None, events: Events
+) -> int | None:
+    """Predicts the rows of tables with columns that the model knows while they are read. Returns how many; None for
+    other files."""
+    from streamsvm.ingest.inputs import known_tables, rows_as_read
     from streamsvm.predict import answers_as_read, write_answers
 
-    pieces = rows_as_read(files, options, model.layout, events)
+    files, layout = given.files, model.layout
+    options = known_tables(files, file_options({"label": "none", **given.read}, layout), layout)
+    if options is None or layout is None:
+        return None
+    pieces = rows_as_read(files, options, layout, events)
     with kept_columns((files, options), keep) as columns:
         return write_answers(model, answers_as_read(model, pieces, ", ".join(files)), out, also, row_columns=columns)

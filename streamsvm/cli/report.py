@@ -64,7 +64,9 @@ def report(
     if form is None and out.suffix not in ("", ".html", ".htm", ".md"):
         raise ConfigError(f"--out {out}: expected a name ending in .html or .md, or --format")
     if (form or (PageFormat.md if out.suffix == ".md" else PageFormat.html)) is PageFormat.md:
-        text = markdown_page(title(read), lead(read), shown, None if plots is None else _from(out, plots))
+        # pictures as the page links them
+        pictures = PurePath(os.path.relpath(plots, out.parent)) if plots and isinstance(out, Path) else plots
+        text = markdown_page(title(read), lead(read), shown, pictures)
     else:
         text = page(read, shown)
     written = _write_plots(plots, shown) if plots is not None else []
@@ -72,11 +74,6 @@ def report(
         file.write(text.encode("utf-8", errors="replace"))
     result = {"out": out, "runs": len(read), "sections": [section.id for section, _ in shown], "plots": written}
     emit(result | usage_so_far(), as_json=as_json, title="Report")
-
-
-def _from(out: Place, plots: Path) -> PurePath:
-    """The folder of pictures as a page links it."""
-    return PurePath(os.path.relpath(plots, out.parent)) if isinstance(out, Path) else plots
 
 
 def _write_card(model: Place, out: Place, runs: list[Run], plots: Path | None) -> None:

@@ -210,8 +210,10 @@ def _run(
         for number, line, parse in todo:
             answer = state.answer(line, parse)
             sys.stdout.write(_as_line(answer))
+            if "error" in answer and on_error == "stop":
+                raise DataError(f"line {number}: {answer['error']}")
             if "error" in answer:
-                _print_error(number, answer["error"], on_error)
+                typer.echo(f"line {number}: {answer['error']}; skipped", err=True)
             reporter(lines.share)
             if (remark := state.remark(line, parse)) is not None:
                 reporter.warn(remark)
@@ -251,12 +253,6 @@ def _reporting(state: Stream, run_dir: Place | None, source: str) -> Iterator[St
                 yield reporter
             reporter.end()
             end_with(run_dir, events, whole_command({"solver": "bsgd", **state.summary(), **phase.report()}, start))
-
-
-def _print_error(number: int, error: str, on_error: str) -> None:
-    if on_error == "stop":
-        raise DataError(f"line {number}: {error}")
-    typer.echo(f"line {number}: {error}; skipped", err=True)
 
 
 def _require_source(name: str, format_: str) -> None:
