@@ -232,6 +232,7 @@ HASTY = {
     "metric": {"kind": "none"},
     "threads": 1,
     "checkpoint_every": "1 step",
+    "memory_limit": "8GiB",  # which decides, and not what this process holds
 }
 
 
