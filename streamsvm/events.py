@@ -89,7 +89,7 @@ class Planned(Event, kind="plan"):
 class Progress(Event, kind="progress"):
     """The progress of a phase; total is None if it is not known, and `done == total` ends the phase.
 
-    If one iteration converges, done is a share, see `progress.Approach`. rows_s: rows per second.
+    If one iteration converges, done is a share, see `progress.Convergence`. rows_s: rows per second.
     """
 
     phase: str

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.events import Events, Phase, Progress, Round
-from streamsvm.progress import Approach, Rounds
+from streamsvm.progress import Convergence, Rounds
 from streamsvm.runs import records as growing
 from streamsvm.runs.records import JsonLines
 
@@ -36,12 +36,12 @@ def test_a_torn_last_line_is_removed(tmp_path, monkeypatch, before, torn):
 
 class TestApproach:
     def test_halfway_in_digits_is_half_the_way(self):
-        share = Approach(1e-4)
+        share = Convergence(1e-4)
         assert [round(share(value), 6) for value in (1.0, 1e-1, 1e-2, 1e-3)] == [0, 0.25, 0.5, 0.75]
 
     @given(st.lists(st.floats(0, 1e6) | st.just(math.inf), max_size=20), st.floats(1e-9, 1))
     def test_it_never_falls_and_never_ends(self, values, tol):
-        share = Approach(tol)
+        share = Convergence(tol)
         shares = [share(value) for value in values]
         assert shares == sorted(shares)
         assert all(0 <= value < 1 for value in shares)

@@ -38,7 +38,7 @@ from streamsvm.problems.row_risk import (
     SupportRisk,
     TubeTerms,
 )
-from streamsvm.progress import Approach
+from streamsvm.progress import Convergence
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run
 from streamsvm.storage.text import JsonObject
@@ -176,7 +176,7 @@ class CuttingPlaneFit(Fit):
         if saved is not None:
             state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
         last = time.perf_counter()
-        approach = Approach(self.config.tol)
+        approach = Convergence(self.config.tol)
 
         def on_step(state: BundleState) -> None:
             nonlocal last

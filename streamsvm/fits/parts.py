@@ -44,7 +44,7 @@ from streamsvm.problems.subproblems import (
     task_gradients,
     with_loss,
 )
-from streamsvm.progress import Approach, advance, share_of
+from streamsvm.progress import Convergence, advance, share_of
 from streamsvm.runs.checkpoints import PartFiles, PartLog
 from streamsvm.solvers.dcsvm import Division, PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState, Thresholds
@@ -252,7 +252,7 @@ class PartitionSolver:
         make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
         duals = TaskDuals(data, with_loss(make, squared=self.squared), single=self.single)
         solver = InTurn(tol, self.until, self.has_bias)
-        total, done = data.count, Approach(tol)
+        total, done = data.count, Convergence(tol)
         before, share = shares or (0.0, 1.0)
 
         def on_step(state: InTurnState) -> None:

@@ -488,7 +488,7 @@ def _factor_summary(subtree: Subtree[ULVFactor]) -> tuple[np.ndarray, int]:
     return subtree.operator.nodes[subtree.root].R, subtree.nbytes
 
 
-class _Risen(NamedTuple):
+class _UpwardPass(NamedTuple):
     """A subtree after the way up: vectors that its root sends up, features' V by strip, and the state for the way
     down."""
 
@@ -497,27 +497,27 @@ class _Risen(NamedTuple):
     at: TreeSweep
 
 
-def _rise(subtree: Subtree[Any], V: np.ndarray) -> _Risen:
+def _rise(subtree: Subtree[Any], V: np.ndarray) -> _UpwardPass:
     at = sweep_up(subtree.operator, subtree.root, V)
-    return _Risen(at.up[subtree.root], partial_products(subtree.features, V, subtree.within), at)
+    return _UpwardPass(at.up[subtree.root], partial_products(subtree.features, V, subtree.within), at)
 
 
-def _sums(risen: _Risen) -> tuple[np.ndarray, np.ndarray]:
+def _sums(risen: _UpwardPass) -> tuple[np.ndarray, np.ndarray]:
     return risen.up, risen.sums
 
 
-def _fall(B: np.ndarray, subtree: Subtree[Any], risen: _Risen, down: np.ndarray) -> np.ndarray:
+def _fall(B: np.ndarray, subtree: Subtree[Any], risen: _UpwardPass, down: np.ndarray) -> np.ndarray:
     out = sweep_down(subtree.operator, subtree.root, risen.at, down).reshape(-1, *B.shape[1:])
     if len(B):
         subtract_product(out, subtree.features, B, subtree.within)
     return out
 
 
-def _rise_features(columns: tuple[int, int], factor: Subtree[ULVFactor], subtree: Subtree[HSSMatrix]) -> _Risen:
+def _rise_features(columns: tuple[int, int], factor: Subtree[ULVFactor], subtree: Subtree[HSSMatrix]) -> _UpwardPass:
     return _rise(factor, subtree.features[:, slice(*columns)])
 
 
-def _fall_features(factor: Subtree[ULVFactor], risen: _Risen, down: np.ndarray) -> np.ndarray:
+def _fall_features(factor: Subtree[ULVFactor], risen: _UpwardPass, down: np.ndarray) -> np.ndarray:
     return sweep_down(factor.operator, factor.root, risen.at, down).astype(np.float32)
 
 

@@ -143,13 +143,13 @@ def split_of(options: IngestOptions) -> Split | None:
     if options.split is None:
         return None
     if options.split_by is not None:
-        return ByValue(options.split, options.split_by)
+        return ValueSplit(options.split, options.split_by)
     if options.group is not None:
-        return ByGroup(options.split, np.random.default_rng([options.seed, GROUPS]))
-    return ByChance(options.split)
+        return GroupSplit(options.split, np.random.default_rng([options.seed, GROUPS]))
+    return RandomSplit(options.split)
 
 
-class ByChance(Split):
+class RandomSplit(Split):
     """The first rows of a random order."""
 
     _n = 0
@@ -169,7 +169,7 @@ class ByChance(Split):
         return is_first
 
 
-class ByValue(Split):
+class ValueSplit(Split):
     """Rows with keys below a cut between different keys, as close to the fraction as these allow.
 
     Memory: the keys, 8 bytes per row (8 GB for 1e9 rows).
@@ -202,7 +202,7 @@ class ByValue(Split):
         return block.key < self._cut
 
 
-class ByGroup(Split):
+class GroupSplit(Split):
     """Whole groups in random order, until their rows are closest to the fraction. Memory: 8 bytes per group."""
 
     def __init__(self, fraction: float, rng: np.random.Generator) -> None:

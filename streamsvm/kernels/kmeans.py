@@ -259,12 +259,12 @@ def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[Attrs], d: int) -> It
 def balanced(sample: Rows, n_parts: int, rng: np.random.Generator) -> Partition:
     """At most n_parts partitions of about equal numbers of rows, by a sample of them; fewer if its rows are too similar
     to be separated. By repeated 2-means, whose borders are moved to halve the rows."""
-    halves = _Halves()
+    halves = _GrowingTree()
     halves.divide(sample, n_parts, rng)
     return Partition(tuple(halves.nodes), tuple(halves.children))
 
 
-class _Halves:
+class _GrowingTree:
     """A partition under construction: a node comes before those below it."""
 
     def __init__(self) -> None:

@@ -121,7 +121,7 @@ class Meter:
         self._events.progress(self._phase, done if self._shares else len(self._ended), self._total)
 
 
-class Approach:
+class Convergence:
     """How close a violation or gap, which falls about geometrically, is to `tol`, as a share of the distance from its
     first value, in [0, 0.999], after the number of the problem that it is of.
 
@@ -150,7 +150,7 @@ class Rounds:
     """
 
     def __init__(self, events: Events, phase: Phase, total: int, tol: float) -> None:
-        self._events, self._phase, self._total, self._approach = events, phase, total, Approach(tol)
+        self._events, self._phase, self._total, self._approach = events, phase, total, Convergence(tol)
 
     def __call__(self, problem: int, facts: Mapping[str, Any]) -> None:
         done = self._approach(facts["violation"], problem)
