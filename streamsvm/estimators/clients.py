@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pickle import PickleBuffer
 from typing import Any
 
 from streamsvm.data.store import Store
@@ -92,6 +91,6 @@ def _pickled_bytes(store: Store) -> int:
     """Bytes of the store as it travels: of a dask array, what its graph holds. Arrays are counted, not copied."""
     import cloudpickle
 
-    buffers: list[PickleBuffer] = []
-    rest = cloudpickle.dumps(store, protocol=5, buffer_callback=buffers.append)
-    return len(rest) + sum(buffer.raw().nbytes for buffer in buffers)
+    sizes: list[int] = []
+    rest = cloudpickle.dumps(store, protocol=5, buffer_callback=lambda buffer: sizes.append(buffer.raw().nbytes))
+    return len(rest) + sum(sizes)

@@ -3,6 +3,7 @@ exporters; and the kernel of a configuration's options, whose gamma is a number.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -229,11 +230,11 @@ class Stationary(Kernel):
         if values.flat[at] >= 1.0 or not one.d:
             return 1.0
         low, high = 0.0, self.gamma
-        while float(replace(self, gamma=high).exact(one, other)[0, 0]) > 1 / np.e:
+        while float(replace(self, gamma=high).exact(one, other)[0, 0]) > 1 / math.e:
             low, high = high, 2 * high
         for _ in range(30):
             middle = 0.5 * (low + high)
-            above = float(replace(self, gamma=middle).exact(one, other)[0, 0]) > 1 / np.e
+            above = float(replace(self, gamma=middle).exact(one, other)[0, 0]) > 1 / math.e
             low, high = (middle, high) if above else (low, middle)
         return 0.5 * (low + high)
 
