@@ -12,10 +12,24 @@ from typing import Any, BinaryIO
 import pytest
 
 from streamsvm.cli.app import app, exit_status
+from streamsvm.parallel import machine
+
+FRESH_BYTES = 256 << 20  # a process that has imported everything
 
 
 def run(*args: Any) -> int:
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
+    with memory_of_a_new_process():
+        return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
+
+
+@contextmanager
+def memory_of_a_new_process() -> Iterator[None]:
+    """Memory limits do not count what earlier tests have left in this process."""
+    rss_bytes = machine.rss_bytes
+    before = rss_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "rss_bytes", lambda: FRESH_BYTES + max(0, rss_bytes() - before))
+        yield
 
 
 @contextmanager

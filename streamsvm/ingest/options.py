@@ -179,7 +179,7 @@ class IngestOptions(Options):
         if (self.split is None) != (self.test_store is None):
             raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
         if self.split_by is not None and self.split is None:
-            raise ValueError("split_by goes with split_quoted, the fraction of the rows that come first")
+            raise ValueError("split_by goes with split, the fraction of the rows that come first")
         if self.split_by is not None and self.group is not None:
             raise ValueError("found group, too, whose rows may be on both sides of a value; leave one out")
         if self.thousands is not None and self.thousands == self.decimal:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import memory_of_a_new_process
 
 from streamsvm.kernels.table import kernel_names
 
@@ -230,7 +231,11 @@ def as_process(data, work, *recipe):
 def here(data, work, *recipe):
     """As `python recipe` would, without the seconds that a process takes to import everything."""
     script, *options = words(data, work, *recipe)
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as stdout:
+    with (
+        memory_of_a_new_process(),
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(io.StringIO()) as stdout,
+    ):
         patch.chdir(work)
         patch.setattr(sys, "path", [str(PIPELINES), *sys.path])
         patch.setattr(sys, "argv", [script, *options])
