@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 # how long an example takes is the machine's business
 settings.register_profile("quick", deadline=None, max_examples=25, derandomize=True)
-settings.register_profile("thorough", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=50, derandomize=True)
 
 MOST = 4  # cases of one test that are run by default
 

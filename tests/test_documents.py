@@ -99,7 +99,8 @@ def run(block, name):
     if block["language"] == "sh":
         shell(block["text"])
     else:
-        exec(compile(block["text"], name, "exec"), {"__name__": "__main__"})
+        with commands.memory_of_a_new_process():
+            exec(compile(block["text"], name, "exec"), {"__name__": "__main__"})
 
 
 def outputs(page):

@@ -88,7 +88,7 @@ def over_option(run: Run) -> Figure | None:
     figure, axes = new(3.6, xlabel=name, ylabel=f"mean {label(str(score))}")
     for i, (others, points_of) in enumerate(list(lines.items())[:MOST_LINES]):
         points = np.array(
-            sorted((float(t[name]), float(t[SCORE]), number(t.get("std_score")) or 0.0) for t in points_of)
+            sorted((float(t[name]), float(t[SCORE]), abs(number(t.get("std_score")) or 0.0)) for t in points_of)
         )
         style = {"color": colour(i), "ls": DASHES[i % len(DASHES)], "marker": "o", "ms": 4, "capsize": 3}
         axes.errorbar(*points.T[:2], yerr=points[:, 2], label=short(others) if others else None, **style)
