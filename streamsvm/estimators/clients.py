@@ -67,7 +67,7 @@ def _obstacle(client: Any, store: Store) -> str | None:
     """Why the workers cannot compute a fit of this store; None if they can."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
     max_bytes = MAX_SHARE * min(filter(None, limits), default=float("inf"))
-    if store.url is None and _pickled_bytes(store) > max_bytes:
+    if store.url is None and _is_larger(store, max_bytes):
         return (
             f"the data comes from this process and takes more than {MAX_SHARE:.0%} of a worker's memory; "
             "write it to a store that the workers see"
@@ -87,10 +87,30 @@ def _without_files(client: Any) -> str | None:
     return None
 
 
-def _pickled_bytes(store: Store) -> int:
-    """Bytes of the store as it travels: of a dask array, what its graph holds. Arrays are counted, not copied."""
+def _is_larger(store: Store, max_bytes: float) -> bool:
+    """Whether the store as it travels has more bytes: of a dask array, what its graph holds."""
     import cloudpickle
 
-    sizes: list[int] = []
-    rest = cloudpickle.dumps(store, protocol=5, buffer_callback=lambda buffer: sizes.append(buffer.raw().nbytes))
-    return len(rest) + sum(sizes)
+    try:
+        cloudpickle.Pickler(_BoundedFile(max_bytes), protocol=5).dump(store)
+    except _FileFull:
+        return True
+    return False
+
+
+class _FileFull(Exception):
+    pass
+
+
+class _BoundedFile:
+    """A file that keeps nothing, and is full after so many bytes."""
+
+    def __init__(self, max_bytes: float) -> None:
+        self._left = max_bytes
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self._left -= size
+        if self._left < 0:
+            raise _FileFull
+        return size
