@@ -46,11 +46,12 @@ def peak_rss_bytes(pid: int | None = None) -> int:
 
 
 MiB = 1 << 20
+FREE_SHARE = 0.8  # of the memory, for a fit without a limit
 
 
 def free_bytes() -> int:
-    """The memory that a fit without a limit may use: 80 % of what is free now."""
-    return int(0.8 * psutil.virtual_memory().available)
+    """The memory that a fit without a limit may use, of what is free now."""
+    return int(FREE_SHARE * psutil.virtual_memory().available)
 
 
 def process_bytes() -> int:

@@ -11,6 +11,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
+
+from streamsvm.estimators import clients
+from streamsvm.explain import shapley
+from streamsvm.fits import admm_hss
+from streamsvm.options import search
+from streamsvm.parallel import contact, machine
+from streamsvm.runs import records
+from streamsvm.serving import app
+from streamsvm.storage import locks
+from streamsvm.tasks import uncertainty
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "figures"
@@ -19,6 +30,26 @@ PAGE = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 MEASURED = re.compile(r"\d (?:s|ms|%|MiB|MB/s|CPU seconds)(?!\w)")
+UNITS = r"%|per cent|[mµn]?s|min|h|hours?|minutes?|seconds?|points|times"  # of time, shares and ratios
+TYPED = re.compile(rf"(?<![\w.$^{{-])\d[\d,]*(?:\.\d+)?\s*(?:{UNITS})(?![\w-])")
+SHOWN = re.compile(r"^```.*?^```|`[^`]*`|<!-- figure: .*?<!-- end -->", re.M | re.S)  # output, code, marked figures
+CITED = re.compile(r"\bpapers?\b|\bpublished\b|\b(?:19|20)\d\d\b", re.I)
+END_OF_SENTENCE = re.compile(r"(?<=[.;])\s+|\s*\|\s*|\n\n")
+SETTINGS = {  # numbers of pages that the program sets, and no run measures
+    "at least 5 s": search.LEAST_BUDGET_S,
+    "gets no data after 30 s": contact.MOVE_S,
+    "waits up to 20 s": contact.CONNECT_S,
+    "more than 30 % of a worker's memory": 100 * clients.MAX_SHARE,
+    "after 30 s without a write": locks.STALE_S,
+    "uploaded every 5 s": records.EVERY_S,
+    "below 1 % of the largest value": 100 * shapley.PRECISE,
+    "80 % of the free memory": 100 * machine.FREE_SHARE,
+    "80 % of free memory": 100 * machine.FREE_SHARE,
+    "a 95 % interval": 100 * uncertainty.LEVEL,
+    "between 88.1 and 91.8 %": 100 * beta.ppf(0.975, 901, 100),
+    "was not complete within 30 s": app.BODY_S,
+    "above 5 % of the objective": 100 * admm_hss.CONVERGED,
+}
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(ROOT / "pipelines"))
     import figures
@@ -96,6 +127,30 @@ def test_every_recipe_has_seconds_by_which_the_cheapest_come_first():
 
 def test_no_figure_of_the_page_is_typed():
     assert MEASURED.findall(figures.BLOCK.sub("", PAGE)) == []
+
+
+def typed(page):
+    """The sentences and cells of a page with a time, a share or a ratio that is no marked figure and cites no paper."""
+    text = SHOWN.sub("", figures.BLOCK.sub("", page))
+    for setting in SETTINGS:
+        text = re.sub(r"\s+".join(map(re.escape, setting.split())), "", text)
+    return [s.strip() for s in END_OF_SENTENCE.split(text) if TYPED.search(s) and not CITED.search(s)]
+
+
+def test_times_shares_and_ratios_in_prose_come_from_a_run_a_setting_or_a_paper():
+    pages = {path: typed(path.read_text(encoding="utf-8")) for path in (*figures.PAGES, ROOT / "CONTRIBUTING.md")}
+    assert {path.name: found for path, found in pages.items() if found} == {}
+
+
+def test_a_typed_figure_is_found_and_a_marked_cited_or_shown_one_is_not():
+    page = "It took 3 s. The paper says 4 s. `5 s` <!-- figure: a/b -->6 s<!-- end -->\n```text\n7 %\n```\nor 1.4 times"
+    assert typed(page) == ["It took 3 s.", "or 1.4 times"]
+
+
+def test_settings_in_prose_are_those_of_the_program():
+    assert {phrase: NUMBER.findall(phrase)[-1] for phrase in SETTINGS} == {p: f"{v:.3g}" for p, v in SETTINGS.items()}
+    text = " ".join(" ".join(path.read_text(encoding="utf-8") for path in figures.PAGES).split())
+    assert [phrase for phrase in SETTINGS if phrase not in text] == []
 
 
 @given(ROWS)
