@@ -19,7 +19,16 @@ from streamsvm.data.samples import gather
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared
 from streamsvm.fits.base import LEAST_ROWS, CostGrowth, Fit, FitContext, Measurements, Solution, model_of_duals
-from streamsvm.fits.divided import COPIES, DividedProblem, MemoryPlan, cuts_of, plan_memory, spans_of, vector_bytes
+from streamsvm.fits.divided import (
+    COPIES,
+    DividedProblem,
+    MemoryPlan,
+    clustering_gammas,
+    cuts_of,
+    plan_memory,
+    spans_of,
+    vector_bytes,
+)
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.parts import EarlyPartitions, has_bias, in_plane, part_facts
 from streamsvm.fits.prepare import TrainingData, unreached
@@ -160,6 +169,8 @@ class DCSVMFit(Fit):
                 "n_parts": division.n_parts,
                 "max_part_rows": int(division.sizes.max()),
             }
+            if gammas := clustering_gammas(self.prepared, division):
+                facts["clustering_gamma"] = [gammas[0], gammas[-1]]
             if isinstance(model, LocalModel):
                 facts |= part_facts(model, division.sizes) | self._tasks(model, division.level)
         if state.margin is not None and self.task.nu(self.config) is not None:

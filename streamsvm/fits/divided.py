@@ -142,7 +142,21 @@ class DividedProblem:
             self._events,
         )
         self._divided(level, parts)
-        return division_of(level, tree, sizes, self._bound(table, parts))
+        division = division_of(level, tree, sizes, self._bound(table, parts))
+        self._tell_widened(division)
+        return division
+
+    def _tell_widened(self, division: Division) -> None:
+        """Warns of nodes that were divided by a wider kernel than the one that was asked for."""
+        gammas = clustering_gammas(self._fit.prepared, division)
+        own = getattr(self._kernel, "gamma", 0.0)
+        if wider := [gamma for gamma in gammas if gamma < own]:
+            used = " to ".join(dict.fromkeys(f"{gamma:g}" for gamma in (wider[0], wider[-1])))
+            where = f"{len(wider)} of {len(gammas)} nodes"
+            self._events.advise(
+                f"dcsvm.clustering=kernel: gamma {own:g} is too large to divide the rows evenly: "
+                f"level {division.level} was divided with gamma {used} in {where}; the problem keeps gamma {own:g}"
+            )
 
     def _divided(self, level: int, parts: Vector) -> None:
         self._parts = level, parts
@@ -332,6 +346,13 @@ def division_of(level: int, tree: Partition, sizes: np.ndarray, bound: float = 0
     """The partitions of a level, with what assigns new rows to them."""
     arrays, attrs = partition_state(tree)
     return Division(level, sizes, bound, arrays | {"nodes": json.dumps(attrs)})
+
+
+def clustering_gammas(prepared: TrainingData, division: Division) -> list[float]:
+    """The gamma of each node of a division in feature space, rising: those that were widened for their rows are below
+    the kernel's own (`kmeans.fit_centres`). None of a division in input space."""
+    nodes = json.loads(str(division.routes["nodes"])) if prepared.config.dcsvm.clustering == "kernel" else []
+    return sorted(node["kernel"]["gamma"] for node in nodes if "gamma" in node["kernel"])
 
 
 def part_solver(

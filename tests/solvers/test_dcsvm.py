@@ -13,6 +13,7 @@ from sklearn.svm import SVC
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.events import Events, Warned
 from streamsvm.kernels.distance import RBF
 from streamsvm.models import KernelModel, LocalModel
 from streamsvm.solvers.dcsvm import PART_ROWS, default_levels
@@ -169,3 +170,25 @@ class TestEarly:
 @pytest.mark.parametrize(("n", "levels"), [(100, 0), (PART_ROWS, 0), (4 * PART_ROWS, 1), (64 * PART_ROWS, 3)])
 def test_levels_follow_from_n(n, levels):
     assert default_levels(n, 4, early=True) == levels
+
+
+def test_a_kernel_that_clustering_widened_is_told():
+    """A Gaussian so narrow that every far row would be nearest to the most diffuse centre (`fit_centres`)."""
+    X, y = data()
+    heard = []
+    values = {"kernel": {"gamma": 2000.0}, "dcsvm": {"levels": 1, "children": 8, "clustering": "kernel"}}
+    events = Events(lambda record: heard.append(record.event))
+    _, report = train_in_memory(Store.from_arrays(X, y), build_config(("test", values)), events)
+    low, high = report["clustering_gamma"]
+    assert low < 2000 >= high
+    (warning,) = (event.message for event in heard if isinstance(event, Warned))
+    assert "gamma 2000 is too large to divide the rows evenly: level 1 was divided with gamma" in warning
+    assert f"gamma {low:g} " in warning
+
+
+@pytest.mark.parametrize(("clustering", "gammas"), [("input", None), ("kernel", [0.5, 0.5])])
+def test_a_kernel_that_clustering_kept_is_not(clustering, gammas):
+    X, y = data()
+    values = {"kernel": {"gamma": 0.5}, "dcsvm": {"levels": 1, "children": 8, "clustering": clustering}}
+    _, report = train_in_memory(Store.from_arrays(X, y), build_config(("test", values)))
+    assert report.get("clustering_gamma") == gammas
