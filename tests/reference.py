@@ -239,13 +239,14 @@ def merge_weight(m, kappa) -> float:
 class BSGD:
     """Budgeted SGD on vectors, step by step: coefficients as they are, kernels anew for every row."""
 
-    def __init__(self, kernel, columns, lam, budget, merge, strategy, *, bias=False):
+    def __init__(self, kernel, columns, lam, budget, merge, strategy, *, bias=False, merge_all=False):
         self.kernel, self.lam, self.budget, self.merge, self.strategy = kernel, lam, budget, merge, strategy
         self.S, self.A, self.mean = np.empty((0, 0)), np.zeros((0, columns)), np.zeros((0, columns))
         self.b, self.mean_b, self.use_bias = np.zeros(columns), np.zeros(columns), bias
         self.t, self.lost = 0, 0.0
         self.epsilon, self.nu, self.first, self.loss = 0.0, 0.0, 0.0, "hinge"
         self.used = np.zeros(0, int)  # of the strategy "lru"
+        self.merge_all = merge_all
 
     def learn(self, x, y, weight=1.0) -> np.ndarray:
         """Decision values (columns,) before the step."""
@@ -301,7 +302,8 @@ class BSGD:
         p = int(np.argmin(sizes_of.get(self.strategy, sizes)))
         rest = np.delete(np.arange(len(sizes)), p)
         if self.strategy in ("sequence", "gradient"):
-            ids, S, A, mean = self._merged([p, *self._partners(K, sizes, p)], np.sort(sizes)[1] ** 2)
+            bearable = np.inf if self.merge_all else np.sort(sizes)[1] ** 2
+            ids, S, A, mean = self._merged([p, *self._partners(K, sizes, p)], bearable)
             rest = np.setdiff1d(np.arange(len(sizes)), ids)
         else:
             S, A, mean, self.used = self.S[rest], self.A[rest], self.mean[rest], self.used[rest]

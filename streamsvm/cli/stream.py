@@ -44,7 +44,9 @@ RAW: dict[str, Any] = {"lam": 1e-4, "gamma": "scale"}  # of one learner, which t
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
 SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
 SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
-SETTABLE |= {f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")}
+SETTABLE |= {
+    f"bsgd.{name}": name for name in ("lam", "budget", "merge", "merge_all", "strategy", "loss", "bias", "average")
+}
 
 
 INPUT_TEXT = (
@@ -59,8 +61,8 @@ FEATURES_TEXT = "Maximum number of columns; features beyond it are left out (65,
 CLASSES_TEXT = "Maximum number of labels; events with further labels are bad lines (256)."
 WEIGHT_TEXT = "Weight of errors on this label, of a new stream (1)."
 SET_TEXT = (
-    "Other options of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, .average, epsilon, "
-    "nu."
+    "Other options of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.merge_all, .strategy, .loss, .bias, "
+    ".average, epsilon, nu."
 )
 WAIT_TEXT = "Events that may wait for labels, which come later by their ids. Default: labels come with events."
 LEARNER_FLAGS: dict[str, Any] = {  # by parameter of the learner

@@ -64,7 +64,8 @@ class BudgetOptions:
 
     The mean weighs w_t by t (Lacoste-Julien, Schmidt and Bach 2012). Merges fit the last w, not the mean, so it pays
     only where the budget is rarely full. epsilon, nu: of the losses "epsilon", in units of the targets, and "support".
-    longest: step, which t is counted for: from 1 / (lambda longest) on. 0: none is too long."""
+    longest: step, which t is counted for: from 1 / (lambda longest) on. 0: none is too long. merge_all: M points become
+    one at every maintenance, however much that loses; models of 0.2.0 end a sequence early."""
 
     lam: float
     budget: int = 500
@@ -76,6 +77,7 @@ class BudgetOptions:
     epsilon: float = 0.0
     nu: float = 0.0
     longest: float = 0.0
+    merge_all: bool = False
 
     @classmethod
     def of(cls, config: FitConfig, task: Task, n: int, unit: float = 1.0) -> BudgetOptions:
@@ -96,6 +98,7 @@ class BudgetOptions:
             epsilon=config.epsilon / unit,
             nu=task.nu(config) or 0.0,
             longest=LONGEST.get(loss, 0.0),
+            merge_all=o.merge_all,
         )
 
     def for_odds(self, weight: float) -> BudgetOptions:
@@ -182,8 +185,9 @@ class BudgetLearner:
         self.kernel, o = kernel, self.options
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
+        maintenance = o.strategy in FORGETTING, o.merge_all
         self.step_options = tuple(
-            StepOptions(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy in FORGETTING)
+            StepOptions(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, *maintenance)
         )
 
     @property

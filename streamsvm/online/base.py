@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value counts as 0: e^-50
 SOONEST = 128  # events before the check whether kernel values vanish
 MOST_FEATURES = 65_536
-DESCENT = ("lam", "budget", "merge", "strategy", "loss", "bias", "average")  # options of the section of bsgd
+DESCENT = ("lam", "budget", "merge", "merge_all", "strategy", "loss", "bias", "average")  # of the section of bsgd
 ROOT_OPTIONS = ("epsilon", "nu")  # of the configuration itself
 
 

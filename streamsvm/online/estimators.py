@@ -112,6 +112,7 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         classes: Iterable[Hashable] | None = None, average: bool = False,
         max_features: int = MOST_FEATURES, max_classes: int = MOST_CLASSES, kernel_params: dict[str, Any] | None = None,
         class_weight: Mapping[Hashable, float] | Literal["balanced"] | None = None, loss: Loss | None = None,
+        merge_all: bool = False,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
         self._labels = Labels.of(classes, max_classes)
@@ -377,7 +378,7 @@ class BSGDMultiLabelClassifier(LabelLearnerBase, base.MultiLabelClassifier):
         budget: int = 500, merge: int = 3, strategy: Strategy | None = None, bias: bool = False,
         classes: Iterable[Hashable] | None = None, average: bool = False,
         max_features: int = MOST_FEATURES, max_classes: int = MOST_CLASSES, kernel_params: dict[str, Any] | None = None,
-        loss: Loss = "logistic",
+        loss: Loss = "logistic", merge_all: bool = False,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
         self._labels = Labels.of(classes, max_classes)
@@ -508,7 +509,7 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
         self, nu: float = NU, gamma: float | Literal["scale", "auto"] = "scale", kernel: DefiniteKernel = "rbf",
         degree: int = 3, coef0: float = 0.0,
         budget: int = 500, merge: int = 3, strategy: Strategy | None = None,
-        max_features: int = MOST_FEATURES, kernel_params: dict[str, Any] | None = None,
+        max_features: int = MOST_FEATURES, kernel_params: dict[str, Any] | None = None, merge_all: bool = False,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
         self._start({"max_features": 1}, 1)
@@ -601,7 +602,7 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         self, lam: float = 1e-3, epsilon: float = 0.1, gamma: float | Literal["scale", "auto"] = "scale",
         kernel: DefiniteKernel = "rbf", degree: int = 3, coef0: float = 0.0,
         budget: int = 500, merge: int = 3, strategy: Strategy | None = None, bias: bool = False, average: bool = False,
-        max_features: int = MOST_FEATURES, kernel_params: dict[str, Any] | None = None,
+        max_features: int = MOST_FEATURES, kernel_params: dict[str, Any] | None = None, merge_all: bool = False,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
         self._start({"max_features": 1}, 1)

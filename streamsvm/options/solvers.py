@@ -97,6 +97,9 @@ class BSGDConfig(SolverOptions):
 
     budget: Annotated[Whole, Field(ge=2, description="Maximum number of support vectors of each learner")] = 500
     merge: Annotated[Whole, Field(ge=2, description="Support vectors to merge into one if the budget is full")] = 3
+    merge_all: Annotated[
+        bool, Field(description="Always merge that many, however much it loses, instead of ending a sequence early")
+    ] = False
     strategy: Annotated[
         Strategy,
         Field(

@@ -114,6 +114,9 @@ budget : int
 merge : int
     Number of support vectors that become one when the budget is full, at least 2. Larger: less frequent, coarser
     merging. 2 is the classic method; 3 to 5 is a good range.
+merge_all : bool
+    Always merge that many, as in the paper. By default fewer merge when the next one would lose more than removing the
+    second weakest support vector, which is more accurate with small budgets.
 strategy : {"sequence", "gradient", "project", "remove", "forget", "lru"}
     How support vectors are reduced when the budget is full: merge them one by one or at once, project the weakest
     on the others, or remove it; "forget" removes the oldest, "lru" the one that has not been the nearest to a row for

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 from scipy import sparse
+from sklearn.datasets import load_breast_cancer
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
@@ -52,7 +53,9 @@ def learner(columns: int = 1, d: int = 3, kernel: Kernel = WIDE, **options) -> B
 
 def twin_of(learner: BudgetLearner, columns: int) -> reference.BSGD:
     o = learner.options
-    return reference.BSGD(learner.kernel, columns, o.lam, o.budget, o.merge, o.strategy, bias=o.bias)
+    return reference.BSGD(
+        learner.kernel, columns, o.lam, o.budget, o.merge, o.strategy, bias=o.bias, merge_all=o.merge_all
+    )
 
 
 def decide(learner: BudgetLearner, rows: Rows) -> np.ndarray:
@@ -61,17 +64,17 @@ def decide(learner: BudgetLearner, rows: Rows) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "merge", "columns", "layout"),
+    ("strategy", "merge", "columns", "layout", "merge_all"),
     [
-        *pairwise(STRATEGIES[:2], [2, 3, 6], [1, 3], ["narrow", "wide"]),
-        *pairwise(STRATEGIES[2:], [2, 3, 6], [1, 3], ["wide"]),
+        *pairwise(STRATEGIES[:2], [2, 3, 6], [1, 3], ["narrow", "wide"], [False, True]),
+        *pairwise(STRATEGIES[2:], [2, 3, 6], [1, 3], ["wide"], [False]),
     ],
 )
-def test_steps_are_those_of_the_twin(strategy, merge, columns, layout, monkeypatch):
+def test_steps_are_those_of_the_twin(strategy, merge, columns, layout, merge_all, monkeypatch):
     """Decisions before each of 150 steps; from the first merges on the table's interpolation shows."""
     keep_values(monkeypatch, layout)
     rows, Y = stream(150, columns)
-    ours = learner(columns, strategy=strategy, merge=merge, bias=True, average=True)
+    ours = learner(columns, strategy=strategy, merge=merge, merge_all=merge_all, bias=True, average=True)
     twin = twin_of(ours, columns)
     weight = weights(150)
     expected = np.array([twin.learn(*step) for step in zip(rows.X, Y, weight, strict=True)])
@@ -302,6 +305,45 @@ def test_points_too_far_to_merge_leave_the_largest(strategy, apart):
     ours.learn(rows, np.ones((20, 1)), weights(20))
     assert np.isfinite(ours.coefficients()[0]).all()
     assert all((rows.X == support).all(axis=1).any() for support in ours.supports().X)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "layout", "columns"), pairwise(STRATEGIES[:2], ["narrow", "wide", "one by one"], [1, 3])
+)
+def test_merge_all_makes_one_point_of_ten_of_one_sign(strategy, layout, columns, monkeypatch):
+    """Far apart, where a sequence would end early; of one class against the rest in every column."""
+    keep_values(monkeypatch, layout)
+    X = 10 * np.arange(15, dtype=np.float32)[:, None] + np.zeros(3, np.float32)
+    Y = np.where(np.arange(columns) == 0, 1.0, -1.0) * np.ones((15, 1))
+    blocks = np.arange(15).reshape((15, 1) if layout == "one by one" else (1, 15))
+    supports = {}
+    for merge_all in (False, True):
+        ours = learner(columns, budget=14, merge=10, merge_all=merge_all, strategy=strategy, lam=1e-4)
+        for ids in blocks:
+            ours.learn(Rows(X[ids]), Y[ids], weights(15)[ids])
+        assert ours.stats().maintenances == 1
+        supports[merge_all] = ours.n_support
+    assert supports[True] == 15 - 9
+    assert supports[False] > 10
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:2])
+def test_ten_at_once_need_an_eighth_of_the_maintenances_of_two(strategy):
+    X, y = load_breast_cancer(return_X_y=True)
+    rows, Y = Rows((X / X.max(axis=0)).astype(np.float32)), 2.0 * y[:, None] - 1
+
+    def maintenances(merge: int) -> int:
+        ours = learner(1, 30, RBF(0.5), budget=60, merge=merge, merge_all=True, strategy=strategy)
+        for _ in range(3):
+            ours.learn(rows, Y)
+        return ours.stats().maintenances
+
+    assert 8 < maintenances(2) / maintenances(10) <= 9.5
+
+
+def test_models_saved_without_merge_all_end_sequences_early_as_before():
+    saved = {name: value for name, value in vars(learner().options).items() if name != "merge_all"}
+    assert not BudgetOptions(**saved).merge_all
 
 
 def test_equal_points_merge_without_loss():

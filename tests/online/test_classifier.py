@@ -554,6 +554,38 @@ def test_class_weights_are_those_of_a_batch_through_every_door(average, tmp_path
     assert BSGDClassifier.from_model(load_model(tmp_path / "b")).class_weight == {"0": 1.0, "1": 5.0}
 
 
+def test_merge_all_holds_through_every_door(tmp_path):
+    """Event by event, in blocks, as batches and from a saved model; ten that become one leave room for nine. A model of
+    0.2.0, which does not name the option, goes on as it began."""
+    options = {"lam": 1e-3, "gamma": 50.0, "budget": 30, "merge": 10}
+    one, many, plain = (
+        BSGDClassifier(**options, classes=[0, 1], merge_all=all_, loss="hinge") for all_ in (True, True, False)
+    )
+    for x, y in heavy():
+        one.learn_one(x, y)
+        plain.learn_one(x, y)
+    X, y = np.array([[x["a"]] for x, _ in heavy()], np.float32), np.array([label for _, label in heavy()])
+    many.learn_many(pd.DataFrame({"a": X[:, 0].astype(float)}), pd.Series(y))
+    batch = BudgetedSVC(**options, merge_all=True).partial_fit(X, y, classes=[0, 1])
+    fewer = one.stats.maintenances
+    assert many.stats.maintenances == batch.model_.learner().stats().maintenances == fewer
+    assert fewer < 0.9 * plain.stats.maintenances
+
+    for learner in (one, plain):
+        path = tmp_path / str(learner.merge_all)
+        save_model(learner.to_model(), path)
+        again = BSGDClassifier.from_model(load_model(path))
+        assert again.merge_all == learner.merge_all
+        arrays, attrs = learner.to_model().to_state()
+        if not learner.merge_all:
+            del attrs["options"]["merge_all"]
+        before = BSGDClassifier.from_model(type(learner.to_model()).from_state(arrays, attrs))
+        for x, y in heavy(100):
+            for going in (learner, again, before):
+                going.learn_one(x, y)
+        assert again.decision_one({"a": 0.1}) == before.decision_one({"a": 0.1}) == learner.decision_one({"a": 0.1})
+
+
 def rare(n: int) -> list[tuple[dict, str]]:
     """Events of which one in fifty is bad, and looks like some that are not."""
     rng = np.random.default_rng(1)

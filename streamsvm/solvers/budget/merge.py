@@ -246,7 +246,7 @@ def _in_sequence(S, a, bearable, table):
 
     Partners are near the first point, but perhaps not near each other. The sequence ends before a merge that loses
     more than is bearable: the squared size of the second weakest support, which the next maintenance can give up
-    instead. On MNIST, where points are far apart, 3 points at once are as accurate as 2 that way."""
+    instead; or infinity, as in the paper."""
     size = len(S)
     c = np.zeros(size)
     c[0] = 1

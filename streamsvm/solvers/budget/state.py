@@ -59,3 +59,4 @@ class StepOptions(NamedTuple):
     nu: float = 0.0  # share of rows outside, of the loss "support"
     first: float = 0.0  # step from which on t is counted
     forgets: bool = False  # removes the oldest or least recently used support, not the smallest coefficient
+    merges_all: bool = False  # M points always become one; else a sequence may end early, see `merge.unite`

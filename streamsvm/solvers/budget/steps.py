@@ -169,7 +169,8 @@ def _maintain(s, m, place, o, tables, together, projects):
         ids = partners(s, weakest, o.gamma, tables, o.merge - 1, since)
         if len(ids) > 1:
             mates = ids, values_between(s, ids, o.gamma, since)
-            lost, size = unite(s, m, first, mates, second, tables[0], together)
+            bearable = np.inf if o.merges_all else second
+            lost, size = unite(s, m, first, mates, bearable, tables[0], together)
             counts[BORN] += 1
             born[weakest] = counts[BORN]
             for q in ids[1:size]:
