@@ -384,3 +384,60 @@ def linear_svm(D, upper) -> float:
     """The least of 1/2 |w|^2 + sum_i upper_i max(0, 1 - d_i'w), by its dual: rows D (n, d) carry their signs."""
     Q = D @ D.T
     return -dual_objective(Q, solve_dual(Q + 1e-12 * np.eye(len(Q)), upper))
+
+
+def most_violated_by_rows(X, y, w) -> tuple[np.ndarray, float]:
+    """a and b of the constraint a'w >= b - xi of OP2 that is violated most at w (Joachims 2006, algorithm 1, lines 5 to
+    7). y (n,): -1 and +1."""
+    c = y * (X @ w) < 1
+    return (c * y) @ X / len(y), float(np.mean(c))
+
+
+def most_violated_by_pairs(X, ranks, w) -> tuple[np.ndarray, float]:
+    """The same of OP5, without listing pairs: lines 5 to 23 of algorithm 2 as they are printed. ranks: 1 to R."""
+    f = X @ w
+    order = np.argsort(-f, kind="stable")
+    f, y, n = f[order], ranks[order], len(ranks)
+    above, below = np.zeros(n), np.zeros(n)  # c+ and c-
+    for r in range(2, ranks.max() + 1):
+        n_r, i, j, a, b = np.count_nonzero(y == r), 0, 0, 0, 0
+        while i < n:
+            if y[i] == r:
+                while j < n and f[i] - f[j] < 1:
+                    if y[j] < r:
+                        b += 1
+                        below[j] += n_r - a
+                    j += 1
+                a += 1
+                above[i] += b
+            i += 1
+    m = np.count_nonzero(ranks[:, None] > ranks)
+    return (above - below) @ X[order] / m, float(above.sum() + below.sum()) / (2 * m)
+
+
+def cutting_planes(most_violated, d, C, epsilon) -> tuple[np.ndarray, float, float, int]:
+    """Algorithms 1 and 2 of Joachims 2006, in the paper's C: w, its slack xi, the slack that all constraints need, and
+    the number of iterations."""
+    A, b = np.empty((0, d)), np.empty(0)
+    while True:
+        w = A.T @ _multipliers(A @ A.T, b, C)
+        xi = max(0.0, float(np.max(b - A @ w, initial=0.0)))
+        a, offset = most_violated(w)
+        A, b = np.vstack([A, a]), np.append(b, offset)
+        if offset - a @ w <= xi + epsilon:
+            return w, xi, float(offset - a @ w), len(b)
+
+
+def _multipliers(H, b, C) -> np.ndarray:
+    """argmax of b'a - 1/2 a'Ha over a >= 0, sum a <= C, by steps of two variables; the first one stands for the
+    constraint xi >= 0."""
+    H, b = np.pad(H, (1, 0)), np.append(0.0, b)
+    a = np.where(np.arange(len(b)) == 0, C, 0.0)
+    while True:
+        g = H @ a - b
+        up, down = int(np.argmin(g)), int(np.argmax(np.where(a > 0, g, -np.inf)))
+        if g[down] - g[up] <= 1e-9:
+            return a[1:]
+        curvature = max(H[up, up] + H[down, down] - 2 * H[up, down], 1e-300)
+        step = min(a[down], (g[down] - g[up]) / curvature)
+        a[up], a[down] = a[up] + step, a[down] - step

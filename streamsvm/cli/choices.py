@@ -53,7 +53,8 @@ def _exactness(report: Report, tol: float) -> dict[str, str]:
     if gap and objective:
         texts["gap"] = f"{gap:.4g}, {abs(gap / objective):.2g} of the objective"
     if report.get("converged") is not None:
-        texts["converged"] = f"{_plain(report['converged'])}, to tol {tol:g}"
+        limit = f"tol {tol:g}" if report.get("epsilon") is None else f"epsilon {report['epsilon']:g}"
+        texts["converged"] = f"{_plain(report['converged'])}, to {limit}"
         if not report["converged"] and "violation" in report:
             texts["converged"] += f": the violation is {report['violation']:.2g}"
     return texts

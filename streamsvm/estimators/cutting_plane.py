@@ -59,6 +59,9 @@ class LinearEstimator(StoreEstimator):
     tol : float
         Duality gap, relative to the objective, at which the fit stops, above 0. Larger: a shorter, less exact fit.
         Planes are stored in float32, so values far below 1e-6 cannot be reached.
+    slack_tol : float or None
+        Excess of the mean loss (of pairs, in ranking) over its lower bound at which the fit stops, instead of at `tol`:
+        the paper's epsilon, above 0. Larger: a shorter, less exact fit. None: it stops at `tol`.
     method : {"ocas", "plain"}
         How planes are chosen: near the best point of a line search, or at the last minimum, as Joachims does; for
         comparison.
@@ -76,6 +79,11 @@ class LinearEstimator(StoreEstimator):
         Bound on the distance of the objective from its minimum, summed over classes.
     n_iter_ : int
         Number of planes of each class.
+    stopped_by_ : {"tol", "epsilon", "passes", "rounding", "time"}
+        What ended the fit. "epsilon" stands for `slack_tol`, "passes" for `max_passes`. With "rounding" planes in
+        float32 no longer improved the gap.
+    slack_ : float or None
+        Excess of the mean loss over its lower bound at the end, the largest of any class. None: outliers.
     coef_ : ndarray of shape (1 or n_classes, n_features_in_)
         Weights of the features; without landmarks only.
     """
@@ -84,6 +92,7 @@ class LinearEstimator(StoreEstimator):
 
     landmarks: int | None
     max_passes: int
+    slack_tol: float | None = None
 
     @property
     def coef_(self) -> np.ndarray:
@@ -93,9 +102,10 @@ class LinearEstimator(StoreEstimator):
 
     def _set_attributes(self, store: Store, config: FitConfig, report: dict[str, Any]) -> None:
         self.n_iter_, self.n_passes_ = report["steps"], report["passes"]
+        self.stopped_by_, self.slack_ = report["stopped_by"], report.get("slack")
 
     def _options(self) -> dict[str, Any]:
-        return super()._options() | {"passes": self.max_passes}
+        return super()._options() | {"passes": self.max_passes, "epsilon": self.slack_tol}
 
 
 class WithIntercept(LinearEstimator):
@@ -145,7 +155,7 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
     Attributes
     ----------
     classes_, n_features_in_, feature_names_in_, feature_importances_, model_, chosen_, expected_, metric_, threshold_
-    coef_, intercept_, objective_, dual_gap_, n_iter_, n_passes_
+    coef_, intercept_, objective_, dual_gap_, n_iter_, n_passes_, stopped_by_, slack_
 
     See Also
     --------
@@ -186,7 +196,7 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
         self, *, loss: Loss = "hinge", C: Searched = 1.0,
         kernel: DefiniteKernel = "linear", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None, landmarks: int | None = None,
-        tol: float = 1e-3, fit_intercept: bool = True, intercept_scaling: float = 1.0,
+        tol: float = 1e-3, slack_tol: float | None = None, fit_intercept: bool = True, intercept_scaling: float = 1.0,
         method: Method = "ocas",
         class_weight: ClassWeight = None,
         probability: Probability = False, threshold: str | None = None, costs: Costs = None,
@@ -225,6 +235,8 @@ class CuttingPlaneRanker(LinearEstimator):
     n_iter_ : int
         Number of planes, each of which takes two passes.
     n_passes_
+    stopped_by_
+    slack_
 
     See Also
     --------
@@ -263,7 +275,7 @@ class CuttingPlaneRanker(LinearEstimator):
         self, *, C: float = 1.0,
         kernel: DefiniteKernel = "linear", gamma: Gamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None, landmarks: int | None = None,
-        tol: float = 1e-3,
+        tol: float = 1e-3, slack_tol: float | None = None,
         method: Method = "ocas", max_passes: int = 1000, random_state: RandomState = None,
         scale: Scale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
@@ -338,6 +350,8 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
     n_iter_ : int
         Number of planes.
     n_passes_
+    stopped_by_
+    slack_
 
     See Also
     --------
@@ -371,7 +385,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         self, *, C: Searched = 1.0, epsilon: float = 0.0, scale_targets: bool = True, interval: float | None = None,
         kernel: DefiniteKernel = "linear", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None, landmarks: int | None = None,
-        tol: float = 1e-3, fit_intercept: bool = True, intercept_scaling: float = 1.0,
+        tol: float = 1e-3, slack_tol: float | None = None, fit_intercept: bool = True, intercept_scaling: float = 1.0,
         method: Method = "ocas",
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
         max_passes: int = 1000, random_state: RandomState = None,
@@ -411,6 +425,8 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
     n_iter_ : int
         Number of planes.
     n_passes_
+    stopped_by_
+    slack_
 
     See Also
     --------

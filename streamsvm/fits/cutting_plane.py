@@ -127,6 +127,7 @@ class CuttingPlaneFit(Fit):
         if isinstance(risk, SupportRisk):
             objective, gap = max(0.0, -state.bound), max(0.0, gap)  # of the dual, as LIBSVM reports it
         facts: JsonObject = {"task": self.config.task, "steps": state.steps, "passes": n_passes, "planes": state.planes}
+        facts |= self._end(state, n_passes, late=late)
         facts |= self.task.facts(self.targets) if self.task.compares_rows else {}
         return Solution(
             self._linear_model(state, features, passes.bias),
@@ -139,6 +140,22 @@ class CuttingPlaneFit(Fit):
             facts=facts,
             late=late,
         )
+
+    def _end(self, state: BundleState, passes: int, *, late: bool) -> JsonObject:
+        """What ended the fit, and the largest value of any column for each of the two stopping rules."""
+        if self._solver.done(state):
+            stopped_by = "tol" if self.options.epsilon is None else "epsilon"
+        elif late:
+            stopped_by = "time"
+        else:
+            stopped_by = "passes" if passes >= self.options.passes else "rounding"
+        facts: JsonObject = {"stopped_by": stopped_by, "relative_gap": max(c.relative_gap for c in state.columns)}
+        if self.options.epsilon is not None:
+            facts["epsilon"] = self.options.epsilon
+        excess = max(c.excess for c in state.columns)
+        if self.task.loss != "support" and math.isfinite(excess):
+            facts["slack"] = excess
+        return facts
 
     def _linear_model(self, state: BundleState, features: Nystroem | None, bias: float) -> LinearModel:
         header = self.prepared.header(calibration=self.calibration)
@@ -156,19 +173,23 @@ class CuttingPlaneFit(Fit):
         return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
 
     def _advice(self, state: BundleState, passes: int) -> str:
+        epsilon = self.options.epsilon
+        what, limit = ("gap", "tol") if epsilon is None else ("slack", "epsilon")
+        value = self.config.tol if epsilon is None else epsilon
         if self._solver.has_ended(state):
             return (
-                f"float32 planes no longer improved the gap after {passes} passes, and it is above tol "
-                f"({self.config.tol:g}); scale the features, or take a smaller C or a larger tol"
+                f"float32 planes no longer improved the gap after {passes} passes, and the {what} is above {limit} "
+                f"({value:g}); scale the features, or take a smaller C or a larger {limit}"
             )
         return (
-            f"stopped after {passes} passes, before the gap was below tol ({self.config.tol:g}); allow more passes, or "
+            f"stopped after {passes} passes, before the {what} was below {limit} ({value:g}); allow more passes, or "
             "scale the features"
         )
 
     @property
     def _solver(self) -> CuttingPlane:
-        return CuttingPlane(self.config.tol, self.options.method, self.most_idle, self.most_planes)
+        options = self.options
+        return CuttingPlane(self.config.tol, options.method, self.most_idle, self.most_planes, options.epsilon)
 
     def _solve(self, risk: LinearRisk, passes: Passes) -> BundleState:
         saved = self.checkpoints.load()
@@ -176,17 +197,19 @@ class CuttingPlaneFit(Fit):
         if saved is not None:
             state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
         last = time.perf_counter()
-        approach = Convergence(self.config.tol)
+        epsilon = self.options.epsilon
+        approach = Convergence(self.config.tol if epsilon is None else epsilon)
 
         def on_step(state: BundleState) -> None:
             nonlocal last
             now = time.perf_counter()
             gap = (state.objective - state.bound) / max(abs(state.objective), TINY)
-            facts = {"gap": gap, "rows_s": self.store.n / (now - last)}
-            passes.note, last = facts, now
-            self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, **facts))
-            done = approach(gap) if not self._stop(state, passes) else 1.0
-            self.events.progress("planes", done, 1, step=state.steps, gap=gap)
+            rows_s = self.store.n / (now - last)
+            what, value = ("gap", gap) if epsilon is None else ("slack", max(c.excess for c in state.columns))
+            passes.note, last = {what: value, "rows_s": rows_s}, now
+            self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, gap, rows_s))
+            done = approach(value) if not self._stop(state, passes) else 1.0
+            self.events.progress("planes", done, 1, step=state.steps, **{what: value})
             self.checkpoints.offer(
                 lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
             )

@@ -135,7 +135,8 @@ class BSGDConfig(SolverOptions):
 class CuttingPlaneConfig(SolverOptions):
     """Cutting planes (Joachims 2006; Franc and Sonnenburg 2009)."""
 
-    parameters = {"passes": "max_passes", "bias": "intercept_scaling"}
+    parameters = {"passes": "max_passes", "bias": "intercept_scaling", "epsilon": "slack_tol"}
+    rules = (ReadRule("tol", "a fit without cutting_plane.epsilon", "cutting_plane.epsilon", partial(is_, None)),)
 
     loss: Annotated[
         Loss, Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration")
@@ -146,6 +147,13 @@ class CuttingPlaneConfig(SolverOptions):
     bias: Annotated[
         Real, Field(ge=0, description="Value of the constant feature for the intercept; 0 for no intercept")
     ] = 1.0
+    epsilon: Annotated[
+        Annotated[Real, Field(gt=0)] | None,
+        Field(
+            description="Stop, instead of at tol, once the mean loss (of pairs, in ranking) exceeds its lower bound by "
+            "at most this: the stopping rule of the paper (default: stop at tol)"
+        ),
+    ] = None
     passes: Annotated[Whole, Field(ge=1, description="Maximum number of passes over the rows")] = 1000
     landmarks: Annotated[Count, Field(description="Number of landmark rows that approximate a kernel (Nystroem)")] = (
         None

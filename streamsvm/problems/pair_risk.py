@@ -47,7 +47,7 @@ class PairRisk:
         value, g = self._pairs.mean_loss(f)
         G = (self._scale * g)[:, None]
         _, (slopes,) = self._passes.over(partial(_slopes_of, bias), G)
-        return [_View(self._scale * value, slopes[:, 0], f, self, scores[0])]
+        return [_View(self._scale * value, slopes[:, 0], self._scale, f, self, scores[0])]
 
     def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
         return int(np.count_nonzero(self._loss(scores[0])[1]))
@@ -83,6 +83,7 @@ class _View:
 
     value: float
     slope: np.ndarray
+    weight: float
     scores: np.ndarray
     risk: PairRisk
     start: np.ndarray

@@ -17,13 +17,17 @@ from streamsvm.problems.products import times, transposed_times
 
 class View(Protocol):
     """What a pass gives for one column: R's value and slope (d,) at q, and how R runs along the line from w to q.
-    scores: of the rows at q, (n,), if the risk needs them again when q is the next w; else (0,)."""
+    weight: R over the mean loss, so sum_i C_i of rows. scores: of the rows at q, (n,), if the risk needs them again
+    when q is the next w; else (0,)."""
 
     @property
     def value(self) -> float: ...
 
     @property
     def slope(self) -> np.ndarray: ...
+
+    @property
+    def weight(self) -> float: ...
 
     @property
     def scores(self) -> np.ndarray: ...

@@ -51,9 +51,17 @@ class LossTerms(Protocol):
     def pieces(self, column: int, row_columns: Columns) -> Iterator[np.ndarray]:
         """(2, m) y and c of the rows, one piece after the other."""
 
+    def weight(self, column: int, row_columns: Columns, upper: np.ndarray) -> float:
+        """The sum of the factors on the losses of rows with these upper bounds (m,)."""
+
+
+class _WithoutFactors:
+    def weight(self, column: int, row_columns: Columns, upper: np.ndarray) -> float:
+        return float(upper.sum())
+
 
 @dataclass(frozen=True)
-class OneVsRestTerms:
+class OneVsRestTerms(_WithoutFactors):
     """1 - y f, y = +1 where the row has the code that the column stands for, else -1. Two classes make one column, of
     the second; more make one each (one-vs-rest)."""
 
@@ -97,9 +105,15 @@ class MultilabelTerms:
         weight = np.ones(len(codes)) if self.factors is None else self.factors[has, column]
         yield np.stack([(2.0 * has - 1.0) * weight, weight])
 
+    def weight(self, column: int, row_columns: Columns, upper: np.ndarray) -> float:
+        if self.factors is None:
+            return float(upper.sum())
+        (codes,) = row_columns
+        return float(upper @ self.factors[self.sets[codes, column].astype(np.intp), column])
+
 
 @dataclass(frozen=True)
-class TubeTerms:
+class TubeTerms(_WithoutFactors):
     """t - f - epsilon and f - t - epsilon, t the target of the row: at most one of them is above 0."""
 
     epsilon: float
@@ -117,7 +131,7 @@ class TubeTerms:
 
 
 @dataclass(frozen=True)
-class MarginTerms:
+class MarginTerms(_WithoutFactors):
     """-f, of a score that is to be above 0."""
 
     columns: ClassVar[int] = 1
@@ -148,9 +162,9 @@ class RowRisk(ABC):
     def at(self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, scores: list[np.ndarray]) -> list[_View]:
         both = np.stack([W, Q], axis=2).reshape(self.d, -1)
         visit = partial(_sums_of, type(self), self._terms, columns, self._passes.bias)
-        _, (values, A, lines) = self._passes.over(visit, shared=(both,))
-        sums = zip(values, A.T, lines, strict=True)
-        return [_View(float(value), slope, self.steps, self.risks(line)) for value, slope, line in sums]
+        _, (values, A, lines, weights) = self._passes.over(visit, shared=(both,))
+        sums = zip(values, A.T, weights, lines, strict=True)
+        return [_View(float(r), slope, float(weight), self.steps, self.risks(line)) for r, slope, weight, line in sums]
 
     @abstractmethod
     def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
@@ -180,6 +194,7 @@ class _View:
 
     value: float
     slope: np.ndarray
+    weight: float
     steps: np.ndarray
     risks: np.ndarray
     scores: ClassVar[np.ndarray] = NOTHING
@@ -207,6 +222,7 @@ def _sums_of(
     """Values and slopes at q, and how the risks run from w to q; both (d, 2 q): their columns alternate."""
     (rows, (*row_columns, upper)), q = block, len(columns)
     sums, lines, A = np.zeros((2, q)), np.zeros((q, *risk.line_shape)), no_slopes(rows, q)
+    weights = np.array([terms.weight(column, tuple(row_columns), upper) for column in columns.tolist()])
     for start, stop in row_slices(rows, 3 * q):
         F, G = scores(rows, both, bias, start, stop), np.zeros((stop - start, q))
         sliced = tuple(values[start:stop] for values in row_columns)
@@ -214,7 +230,7 @@ def _sums_of(
             for piece in terms.pieces(column, sliced):
                 risk.add(F, c, piece, upper[start:stop], G, sums, lines)
         add_transposed_times(rows, G, start, A)
-    return None, (sums[0], np.vstack([A, bias * sums[1]]) if bias else A, lines)
+    return None, (sums[0], np.vstack([A, bias * sums[1]]) if bias else A, lines, weights)
 
 
 class HingeRisk(RowRisk):

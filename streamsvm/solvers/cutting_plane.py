@@ -11,6 +11,9 @@ Sonnenburg 2009). They need a pass for the scores of w and one more for the plan
 predicted by the last one, so that the pass that takes the plane also gives the line. How far beyond the best point
 is measured as well: a plane that cuts much deeper into the small problem than the gap is could have been nearer.
 
+A column is solved if its gap is at most tol times its objective. Or, by the paper's rule, if its slack is known to
+epsilon: the mean loss, R/C in the paper's C, exceeds its lower bound by the planes by no more than that.
+
 If the risk has a reward, the last entry of w is free: it is not regularised but rewarded, 1/2 |w|^2 - reward rho +
 R(w, rho). Its slopes r stand apart from A then, and the small problem keeps r'alpha = reward, whose multiplier is rho.
 """
@@ -36,9 +39,10 @@ QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
 MOST_IDLE = 100
 MOST_STILL = 100  # steps in which the gap of a column does not fall by LEAST_FALL of itself: rounding has ended it
 LEAST_FALL = 1e-3
+TINY = float(np.finfo(np.float64).tiny)
 LEAST_SHARE = 1e-9  # of a plane's size: an objective below it is 0
 ARRAYS = ("w", "f", "target", "A", "r", "b", "H", "alpha", "idle")
-NUMBERS = ("objective", "bound", "step", "beyond", "reward", "least_gap", "still")
+NUMBERS = ("objective", "bound", "step", "beyond", "reward", "least_gap", "still", "weight", "excess")
 
 
 @dataclass
@@ -57,6 +61,8 @@ class Bundle:
     reward: float = 0.0  # of the last entry; 0: it is regularised like the others
     least_gap: float = np.inf  # at the last step that made it fall by LEAST_FALL of itself
     still: int = 0  # steps since then
+    weight: float = 1.0  # sum of the weights of all losses: the C of the paper
+    excess: float = np.inf  # of the mean loss over its lower bound, which the paper's epsilon limits
     A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     r: np.ndarray = field(default_factory=lambda: np.zeros(0))
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -80,6 +86,10 @@ class Bundle:
             return 0.0
         return LEAST_SHARE * float(np.max(np.diag(self.H) * (self.reward / np.maximum(self.r, self.reward)) ** 2))
 
+    @property
+    def relative_gap(self) -> float:
+        return self.gap / max(abs(self.objective), self.least, TINY)
+
     def cost(self, w: np.ndarray) -> float:
         """The objective of w without R."""
         regularised, rho = self.split(w)
@@ -88,6 +98,15 @@ class Bundle:
     def split(self, w: np.ndarray) -> tuple[np.ndarray, float]:
         """The regularised entries, and the free one."""
         return (w[:-1], float(w[-1])) if self.reward else (w, 0.0)
+
+    def mean_loss_above_planes(self, value: float) -> float:
+        """Violation of the most violated constraint (line 9 of algorithm 1, line 24 of algorithm 2): R at the target,
+        value, less the slack of the small problem, over the paper's C."""
+        slack = 0.0
+        if len(self.b):
+            products, rho = dense_times(self.A, self.target[:, None])[:, 0], self.split(self.target)[1]
+            slack = max(0.0, float(np.max(self.b + products + self.r * rho)))
+        return (value - slack) / self.weight
 
     def add(self, q: np.ndarray, value: float, slope: np.ndarray) -> None:
         """Adds the plane of R at q."""
@@ -209,14 +228,18 @@ class BundleState:
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """The solver; a step is one plane for each column whose gap is above tol times its objective. most_idle: small
-    problems in which a plane had no part before it is dropped. With 20 instead of 100 a separable problem came back to
-    the same planes again and again. most_planes: of a column, for which there is memory."""
+    """The solver; a step is one plane for each column whose gap is above tol times its objective. If epsilon is given, it
+    is one for each column whose mean loss is more than epsilon above its lower bound. Plain, that excess is the
+    paper's: how far the last minimum violates the most violated constraint. With the line search it is the gap over the
+    paper's C, the same number at that minimum, but the best point is at least as good. most_idle: small problems in
+    which a plane had no part before it is dropped. With 20 instead of 100 a separable problem came back to the same
+    planes again and again. most_planes: of a column, for which there is memory."""
 
     tol: float = 1e-3
     method: Method = "ocas"
     most_idle: int = MOST_IDLE
     most_planes: int | None = None
+    epsilon: float | None = None
 
     def init(self, problem: LinearRisk) -> BundleState:
         """w = 0, without a pass; a free entry is 1."""
@@ -233,14 +256,23 @@ class CuttingPlane:
         W, Q = (np.stack(points, axis=1) for points in zip(*((b.w, self._query(b)) for b in bundles), strict=True))
         views = problem.at(open_columns, W, Q, [bundle.f for bundle in bundles])
         for bundle, q, view in zip(bundles, Q.T, views, strict=True):
+            bundle.weight = view.weight
+            if self.method == "plain":
+                bundle.excess = bundle.mean_loss_above_planes(view.value)
             bundle.add(q, view.value, view.slope)
             (self._move if self.method == "ocas" else self._replace)(bundle, q, view)
             bundle.solve(self.most_idle, self.most_planes)
             bundle.note_gap()
+            if self.method == "ocas":
+                bundle.excess = bundle.gap / bundle.weight
         return replace(state, steps=state.steps + 1)
 
     def is_open(self, bundle: Bundle) -> bool:
-        return not len(bundle.b) or bundle.gap > self.tol * max(abs(bundle.objective), bundle.least)
+        if not len(bundle.b):
+            return True
+        if self.epsilon is not None:
+            return bundle.excess > self.epsilon
+        return bundle.gap > self.tol * max(abs(bundle.objective), bundle.least)
 
     def may_improve(self, bundle: Bundle) -> bool:
         return self.is_open(bundle) and bundle.still < MOST_STILL

@@ -25,8 +25,10 @@ class TaskRow(NamedTuple):
     unread: tuple[str, ...] = ()
 
 
-# without labels there are no errors to weigh
-UNREAD = tuple("C holdout cutting_plane.bias dcsvm.bias dcsvm.combine dcsvm.loss dcsvm.part_metric".split())
+# without labels there are no errors to weigh, and no margin that gives a loss its unit
+UNREAD = tuple(
+    "C holdout cutting_plane.bias cutting_plane.epsilon dcsvm.bias dcsvm.combine dcsvm.loss dcsvm.part_metric".split()
+)
 _TASKS = {
     "classify": TaskRow(
         "streamsvm.tasks.classify:Classify", ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"), searched=True

@@ -30,6 +30,7 @@ from streamsvm.fits import cutting_plane as recipe
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.nystroem import Nystroem
 from streamsvm.train import plan, train, train_in_memory
+from streamsvm.unread import require_read
 
 
 def data(k: int = 2, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -233,8 +234,8 @@ def test_defaults_are_those_of_the_configuration():
         given = {name: p.default for name, p in inspect.signature(estimator).parameters.items()}
         options, fit = CuttingPlaneConfig(), FitConfig()
         assert (given["C"], given["tol"]) == (fit.C, fit.tol)
-        names = ("method", "landmarks", "max_passes")
-        assert [given[name] for name in names] == [options.method, options.landmarks, options.passes]
+        names = ("method", "landmarks", "max_passes", "slack_tol")
+        assert [given[name] for name in names] == [options.method, options.landmarks, options.passes, options.epsilon]
         assert given.get("loss", options.loss) == options.loss
 
 
@@ -258,6 +259,78 @@ def test_bad_options(options, match):
 def test_other_solvers_have_no_ranks():
     with pytest.raises(ConfigError, match="task is 'rank', which only solver cutting-plane supports"):
         build_config(("test", {"task": "rank"}))
+
+
+class TestSlack:
+    """The paper's stopping rule, by its option."""
+
+    @every_case(
+        "task",
+        ["classify", "ordinal", "regress", "logistic"],
+    )
+    def test_report_says_which_rule_ended_the_fit(self, task):
+        X, y = data(3 if task == "ordinal" else 2)
+        options = {"loss": "logistic"} if task == "logistic" else {}
+        values = {"task": "classify" if task == "logistic" else task}
+        reports = {}
+        for epsilon in (1e-1, 1e-2, None):
+            planes = options | {"epsilon": epsilon}
+            reports[epsilon] = train_in_memory(Store.from_arrays(X, y * 1.0), config(**values, cutting_plane=planes))[1]
+            report = reports[epsilon]
+            assert report["stopped_by"] == ("tol" if epsilon is None else "epsilon")
+            assert report.get("epsilon") == epsilon
+            assert report["relative_gap"] == pytest.approx(report["gap"] / report["objective"])
+            assert report["slack"] == pytest.approx(report["gap"] / len(y))  # C is 1
+            assert report["slack"] <= (epsilon or 1.0)
+        assert reports[1e-1]["steps"] < reports[1e-2]["steps"] < reports[None]["steps"]
+
+    def test_c_of_the_paper_is_the_sum_over_rows(self):
+        X, y = data()
+        weight = np.linspace(0, 2, len(y))
+        svm = CuttingPlaneSVC(C=0.5, slack_tol=1e-2, class_weight={0: 3.0}).fit(X, y, sample_weight=weight)
+        total = 0.5 * (weight * np.where(y == 0, 3.0, 1.0)).sum()
+        assert svm.slack_ == pytest.approx(svm.dual_gap_ / total)
+        assert svm.slack_ <= 1e-2
+        assert svm.stopped_by_ == "epsilon"
+
+    def test_another_end_is_told(self):
+        X, y = data()
+        with pytest.warns(ConvergenceWarning, match=r"before the slack was below epsilon \(1e-05\)"):
+            svm = CuttingPlaneSVC(slack_tol=1e-5, max_passes=3).fit(X, y)
+        assert svm.stopped_by_ == "passes"
+
+    def test_tol_beside_it_is_not_read(self):
+        planes = {"solver": "cutting-plane", "cutting_plane": {"epsilon": 0.1}}
+        layers = [("--set tol", {"tol": 1e-2}), ("test", planes)]
+        with pytest.raises(ConfigError, match="tol is read by a fit without cutting_plane.epsilon only"):
+            require_read(layers, build_config(*layers, ("test", {"kernel": {"name": "linear"}})))
+
+    def test_one_class_has_none(self):
+        layers = [("test", {"task": "oneclass", "solver": "cutting-plane", "cutting_plane": {"epsilon": 0.1}})]
+        with pytest.raises(ConfigError, match=r"cutting_plane.epsilon is read by tasks .* only, found task oneclass"):
+            require_read(layers, build_config(*layers, ("test", {"kernel": {"name": "linear"}})))
+
+    @every_case("method", ["ocas", "plain"])
+    def test_resumed_it_is_the_same_model(self, method, tmp_path):
+        X, y = data(3)
+        there = Store.from_arrays(X, y)
+        options = config(cutting_plane={"epsilon": 1e-3, "method": method}, checkpoint_every="1 step")
+        whole = train(there, options, model_path=tmp_path / "whole")
+        run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+        with pytest.raises(KeyboardInterrupt):
+            train(there, options, **run, events=Events(stop_at(4)))
+        report = train(there, options, **run, resume=True)
+        for name in ("steps", "passes", "slack", "relative_gap", "stopped_by"):
+            assert report[name] == whole[name]
+        np.testing.assert_array_equal(load_model(tmp_path / "m").coef, load_model(tmp_path / "whole").coef)
+
+
+def stop_at(step: int):
+    def stop(record):
+        if isinstance(record.event, Step) and record.event.step == step:
+            raise KeyboardInterrupt
+
+    return stop
 
 
 def test_too_few_passes_are_told():
@@ -334,13 +407,9 @@ class TestStores:
         options = config(task="ordinal", tol=1e-5, checkpoint_every="1 step")
         whole = train(there, options, model_path=tmp_path / "whole")
 
-        def stop(record):
-            if isinstance(record.event, Step) and record.event.step == 5:
-                raise KeyboardInterrupt
-
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
         with pytest.raises(KeyboardInterrupt):
-            train(there, options, **run, events=Events(stop))
+            train(there, options, **run, events=Events(stop_at(5)))
         report = train(there, options, **run, resume=True)
         assert (report["steps"], report["passes"]) == (whole["steps"], whole["passes"])
         for name in ("coef", "intercept", "thresholds"):

@@ -306,6 +306,17 @@ def test_cutting_planes_send_nothing_of_each_row(store, cluster, tmp_path, monke
     assert not [value for value in sent if isinstance(value, np.ndarray) and len(value) > D + 1]
 
 
+def test_cutting_planes_stop_by_their_slack_where_threads_do(store, cluster):
+    options = {"solver": "cutting-plane", "kernel": {"name": "linear"}, "cutting_plane": {"epsilon": 1e-2}}
+    reports = [
+        train_in_memory(store, build_config(("t", options | where)))[1]
+        for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address})
+    ]
+    for name in ("stopped_by", "slack", "relative_gap", "steps"):
+        assert reports[0][name] == reports[1][name]
+    assert reports[0]["stopped_by"] == "epsilon"
+
+
 @pytest.mark.parametrize("task", ["regress", "oneclass"])
 def test_numbers_and_one_class_by_planes_are_those_of_threads(task, cluster, tmp_path):
     X = data()[0]

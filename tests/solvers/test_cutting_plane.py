@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from streamsvm.problems.pair_risk import PairRisk
-from streamsvm.problems.row_risk import HingeRisk, LogisticRisk, OneVsRestTerms
+from streamsvm.problems.row_risk import HingeRisk, LogisticRisk, MultilabelTerms, OneVsRestTerms
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
 from streamsvm.solvers.loop import run
 from streamsvm.tasks.ordinal import rank_thresholds
@@ -105,6 +105,86 @@ def test_pairs_against_the_dual_twin(method):
     assert state.objective <= best * (1 + 2e-4)
 
 
+CASES = [(C, epsilon) for C in (1.0, 10.0, 100.0) for epsilon in (1e-1, 1e-2, 1e-3)]  # C as in the paper
+
+
+def of_rows(C: float):
+    """A problem, a finder of the most violated constraint, and the largest norm R of lemma 2."""
+    X, codes = data()
+    problem = HingeRisk(passes(X, codes, np.full(N, C / N)), OneVsRestTerms(2))
+    R = np.linalg.norm(X, axis=1).max()
+    return problem, lambda w: reference.most_violated_by_rows(X, 2 * codes - 1, w), R
+
+
+def of_pairs(C: float):
+    X, ranks = data(3)
+    problem = PairRisk(passes(X), ranks, np.zeros(N, int), np.ones(N), C / N)
+    R = 2 * np.linalg.norm(X, axis=1).max()
+    return problem, lambda w: reference.most_violated_by_pairs(X, ranks + 1, w), R
+
+
+@given(st.integers(0, 999))
+def test_pairs_that_algorithm_2_counts_are_those_of_the_list(seed):
+    rng = np.random.default_rng(seed)
+    X, ranks, w = rng.integers(-2, 3, (20, 2)) / 2, rng.integers(1, 4, 20), rng.normal(size=2)
+    pairs_above = reference.pairs_of(ranks, np.zeros(20))
+    if not pairs_above.any():
+        return
+    i, j = np.nonzero(pairs_above)
+    D = X[i] - X[j]
+    c = D @ w < 1
+    a, b = reference.most_violated_by_pairs(X, ranks, w)
+    np.testing.assert_allclose(a, c @ D / len(D), atol=1e-12)
+    assert b == pytest.approx(c.mean())
+
+
+@pytest.mark.parametrize("make", [of_rows, of_pairs])
+@pytest.mark.parametrize(("C", "epsilon"), CASES)
+def test_plain_planes_and_epsilon_are_the_papers_algorithms(make, C, epsilon):
+    """Iteration by iteration; theorems 3 and 5, and lemma 2."""
+    problem, most_violated, R = make(C)
+    w, xi, needed, iterations = reference.cutting_planes(most_violated, 5, C, epsilon)
+    solver = CuttingPlane(method="plain", epsilon=epsilon)
+    [bundle] = run(solver, problem, stop=solver.done).columns
+    assert len(bundle.b) == iterations <= max(2 / epsilon, 8 * C * R**2 / epsilon**2)
+    assert bundle.weight == pytest.approx(C)
+    assert bundle.excess == pytest.approx(needed - xi, rel=1e-4, abs=1e-6)
+    assert bundle.excess <= epsilon
+    exact = CuttingPlane(1e-7)
+    best = run(exact, make(C)[0], stop=exact.done)
+    assert 0.5 * w @ w + C * xi <= best.objective * (1 + 1e-6)
+    assert best.bound * (1 - 1e-6) <= bundle.objective <= best.objective + C * epsilon
+
+
+@pytest.mark.parametrize("make", [of_rows, of_pairs])
+@pytest.mark.parametrize(("C", "epsilon"), CASES)
+def test_with_the_line_search_epsilon_bounds_the_gap(make, C, epsilon):
+    steps = {}
+    for method in ("ocas", "plain"):
+        solver = CuttingPlane(method=method, epsilon=epsilon)
+        state = run(solver, make(C)[0], stop=solver.done)
+        [bundle], steps[method] = state.columns, state.steps
+        assert bundle.gap <= C * epsilon
+    assert steps["ocas"] <= steps["plain"]
+
+
+def test_epsilon_is_of_the_weighted_mean_loss_of_each_column():
+    """Classes weigh differently, and the closed columns stay as they are."""
+    X, codes = data(3)
+    sets, factors = np.eye(3, dtype=bool), np.array([[1.0, 1.0, 0.5], [4.0, 1.0, 2.0]])
+    upper = np.linspace(0.1, 1.0, N)
+    problem = HingeRisk(passes(X, codes, upper), MultilabelTerms(sets, factors))
+    solver = CuttingPlane(epsilon=1e-3)
+    state = run(solver, problem, stop=solver.done)
+    for c, bundle in enumerate(state.columns):
+        weights = upper * np.where(codes == c, factors[1, c], factors[0, c])
+        assert bundle.weight == pytest.approx(weights.sum())
+        assert bundle.excess == pytest.approx(bundle.gap / weights.sum())
+        assert bundle.excess <= 1e-3
+        best = reference.linear_svm(np.where(codes == c, 1, -1)[:, None] * X, weights)
+        assert bundle.objective <= best + 1e-3 * weights.sum()
+
+
 def test_the_line_search_needs_fewer_planes_where_losses_weigh_much():
     steps = {}
     for method in ("ocas", "plain"):
@@ -155,8 +235,9 @@ def test_planes_that_no_longer_improve_the_gap_are_the_end():
 
 @pytest.mark.parametrize("make", [lambda: hinge(3), lambda: logistic(0.5), pairs])
 @pytest.mark.parametrize("method", ["ocas", "plain"])
-def test_from_a_saved_state_it_goes_on_bit_by_bit(make, method):
-    solver, problem = CuttingPlane(1e-5, method), make()
+@pytest.mark.parametrize("epsilon", [None, 1e-6])
+def test_from_a_saved_state_it_goes_on_bit_by_bit(make, method, epsilon):
+    solver, problem = CuttingPlane(1e-5, method, epsilon=epsilon), make()
     state = solver.init(problem)
     for _ in range(6):
         state = solver.step(problem, state)
