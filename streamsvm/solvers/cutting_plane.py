@@ -228,8 +228,8 @@ class BundleState:
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """The solver; a step is one plane for each column whose gap is above tol times its objective. If epsilon is given, it
-    is one for each column whose mean loss is more than epsilon above its lower bound. Plain, that excess is the
+    """The solver; a step is one plane for each column whose gap is above tol times its objective. If epsilon is given,
+    it is one for each column whose mean loss is more than epsilon above its lower bound. Plain, that excess is the
     paper's: how far the last minimum violates the most violated constraint. With the line search it is the gap over the
     paper's C, the same number at that minimum, but the best point is at least as good. most_idle: small problems in
     which a plane had no part before it is dropped. With 20 instead of 100 a separable problem came back to the same
