@@ -2,6 +2,7 @@
 
     python fit_worker.py streamsvm|libsvm|intelex|liquidsvm|liblinear|sgd|nystroem|lightgbm TRAIN.npz TEST.npz OPTIONS
 
+Other names are those of functions of `dcsvm_peers.py`.
 OPTIONS is a JSON object like a configuration file; for liquidsvm, liblinear, sgd and lightgbm the parameters of mcSVM,
 LinearSVC, SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC. `rows` trains on so
 many, drawn at random. A peer may run in an interpreter without streamsvm.
@@ -15,6 +16,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -148,29 +150,41 @@ def peak_rss_bytes() -> int:
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
+class Fits:
+    """A solver and its data. who, options: as on the command line."""
+
+    def __init__(self, who: str, train: str, test: str, options: dict[str, Any]) -> None:
+        rows = options.pop("rows", None)
+        self._answer: dict[str, Any] = {}
+        self._fit: Callable[..., tuple[Predict, dict[str, Any]]] | None = None
+        try:
+            self._fit = (SOLVERS[who] if who in SOLVERS else getattr(import_module("dcsvm_peers"), who))(options)
+        except ImportError as error:
+            self._answer = {"missing": str(error)}
+        self._test = test
+        self._predict: Predict | None = None
+        self._X, self._y = load(train)
+        if rows is not None:
+            chosen = np.sort(np.random.default_rng(0).permutation(len(self._y))[:rows])
+            self._X, self._y = self._X[chosen], self._y[chosen]
+
+    def ask(self, question: str) -> dict[str, Any]:
+        """Fits, or scores the last fit on the test rows."""
+        if self._fit is not None and question == "fit":
+            self._predict = None  # the old model's memory is not the new fit's
+            self._predict, self._answer = timed(self._fit, self._X, self._y)
+        elif self._predict is not None:
+            self._answer = {"accuracy": accuracy(self._predict, *load(self._test))}
+        return self._answer
+
+
 def main() -> None:
     who, train, test, options = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints goes to stderr, only answers to stdout
-    answer: dict[str, Any] = {}
-    given = json.loads(options)
-    rows = given.pop("rows", None)
-    try:
-        fit = SOLVERS[who](given)
-    except ImportError as error:
-        fit, answer = None, {"missing": str(error)}
-    X, y = load(train)
-    if rows is not None:
-        chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:rows])
-        X, y = X[chosen], y[chosen]
-    predict: Predict | None = None
+    fits = Fits(who, train, test, json.loads(options))
     for line in sys.stdin:
-        if fit is not None and line.strip() == "fit":
-            predict = None  # the old model's memory is not the new fit's
-            predict, answer = timed(fit, X, y)
-        elif predict is not None:
-            answer = {"accuracy": accuracy(predict, *load(test))}
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps(fits.ask(line.strip())) + "\n")
         answers.flush()
 
 
