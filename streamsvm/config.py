@@ -36,7 +36,15 @@ from streamsvm.options.base import (
 from streamsvm.options.layers import Layer, merged, read_layer
 from streamsvm.options.probability import ProbabilityConfig
 from streamsvm.options.search import MetricConfig, SearchConfig, searched
-from streamsvm.options.solvers import ADMMHSSConfig, ALFPGMConfig, BSGDConfig, CuttingPlaneConfig, DCSVMConfig
+from streamsvm.options.solvers import (
+    PUBLISHED,
+    ADMMHSSConfig,
+    ALFPGMConfig,
+    BSGDConfig,
+    CuttingPlaneConfig,
+    DCSVMConfig,
+    with_published,
+)
 from streamsvm.solvers.catalogue import (
     DEFAULT_SOLVER,
     SOLVERS,
@@ -141,7 +149,7 @@ class FitConfig(Options):
     @model_validator(mode="before")
     @classmethod
     def _with_current_names(cls, values: Any) -> Any:
-        return searched(renamed(values)) if isinstance(values, Mapping) else values
+        return searched(with_published(renamed(values))) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _kernel_and_solver_agree(self) -> FitConfig:
@@ -241,8 +249,17 @@ def load_config(path: str | Place, *overrides: Layer) -> FitConfig:
 
 def repeating(config: FitConfig) -> str:
     """A TOML file of options that differ from their defaults, to repeat a fit without a search."""
+    return toml_document(changes(config) | {"search": {"options": []}})
+
+
+def changes(config: FitConfig) -> dict[str, Any]:
+    """The nested options that differ from their defaults; with `alfpgm.method` paper also all that the paper sets, as
+    those have its values where they are left out."""
     values = config.model_dump(mode="json", exclude_defaults=True, exclude={"search"})
-    return toml_document(values | {"search": {"options": []}})
+    if config.alfpgm.method == "paper":
+        of_paper = {"tol": True, "alfpgm": set(PUBLISHED["alfpgm"])}
+        values = merged(("the paper", config.model_dump(mode="json", include=of_paper)), ("changes", values))
+    return values
 
 
 PARAMETERS = {"kernel.name": "kernel", "probability.method": "probability"}  # names in estimators

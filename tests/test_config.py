@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 
 import pytest
 from every_case import every_case
@@ -21,6 +22,7 @@ from streamsvm.config import (
     build_config,
     load_config,
     option_names,
+    repeating,
 )
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.options.base import parse_size
@@ -195,6 +197,19 @@ def test_files_that_are_no_configuration(tmp_path):
         read_layer(tmp_path / "bad.toml")
     with pytest.raises(ConfigError, match="found a folder without a configuration"):
         read_layer(tmp_path)
+
+
+def test_the_papers_method_sets_what_is_not_given():
+    """Of ALFPGM; and the file that repeats the fit has all of it, so the same values follow."""
+    given = {"solver": "alfpgm", "tol": 1e-3, "alfpgm": {"method": "paper", "pairs": 500, "subproblem": "pairs"}}
+    for values, tol, pairs in ((given | {"alfpgm": {"method": "paper"}}, 1e-3, 50), (given, 1e-3, 500)):
+        config = build_config(("given", values))
+        assert (config.tol, config.alfpgm.pairs) == (tol, pairs)
+        assert (config.alfpgm.min_alpha_opt, config.alfpgm.max_alpha_opt) == (5, 20)
+        assert not config.alfpgm.shrinking
+        assert build_config(("again", tomllib.loads(repeating(config)))) == config
+    assert build_config(("given", {"alfpgm": {"method": "paper"}})).tol == 1e-2
+    assert build_config(("given", {"alfpgm": {"method": "improved"}})).alfpgm.pairs == 500
 
 
 def test_a_configuration_is_frozen():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -35,7 +35,7 @@ from streamsvm.estimators.support_vectors import RegressionVectors, SupportVecto
 from streamsvm.kernels.table import KernelName
 from streamsvm.models import KernelModel
 from streamsvm.options.base import Fill
-from streamsvm.options.solvers import Subproblem
+from streamsvm.options.solvers import PUBLISHED, PairsMethod, Subproblem
 from streamsvm.texts.documented import set_parameters
 
 KernelFunction = Callable[[Any, Any], Any]  # of m rows and q rows: their kernel values (m, q)
@@ -60,6 +60,9 @@ class ALFPGMEstimator(StoreEstimator):
         Leave out rows that are likely to stay at a bound, until the final check.
     max_iter : int
         Maximum number of rounds, at least 1. Larger: a more exact fit. -1: no limit.
+    method : {"improved", "paper"}
+        The paper's method with improvements, or as published. With "paper", parameters at their defaults have the
+        paper's values: tol 1e-2, pairs 50, subproblem "fpg", min_alpha_opt 5, max_alpha_opt 20, no shrinking.
     pairs : int
         Number of pairs that join a working set, at least 1. Larger: fewer, longer rounds, and more memory.
     subproblem : {"pairs", "fpg"}
@@ -92,10 +95,20 @@ class ALFPGMEstimator(StoreEstimator):
 
     kernel: str | KernelFunction  # type: ignore[assignment]
     max_iter: int
+    method: str
     shape_fit_: tuple[int, int]
 
     def _values(self) -> dict[str, Any]:
         return super()._values() | ({"kernel": {"name": "precomputed"}} if callable(self.kernel) else {})
+
+    def _named(self, options: Collection[str]) -> dict[str, Any]:
+        """Without the parameters at their defaults that the paper sets, if its method is chosen."""
+        named = super()._named(options)
+        if self.method != "paper":
+            return named
+        defaults = type(self)().get_params(deep=False)
+        of_paper = {"tol", *PUBLISHED["alfpgm"]}
+        return {name: value for name, value in named.items() if name not in of_paper or value != defaults[name]}
 
     def _options(self) -> dict[str, Any]:
         return super()._options() | {"max_iter": None if self.max_iter == -1 else self.max_iter}
@@ -212,7 +225,8 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, StoreClassifier):
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
         max_iter: int = -1, decision_function_shape: MultiClass = "ovr", break_ties: bool = False,
         multi_class: MultiClass = "ovo",
-        random_state: RandomState = None, pairs: int = 500, subproblem: Subproblem = "pairs", mu: float = 0.1,
+        random_state: RandomState = None, method: PairsMethod = "improved", pairs: int = 500,
+        subproblem: Subproblem = "pairs", mu: float = 0.1,
         min_alpha_check: int | None = 2000, min_alpha_opt: int | None = None, max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
@@ -328,7 +342,8 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         gamma: SearchedGamma = "scale", coef0: float = 0.0, kernel_params: Options = None,
         tol: float = 1e-3, C: Searched = 1.0, epsilon: float = 0.1, scale_targets: bool = False,
         interval: float | None = None,
-        shrinking: bool = True, cache_size: float = 200, max_iter: int = -1, pairs: int = 500,
+        shrinking: bool = True, cache_size: float = 200, max_iter: int = -1,
+        method: PairsMethod = "improved", pairs: int = 500,
         subproblem: Subproblem = "pairs", mu: float = 0.1, min_alpha_check: int | None = 2000,
         min_alpha_opt: int | None = None, max_alpha_opt: int | None = None, delta_alpha: float = 1e-6,
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,

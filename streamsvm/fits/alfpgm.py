@@ -90,6 +90,7 @@ class ALFPGMFit(Fit):
             most_uses=options.max_alpha_opt,
             settled=options.delta_alpha,
             shrinking=options.shrinking,
+            as_published=options.method == "paper",
         )
         self.samples = prepared.samples
         self.bytes = {

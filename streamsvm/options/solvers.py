@@ -5,14 +5,16 @@ A section also checks which kernels it supports, and which of its options go tog
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from operator import eq, is_, not_
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.options.base import Count, KernelConfig, ReadRule, Real, SolverOptions, Whole
+from streamsvm.options.layers import merged
 
 Clustering = Literal["kernel", "input"]
 Combine = Literal["nearest", "naive", "committee"]
@@ -21,6 +23,7 @@ Loss = Literal["hinge", "logistic"]
 Method = Literal["ocas", "plain"]
 Number = Literal["float64", "float32"]
 Subproblem = Literal["pairs", "fpg"]
+PairsMethod = Literal["improved", "paper"]
 Shift = Literal["paper", "balance"]
 
 
@@ -217,6 +220,13 @@ class ALFPGMConfig(SolverOptions):
         ReadRule("alfpgm.break_ties", "votes of pairs", "multiclass", partial(eq, "pairs")),
     )
 
+    method: Annotated[
+        PairsMethod,
+        Field(
+            description="The paper's method with improvements, or as published: then tol, pairs, subproblem, shrinking "
+            "and the limits of working sets have the paper's values if you do not set them"
+        ),
+    ] = "improved"
     pairs: Annotated[
         Whole, Field(ge=1, description="Pairs added to a working set, and the maximum kept from the last one")
     ] = 500
@@ -244,3 +254,28 @@ class ALFPGMConfig(SolverOptions):
 
     def has_bias(self, *, zero_at_origin: bool) -> bool:
         return True
+
+
+# of the paper's section 5, where p is 50 to 100; tol is its epsilon
+PUBLISHED: dict[str, Any] = {
+    "tol": 1e-2,
+    "alfpgm": {
+        "pairs": 50,
+        "subproblem": "fpg",
+        "mu": 0.1,
+        "min_alpha_opt": 5,
+        "max_alpha_opt": 20,
+        "delta_alpha": 1e-6,
+        "shrinking": False,
+    },
+}
+
+
+def with_published(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The nested values of a configuration; if they choose `alfpgm.method` paper, the paper's are added where none are
+    given."""
+    section = values.get("alfpgm")
+    if not isinstance(section, Mapping) or section.get("method") != "paper":
+        return dict(values)
+    given = {name: value for name, value in section.items() if value is not None}
+    return merged(("the paper", PUBLISHED), ("given", {**values, "alfpgm": given}))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from streamsvm.config import build_config
+from streamsvm.config import build_config, changes
 from streamsvm.models.base import Model
 from streamsvm.report.markdown import markdown
 from streamsvm.report.parts import Facts, Lines, Part, Table, filled_columns
@@ -121,7 +121,7 @@ def _data(model: Model, run: Run | None) -> Row:
 def _options(model: Model) -> Row:
     """Those that are not defaults."""
     config = build_config(("the model", model.header.config or {}))
-    return flat(config.model_dump(mode="json", exclude_defaults=True, exclude={"search"}))
+    return flat(changes(config))
 
 
 def _expected(model: Model) -> Row:

@@ -4,8 +4,9 @@ Each round takes a working set B of p pairs (pWSS) and solves the dual restricte
 augmented Lagrangian whose minimisations over the box are fast projected gradient steps; or, which is faster here, by
 the two-variable steps of `blockws`. All that does not depend on B (gradient, shrinking, certificate) is that solver's.
 
-Addition to the paper: free support vectors of the block before, as many as there are new rows, join the next one. On
-magic04 at C = 100 that divides the rounds of 50 pairs by 5."""
+Additions to the paper: free support vectors of the block before, as many as there are new rows, join the next one. On
+magic04 at C = 100 that divides the rounds of 50 pairs by 5. mu grows with the eigenvalues of a block, and momentum
+restarts. `as_published` leaves all three out."""
 
 from __future__ import annotations
 
@@ -54,7 +55,10 @@ class ALFPGM(BlockSolver):
     candidates (minAlphaCheck): rows with the least levels among which partners are sought; None: all.
     least_uses (minAlphaOpt): after so many working sets a row at a bound, or one that last moved by less than
     settled (delta_alpha), is left out; most_uses (maxAlphaOpt): and after so many any row. None: never. All come back
-    before the last check of the KKT conditions, with twice the limits if they are not met."""
+    before the last check of the KKT conditions, with twice the limits if they are not met.
+
+    as_published: blocks are the p pairs alone; mu of fpg is as given, its momentum never restarts, and its
+    minimisations end at half of tol."""
 
     bias: bool = True
     subproblem: Literal["pairs", "fpg"] = "pairs"
@@ -64,6 +68,7 @@ class ALFPGM(BlockSolver):
     most_uses: int | None = None
     settled: float = 1e-6
     shrinking: bool = True
+    as_published: bool = False
 
     @property
     def pairs(self) -> int:
@@ -109,8 +114,8 @@ class ALFPGM(BlockSolver):
         return super()._shrink(problem, state) if self.shrinking else state
 
     def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
-        """pWSS: the p rows of I_up with the largest levels, each with its best partner of I_low; and free ones of the
-        block before."""
+        """pWSS: the p rows of I_up with the largest levels, each with its best partner of I_low; and, unless as
+        published, free ones of the block before."""
         rows = self._candidates(state)
         level, up, low = levels(problem, state, rows)
         m, M = level[up].max(), level[low].min()
@@ -119,6 +124,8 @@ class ALFPGM(BlockSolver):
         second = second[np.isin(second, first, invert=True)]
         a, b = rows[first], rows[second]
         partners = _partners(problem.cross(a, b), problem.diagonal(a), problem.diagonal(b), level[first], level[second])
+        if self.as_published:
+            return np.union1d(a[partners >= 0], b[partners[partners >= 0]])
         # b[:1], the lowest level, too: near twins gain much by steps so small that a block of them alone would not move
         new = np.union1d(a, b[np.append(partners[partners >= 0], 0)])
         free = np.intersect1d(state.block, rows)
@@ -132,12 +139,16 @@ class ALFPGM(BlockSolver):
         Q = problem.gram(block).astype(np.float64)
         before, upper, y = state.alpha[block], problem.upper[block], problem.y[block]
         largest = spectral_norm(Q, y)
-        mu = max(self.mu, largest / len(block))  # below it L gains nothing, and multipliers take long
+        mu, accuracy, lam = self.mu, self.row_tol, -state.bias
+        if not self.as_published:
+            mu = max(mu, largest / len(block))  # below it L gains nothing, and multipliers take long
+            accuracy = max(INNER_TOL * state.violation, 0.25 * self.tol)
         L = largest + mu * len(block)  # (16)
-        accuracy, lam = max(INNER_TOL * state.violation, 0.25 * self.tol), -state.bias
         for _ in range(TRIES):
             piece = WorkingSetDual(Q, upper, y, mu, L)
-            new, lam, fell = augmented_lagrangian(piece, before, state.gradient[block], lam, accuracy)
+            new, lam, fell = augmented_lagrangian(
+                piece, before, state.gradient[block], lam, accuracy, as_published=self.as_published
+            )
             if fell > 0:
                 return new, new != before
             accuracy, L = 0.1 * accuracy, 1.5 * L  # an eigenvalue that the power steps missed shows so, too
@@ -164,19 +175,27 @@ class WorkingSetDual(NamedTuple):
 
 
 def augmented_lagrangian(
-    piece: WorkingSetDual, a0: np.ndarray, g0: np.ndarray, lam: float, accuracy: float
+    piece: WorkingSetDual,
+    a0: np.ndarray,
+    g0: np.ndarray,
+    lam: float,
+    accuracy: float,
+    *,
+    as_published: bool = False,
 ) -> tuple[np.ndarray, float, float]:
     """(a, lambda, how far f fell) of min f(a) over 0 <= a <= upper, y'a = y'a0, where f has gradient g0 at a0.
 
     Algorithm 2: minimise L_mu(a, lambda) = f - lambda h + mu/2 h^2, h = y'(a - a0), over the box to accuracy by fast
     projected gradient, then lambda -= mu h, until both KKT residuals, (11) and mu |h|, are below accuracy. What is
-    left of h goes by a projection onto the plane."""
+    left of h goes by a projection onto the plane. as_published: |h| must be below accuracy, and momentum does not
+    restart."""
     a, g, h = a0.copy(), g0.copy(), 0.0
     Q, upper, y, mu, L = piece
+    scale = 1.0 if as_published else mu
     for _ in range(OUTER_STEPS):
-        h, residual = _fast_projected_gradient((Q, upper, y, mu, L), a, g, h, lam, accuracy, INNER_STEPS)
+        h, residual = _fast_projected_gradient((Q, upper, y, mu, L), a, g, h, lam, accuracy, not as_published)
         lam -= mu * h
-        if mu * abs(h) < accuracy and residual < accuracy:
+        if scale * abs(h) < accuracy and residual < accuracy:
             break
     _onto_plane(Q, a, g, upper, y, h)
     return a, lam, float(0.5 * (a0 - a) @ (g + g0))
@@ -218,18 +237,18 @@ def _partners(K, diag_i, diag_j, level_i, level_j):
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _fast_projected_gradient(piece, a, g, h, lam, accuracy, most):
+def _fast_projected_gradient(piece, a, g, h, lam, accuracy, restarts):
     """(h, residual (10)) of L_mu(a, lam) minimised over the box; a and g, f's gradient there, in place.
 
     piece: `WorkingSetDual` as a plain tuple.
 
-    Nesterov's momentum, restarted when it points uphill (O'Donoghue and Candes 2015). Q is read once a step, and only
-    where a moved: the gradient at the extrapolated point follows from the last two."""
+    Nesterov's momentum; if restarts, from zero again when it points uphill (O'Donoghue and Candes 2015). Q is read once
+    a step, and only where a moved: the gradient at the extrapolated point follows from the last two."""
     Q, upper, y, mu, L = piece
     q = len(a)
     a_before, g_before, step = a.copy(), g.copy(), np.empty(q)
     t, m, h_before, residual = 1.0, 0.0, h, np.inf
-    for _ in range(most):
+    for _ in range(INNER_STEPS):
         shift = mu * (h + m * (h - h_before)) - lam
         uphill, h_before = 0.0, h
         for j in range(q):
@@ -245,7 +264,7 @@ def _fast_projected_gradient(piece, a, g, h, lam, accuracy, most):
         if residual < accuracy:
             break
         faster = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
-        t, m = (1.0, 0.0) if uphill > 0 else (faster, (t - 1.0) / faster)
+        t, m = (1.0, 0.0) if restarts and uphill > 0 else (faster, (t - 1.0) / faster)
     return h, residual
 
 

@@ -366,6 +366,12 @@ CASES = {
     "alfpgm, by gradients": of(
         ALFPGM(TOL, 32, subproblem="fpg", least_uses=3), dual, ALFPGMState, is_optimal_with_bias
     ),
+    "alfpgm, as published": of(
+        ALFPGM(TOL, 32, subproblem="fpg", least_uses=5, most_uses=20, shrinking=False, as_published=True),
+        dual,
+        ALFPGMState,
+        is_optimal_with_bias,
+    ),
     "admm": Case(ADMM(1.0, 10), Inverse, ADMMState.from_arrays, lambda s: s.residual <= TOL, residuals_are_small),
     "cutting planes": Case(CuttingPlane(TOL), planes, BundleState.from_arrays, CuttingPlane(TOL).done, gap_is_small),
     "budgeted descent": Case(Descent(), stream, Descent().from_arrays, lambda s: s.t >= N, budget_is_kept),

@@ -153,6 +153,17 @@ def test_max_iter_ends_with_a_warning():
     assert (svm.n_iter_ == 1).all()
 
 
+def test_the_papers_method_by_one_name():
+    X, y = load_iris(return_X_y=True)
+    svm = ALFPGMSVC(C=100, method="paper", max_alpha_opt=10).fit(X, y)
+    section = svm.model_.header.config["alfpgm"]
+    given = {name: section[name] for name in ("pairs", "subproblem", "min_alpha_opt", "max_alpha_opt", "shrinking")}
+    assert list(given.values()) == [50, "fpg", 5, 10, False]
+    assert svm.model_.header.config["tol"] == 1e-2
+    assert svm.fit_status_ == 0
+    assert svm.score(X, y) >= 0.97
+
+
 @every_case(
     ("options", "message"),
     [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference
 from pairwise import pairwise
+from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVR
 
 from streamsvm.data.regroup import PartitionsInMemory
@@ -179,3 +180,115 @@ class TestRegression:
         K = reference.kernel_matrix(RBF(0.7), X, X)
         np.testing.assert_allclose(K @ coef + state.bias, svr.predict(X), atol=2e-3)
         assert 0 <= blockws.duality_gap(dual, state) <= 1e-4 * dual.upper.sum()
+
+
+class TestAsPublished:
+    """The method as published, against its steps in plain NumPy; with float64 values, as ties decide."""
+
+    PAIRS, EPSILON, LIMITS = 10, 1e-2, {"least_uses": 5, "most_uses": 20}
+
+    @staticmethod
+    def breast_cancer(C=100.0) -> KernelDual:
+        X, y = load_breast_cancer(return_X_y=True)
+        X = ((X - X.min(axis=0)) / np.ptp(X, axis=0)).astype(np.float32)
+        return KernelDual(RBF(float(1 / (30 * X.var()))), Rows(X), np.where(y > 0, 1.0, -1.0), np.full(len(y), C))
+
+    def solver(self, **options) -> ALFPGM:
+        published = {"subproblem": "fpg", "shrinking": False, "as_published": True, **self.LIMITS}
+        return ALFPGM(self.EPSILON, 4 * self.PAIRS, **published | options)
+
+    def test_takes_the_steps_of_the_twin(self):
+        float32, s, states = self.breast_cancer(), self.solver(), []
+        p = float32.in_float64()
+        begin = s.init(p, np.random.default_rng(0).random(len(p.y)))  # at zero the levels of all rows are alike
+        last = loop.run(s, p, begin, stop=s.is_solved, on_step=states.append)
+        steps = [states[0], *(b for a, b in zip(states, states[1:], strict=False) if b.rounds > a.rounds)]
+        twin = list(published_rounds(Q_of(float32), begin.alpha, p.y, 100.0, self.PAIRS, self.EPSILON, 5, 20))
+        assert len(twin) == len(steps) > 20
+        assert last.releases > 0
+        for state, (block, alpha) in zip(steps, twin, strict=True):
+            np.testing.assert_array_equal(state.block, block)
+            np.testing.assert_allclose(state.alpha, alpha, atol=1e-7)
+
+    def test_blocks_are_pairs_alone(self):
+        blocks: list[ALFPGMState] = []
+        solve(self.breast_cancer(), self.solver(), blocks.append)
+        assert max(len(state.block) for state in blocks) == 2 * self.PAIRS
+
+    def test_ends_at_the_solution_with_and_without_the_limiter(self):
+        p = self.breast_cancer()
+        wanted = blockws.objective(p, solve(p, ALFPGM(1e-4, 4 * self.PAIRS)))
+        for limits in ({}, {"least_uses": None, "most_uses": None}):
+            state = solve(p, self.solver(**limits))
+            m, M = reference.levels(Q_of(p), state.alpha, p.upper, p.y)
+            assert m - M <= self.EPSILON + 1e-3
+            assert blockws.objective(p, state) == pytest.approx(wanted, rel=1e-3)
+
+
+def published_rounds(Q, begin, y, C, pairs, epsilon, least_uses, most_uses, settled=1e-6, mu=0.1):
+    """Algorithm 1 with pWSS and the MinMaxLimiter: (working set, alpha) after each round."""
+    n = len(y)
+    K = y[:, None] * Q * y
+    alpha, uses, stalled, patience = begin.copy(), np.zeros(n, int), np.zeros(n, bool), 1
+    while True:
+        level = -y * (Q @ alpha - 1)
+        up = np.where(y > 0, alpha < C, alpha > 0)
+        low = np.where(y > 0, alpha > 0, alpha < C)
+        out = ((uses >= least_uses * patience) & stalled) | (uses >= most_uses * patience)
+        m, M = level[up & ~out].max(initial=-np.inf), level[low & ~out].min(initial=np.inf)
+        if m - M <= epsilon:
+            if not out.any():
+                return
+            uses, stalled, patience = np.zeros(n, int), np.zeros(n, bool), 2 * patience
+            continue
+        first = [i for i in np.argsort(-level, kind="stable") if up[i] and not out[i] and level[i] > M][:pairs]
+        second = [j for j in range(n) if low[j] and not out[j] and level[j] < m and j not in first]
+        block = []
+        for i in first:  # (15)
+            gains = {
+                j: (level[i] - level[j]) ** 2 / max(K[i, i] + K[j, j] - 2 * K[i, j], 1e-12)
+                for j in second
+                if level[j] < level[i]
+            }
+            if gains:
+                j = max(gains, key=gains.get)
+                second.remove(j)
+                block += [i, j]
+        block = np.sort(block)
+        before = alpha[block].copy()
+        alpha[block] = published_block(Q, alpha, y, block, C, mu, 0.5 * epsilon, -0.5 * (m + M))
+        uses[block] += 1
+        a = alpha[block]
+        stalled[block] = (np.abs(a - before) < settled) | (a <= 0) | (a >= C)
+        yield block, alpha.copy()
+
+
+def published_block(Q, alpha, y, block, C, mu, epsilon, lam):
+    """Algorithm 2 from the working set's own variables, then the nearest point where y'a is as before."""
+    a0, QB, yB = alpha[block], Q[np.ix_(block, block)], y[block]
+    linear = (Q @ alpha - 1)[block] - QB @ a0
+    L = spectral_norm(QB, yB) + mu * len(block)  # (16)
+    a = a0.copy()
+
+    def slope(a):
+        return QB @ a + linear - lam * yB + mu * (yB @ (a - a0)) * yB
+
+    for _ in range(50):
+        ahead, t = a, 1.0
+        for _ in range(1000):
+            new = np.clip(ahead - slope(ahead) / L, 0, C)
+            faster = (1 + np.sqrt(1 + 4 * t * t)) / 2
+            ahead, a, t = new + (t - 1) / faster * (new - a), new, faster
+            s = slope(a)
+            residual = np.maximum(np.where(a > 0, s, 0), np.where(a < C, -s, 0)).max()  # (10), (11)
+            if residual < epsilon:
+                break
+        h = yB @ (a - a0)
+        lam -= mu * h  # (9)
+        if abs(h) < epsilon and residual < epsilon:
+            break
+    low, high = -C - abs(h), C + abs(h)
+    for _ in range(100):
+        shift = (low + high) / 2
+        low, high = (shift, high) if yB @ np.clip(a - shift * yB, 0, C) > yB @ a0 else (low, shift)
+    return np.clip(a - high * yB, 0, C)
