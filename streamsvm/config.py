@@ -257,7 +257,7 @@ def changes(config: FitConfig) -> dict[str, Any]:
     those have its values where they are left out."""
     values = config.model_dump(mode="json", exclude_defaults=True, exclude={"search"})
     if config.alfpgm.method == "paper":
-        of_paper = {"tol": True, "alfpgm": set(PUBLISHED["alfpgm"])}
+        of_paper: Any = {"tol": True, "alfpgm": set(PUBLISHED["alfpgm"])}
         values = merged(("the paper", config.model_dump(mode="json", include=of_paper)), ("changes", values))
     return values
 
