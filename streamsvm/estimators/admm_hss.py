@@ -52,11 +52,11 @@ class HSSPath(StoreEstimator):
     random_state : int, RandomState or None
         Seed of the samples of columns, the landmarks and the trees.
     rtol : float
-        Relative pivot at which a basis of the compressed matrix ends, between 0 and 1. Larger: a coarser, smaller
-        matrix.
-    atol : float
-        Size of the entries, relative to the diagonal, at which a basis ends, at least 0. Larger: a coarser, smaller
-        matrix.
+        Relative error of the compressed matrix, in the Frobenius norm, above 0 and at most 1. Larger: a coarser,
+        smaller matrix. An error above it, as `max_rank` may cause, is a warning.
+    atol : float or None
+        Size of the entries, relative to the diagonal, at which a basis ends, at least 0. `rtol` is then the relative
+        pivot at which it ends, and the error of the matrix is what follows from that. None: what `rtol` allows.
     max_rank : int
         Maximum number of columns of a basis, at least 1. Larger: more exact, more time and memory.
     definite : bool or None
@@ -196,7 +196,7 @@ class HSSSVC(HSSPath, StoreClassifier):
         tol: float = 1e-3, class_weight: ClassWeight = None,
         probability: Probability = False, threshold: str | None = None, costs: Costs = None,
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
-        random_state: RandomState = None, rtol: float = 1e-3, atol: float = 1e-3, max_rank: int = 300,
+        random_state: RandomState = None, rtol: float = 0.03, atol: float | None = None, max_rank: int = 300,
         definite: bool | None = None, leaf: int = 128, neighbours: int = 32, landmarks: int = 256,
         storage: Number = "float64", beta: float | Shift = "paper", iterations: int = 50, residual: float = 0.0,
         polish: int = 0,
@@ -268,7 +268,7 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         kernel_params: Options = None,
         tol: float = 1e-3,
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
-        random_state: RandomState = None, rtol: float = 1e-3, atol: float = 1e-3, max_rank: int = 300,
+        random_state: RandomState = None, rtol: float = 0.03, atol: float | None = None, max_rank: int = 300,
         definite: bool | None = None, leaf: int = 128, neighbours: int = 32, landmarks: int = 256,
         storage: Number = "float64", beta: float | Shift = "paper", iterations: int = 50, residual: float = 0.0,
         polish: int = 0,

@@ -4,7 +4,7 @@ options, and its size in bytes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ MOST_COLUMNS = 8  # for each row of a block
 FEW_COLUMNS = 4096  # at most, of small blocks
 SLACK = 3.0  # the error on fresh columns may be so many times the tolerance
 GRAM_RTOL = 1e-6  # finer tolerances need QR: a Gram matrix has singular values down to 1e-8 of the largest
+TIGHTER = 0.25  # times the tolerances, where a definite basis has a larger error than a fitted one
 JITTERS = (1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3)  # of the largest entry, where a skeleton's block is inverted
 TINY = 1e-290  # a first pivot below it is zero: its inverse would overflow
 
@@ -36,7 +37,8 @@ class Tolerances:
     """The end of a basis, and how it interpolates.
 
     A basis has at most max_rank columns, and none whose pivot (the norm of a row's residual) is below rtol of the first
-    or below atol for each entry in root mean square.
+    or below atol for each entry in root mean square. It is computed from at least twice as many columns of the far
+    block, and its error on others is at most SLACK times the tolerance, unless max_rank ends it.
 
     definite: a node's rows I are K(I, J) K(J, J)^-1 times the rows of its skeleton J, which keeps every positive
     semidefinite matrix so, however coarse; else they are a least squares fit over the sampled columns, whose error can
@@ -46,11 +48,15 @@ class Tolerances:
     noise: rounding of the entries, added to the diagonal of K(J, J). dtype: of the matrix's numbers."""
 
     rtol: float
-    atol: float
+    atol: float | None  # None: `approximate` decides; 0 for `compress`
     max_rank: int
     definite: bool | None = True
     noise: float = 0.0
     dtype: np.dtype = np.dtype(np.float64)
+
+    def times(self, factor: float) -> Tolerances:
+        """With rtol and atol times this factor."""
+        return replace(self, rtol=factor * self.rtol, atol=None if self.atol is None else factor * self.atol)
 
 
 class Sampling(NamedTuple):
@@ -178,18 +184,29 @@ def _interpolated(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions J of the skeleton among rows, and P (m, r): K(rows, far) is about P K(rows[J], far)."""
     most = max(MOST_COLUMNS * len(rows), FEW_COLUMNS)
-    seen = entries(rows, columns.take(COLUMNS))
+    seen, wanted = entries(rows, columns.take(COLUMNS)), tolerances
     while True:
-        J, P = row_interpolation(seen, tolerances)
-        full = len(J) == min(len(rows), tolerances.max_rank) and 2 * len(J) <= seen.shape[1]
-        if full or seen.shape[1] == columns.outside or seen.shape[1] >= most:
-            break
-        new = entries(rows, columns.take(seen.shape[1]))
-        allowed = max(tolerances.rtol * np.linalg.norm(new), tolerances.atol * np.sqrt(new.size))
-        if np.linalg.norm(new - P @ new[J]) <= SLACK * allowed:
-            break
-        seen = new if new.shape[1] == columns.outside else np.concatenate([seen, new], axis=1)
-    return J, _kernel_interpolation(entries, rows, J, tolerances.noise) if tolerances.definite else P
+        J, P = row_interpolation(seen, wanted)
+        if tolerances.definite:
+            P = _kernel_interpolation(entries, rows, J, tolerances.noise)
+        sees_all = seen.shape[1] == columns.outside
+        is_oversampled = sees_all or 2 * len(J) <= seen.shape[1]
+        is_full = len(J) == min(len(rows), tolerances.max_rank)
+        if seen.shape[1] >= most or (is_oversampled and (is_full or (sees_all and not tolerances.definite))):
+            return J, P
+        new = seen if sees_all else entries(rows, columns.take(seen.shape[1]))
+        is_accurate = np.linalg.norm(new - P @ new[J]) <= SLACK * _allowed(new, tolerances)
+        if is_oversampled and is_accurate:
+            return J, P
+        if tolerances.definite and is_oversampled:
+            wanted = wanted.times(TIGHTER)
+        if not sees_all:
+            seen = new if new.shape[1] == columns.outside else np.concatenate([seen, new], axis=1)
+
+
+def _allowed(block: np.ndarray, tolerances: Tolerances) -> float:
+    """The Frobenius norm of a block's error that the tolerances allow."""
+    return max(tolerances.rtol * float(np.linalg.norm(block)), (tolerances.atol or 0.0) * float(np.sqrt(block.size)))
 
 
 def _kernel_interpolation(entries: Entries, rows: np.ndarray, J: np.ndarray, noise: float) -> np.ndarray:
@@ -212,7 +229,7 @@ def _kernel_interpolation(entries: Entries, rows: np.ndarray, J: np.ndarray, noi
 
 def row_interpolation(A: np.ndarray, tolerances: Tolerances) -> tuple[np.ndarray, np.ndarray]:
     """(rows J, P): A (m, s) is about P A[J], P[J] the identity: a pivoted QR of A' (Cheng et al. 2005)."""
-    floor = tolerances.atol * np.sqrt(A.shape[1])
+    floor = (tolerances.atol or 0.0) * np.sqrt(A.shape[1])
     if tolerances.rtol >= GRAM_RTOL:
         R, pivots, sizes = _pivoted_gram(A, tolerances.rtol, floor)
     else:
@@ -240,8 +257,10 @@ def _pivoted_gram(A: np.ndarray, rtol: float, floor: float) -> tuple[np.ndarray,
 
 @dataclass(frozen=True)
 class HSSOptions:
-    """The tolerances (atol over the mean of K's diagonal), rows of a leaf, neighbours of a row, landmarks (0: none).
-    single: matrix and factor are float32."""
+    """The tolerances, rows of a leaf, neighbours of a row, landmarks (0: none). single: matrix and factor are float32.
+
+    tolerances.atol is relative to the mean of K's diagonal. If it is None, rtol is the error of the whole matrix,
+    |K~ - K| / |K| in the Frobenius norm, and the tolerances of the bases follow from it."""
 
     tolerances: Tolerances
     leaf_rows: int = 128

@@ -34,7 +34,8 @@ class Factorisation:
             arrays = _state(H.part(H.tree.above), factor.part(H.tree.above))
         else:
             arrays = {"Z": self.matrix.Z, "W": self.inverse.W} | _state(H, factor)
-        attrs = _attrs(H.tree) | {"explained": self.matrix.explained, "beta": factor.beta, "key": self.key}
+        attrs = _attrs(H.tree) | {"explained": self.matrix.explained, "error": self.matrix.error}
+        attrs |= {"beta": factor.beta, "key": self.key}
         return {"order": self.order, "inner": inner} | arrays, attrs
 
     @classmethod
@@ -49,7 +50,7 @@ class Factorisation:
             raise ValueError(f"order, Z, W and inner do not agree with each other and with {tree.n} rows")
         if m != Z.shape[1]:
             raise ValueError(f"inner is of {m} landmarks, Z of {Z.shape[1]}")
-        matrix = KernelMatrix(H, Z, attrs["explained"])
+        matrix = KernelMatrix(H, Z, attrs["explained"], error=attrs.get("error"))
         return cls(order, matrix, ShiftedKernel(factor, W, inner), attrs["key"])
 
     def parts(self, engine: Engine) -> Sequence[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events, ignore
-from streamsvm.hss.compress import Budget, HSSOptions, Nodes, Sampling, compress, compress_nodes
+from streamsvm.hss.compress import Budget, HSSOptions, Nodes, Sampling, Tolerances, compress, compress_nodes
 from streamsvm.hss.matrix import (
     HSSMatrix,
     Shapes,
@@ -43,6 +43,8 @@ STRIP_ROWS, STRIP_COLUMNS = 4096, 64  # of features at a time
 Strips = Sequence[tuple[int, int]]  # first and last row of each
 TREES = 8  # random trees for neighbours: on ijcnn1 they have 98 % of the nearest 16
 NOISE = 1e-6  # of the diagonal: rounding of the landmarks' float32 features in the remainder
+BASIS_SHARE = 1 / 3  # of the error of a matrix: what a basis may add to it
+ATTEMPTS = 3  # to reach the tolerance, each with finer ones of the bases
 PROBES = 4  # random vectors, and
 PROBED_ROWS = 300  # rows of the product, by which errors are estimated
 WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
@@ -183,6 +185,7 @@ class KernelMatrix:
     Z: np.ndarray
     explained: float  # share of the trace
     held: HeldSubtrees | None = None
+    error: float | None = None  # estimated, |K~ - K| / |K| in the Frobenius norm
 
     @property
     def tree(self) -> ClusterTree:
@@ -208,6 +211,10 @@ class KernelMatrix:
     def fullness(self, max_rank: int) -> float:
         """Mean over nodes of the rank over the largest possible one."""
         return fullness(self._shapes, max_rank)
+
+    def is_capped(self, max_rank: int) -> bool:
+        """Whether max_rank has ended the basis of a node."""
+        return any(rank == max_rank < rows for rows, rank in self._shapes.values())
 
     def product(self, V: np.ndarray, threads: int = 1) -> np.ndarray:
         """K @ V for V (n,) or (n, k), float64."""
@@ -280,7 +287,7 @@ def facts_of(matrix: KernelMatrix) -> dict[str, Any]:
         "hss_bytes": matrix.nbytes,
         "landmarks": matrix.landmarks,
         "explained": matrix.explained,
-    }
+    } | ({} if matrix.error is None else {"hss_error": float(f"{matrix.error:.3g}")})
 
 
 def approximate(
@@ -303,22 +310,97 @@ def approximate(
     seed = [options.seed, 1]
     neighbours = nearest_neighbours(rows, options.neighbours, TREES, seed, engine.local, events)
     sampling = Sampling(*neighbours, [options.seed, 2])
-
-    scale, tolerances, m = float(kernel.diag(rows).mean()), options.tolerances, landmarks.M.shape[1]
-    noise = NOISE if m else 0.0  # bases ignore values below it
-    atol, noise = max(tolerances.atol, noise) * scale, noise * scale
-    tolerances = replace(tolerances, atol=atol, noise=noise, dtype=options.dtype)
-    if tolerances.definite is None:
-        # landmarks that explain little imply a narrow kernel: its norm is below beta
-        tolerances = replace(tolerances, definite=m > 0 or options.landmarks == 0)
-    if is_spread:
-        options = replace(options, tolerances=tolerances)
-        return order, _compressed_by_workers(rows, tree, landmarks, sampling, options, engine, events)
-    with engine.serial_blas():
-        Z = landmarks.features(rows, tree.strips(STRIP_ROWS), engine.threads)
+    Z = np.empty((0, 0), np.float32)
+    if not is_spread:
+        with engine.serial_blas():
+            Z = landmarks.features(rows, tree.strips(STRIP_ROWS), engine.threads)
     entries = NystroemRemainder(kernel, rows, Z)
-    H = compress(entries, tree, sampling, tolerances, engine, events=events, on_level=budget.check)
-    return order, KernelMatrix(H, Z, landmarks.explained)
+
+    def compressed(tolerances: Tolerances) -> KernelMatrix:
+        if is_spread:
+            chosen = replace(options, tolerances=tolerances)
+            return _compressed_by_workers(rows, tree, landmarks, sampling, chosen, engine, events)
+        H = compress(entries, tree, sampling, tolerances, engine, events=events, on_level=budget.check)
+        return KernelMatrix(H, Z, landmarks.explained)
+
+    scale, wanted, m = float(kernel.diag(rows).mean()), options.tolerances, landmarks.M.shape[1]
+    noise = NOISE if m else 0.0  # bases ignore values below it
+    wanted = replace(wanted, noise=noise * scale, dtype=options.dtype)
+    if wanted.definite is None:
+        # landmarks that explain little imply a narrow kernel: its norm is below beta
+        wanted = replace(wanted, definite=m > 0 or options.landmarks == 0)
+    if wanted.atol is not None:
+        return order, compressed(replace(wanted, atol=max(wanted.atol, noise) * scale))
+    with engine.serial_blas():
+        probe = Probe.of(kernel, rows, options.seed)
+    return order, _within(probe, wanted, noise * scale, compressed, engine, events)
+
+
+def _within(
+    probe: Probe,
+    wanted: Tolerances,
+    noise: float,
+    compressed: Callable[[Tolerances], KernelMatrix],
+    engine: Engine,
+    events: Events,
+) -> KernelMatrix:
+    """The matrix whose error is at most rtol; else, after some attempts, a warning says how large it is."""
+    share = BASIS_SHARE
+    for attempts_left in reversed(range(ATTEMPTS)):
+        rtol = share * wanted.rtol
+        matrix = compressed(replace(wanted, rtol=rtol, atol=max(rtol * probe.entry, noise)))
+        with engine.serial_blas():
+            error = probe.error(matrix, engine.threads)
+        matrix = replace(matrix, error=error)
+        is_capped, is_rounded = matrix.is_capped(wanted.max_rank), noise > rtol * probe.entry
+        if error <= wanted.rtol or is_capped or is_rounded or not attempts_left:
+            break
+        # a power of two, so that rounding of the estimate does not change the matrix
+        share *= 0.5 ** np.ceil(np.log2(2 * error / wanted.rtol))
+    if error > wanted.rtol:
+        advice = "take a larger rtol, or admm_hss.definite=false"
+        if is_capped:
+            advice = f"ranks reach admm_hss.max_rank, {wanted.max_rank}; take a larger one, or a larger rtol"
+        elif is_rounded:
+            advice = "landmarks are rounded to float32; take a larger rtol, or admm_hss.landmarks=0"
+        events.warn(
+            f"the compressed kernel matrix has a relative error of {error:.2g}, above admm_hss.rtol, {wanted.rtol:g}: "
+            f"{advice}"
+        )
+    return matrix
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Some rows of K and their products with random signs, by which the error of an approximation is estimated."""
+
+    ids: np.ndarray
+    V: np.ndarray  # (n, probes)
+    products: np.ndarray  # K[ids] V
+    norm: float  # of K[ids], Frobenius
+
+    @classmethod
+    def of(cls, kernel: Kernel, rows: Rows, seed: int) -> Probe:
+        """Of these rows, in tree order."""
+        n, rng = len(rows), np.random.default_rng([seed, 7])
+        V = rng.choice([-1.0, 1.0], size=(n, PROBES))
+        ids = np.sort(rng.choice(n, min(PROBED_ROWS, n), replace=False))
+        probed, products, squares = rows.take(ids), np.zeros((len(ids), PROBES)), 0.0
+        for start, stop in strips_of(0, n, STRIP_ROWS):
+            values = kernel.exact(probed, rows.take(slice(start, stop)))
+            products += values @ V[start:stop]
+            squares += float(np.square(values).sum())
+        return cls(ids, V, products, max(float(np.sqrt(squares)), 1e-300))
+
+    @property
+    def entry(self) -> float:
+        """Root mean square of K's entries."""
+        return float(self.norm / np.sqrt(len(self.ids) * len(self.V)))
+
+    def error(self, matrix: KernelMatrix, threads: int) -> float:
+        """|K~ - K| / |K|, Frobenius, estimated: a random sign v has E (a'v)^2 = |a|^2 for a row a."""
+        residual = matrix.product(self.V, threads)[self.ids] - self.products
+        return float(np.linalg.norm(residual) / np.sqrt(self.V.shape[1]) / self.norm)
 
 
 def estimated_errors(

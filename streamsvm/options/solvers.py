@@ -178,10 +178,13 @@ class CuttingPlaneConfig(SolverOptions):
 class ADMMHSSConfig(SolverOptions):
     """ADMM on a kernel matrix compressed and factorised once (Cipolla and Gondzio 2021; Chavez et al. 2020)."""
 
-    rtol: Annotated[Real, Field(gt=0, lt=1, description="Relative size of a pivot below which a basis ends")] = 1e-3
+    rtol: Annotated[
+        Real, Field(gt=0, le=1, description="Relative error of the matrix; with atol, of each basis")
+    ] = 0.03
     atol: Annotated[
-        Real, Field(ge=0, description="Size of entries, relative to the diagonal, below which a basis ends")
-    ] = 1e-3
+        Annotated[Real, Field(ge=0)] | None,
+        Field(description="Size of entries, relative to the diagonal, at which a basis ends (default: by rtol)"),
+    ] = None
     max_rank: Annotated[Whole, Field(ge=1, description="Maximum number of columns of a basis")] = 300
     definite: Annotated[
         bool | None,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
-from hss.compressed import ENGINE, cancer, dense, rbf, relative, roll, tolerances
+from hss.compressed import ENGINE, Elsewhere, cancer, dense, rbf, relative, roll, tolerances
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
@@ -18,30 +16,6 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.machine import MiB
 
 BETA = 0.5
-
-
-class Elsewhere(Engine):
-    """As a cluster: values that are held come and go as bytes."""
-
-    is_local = False
-
-    def __init__(self, limit_bytes: int | None = None) -> None:
-        super().__init__(2)
-        self._limit_bytes = limit_bytes
-
-    @property
-    def local(self) -> Engine:
-        return ENGINE
-
-    def worker_memory(self) -> tuple[int | None, int]:
-        return self._limit_bytes, 1
-
-    def hold(self, read, items, *more, shared=(), nbytes=0.0):
-        return [pickle.dumps(value) for value in self.map(read, items, *more, shared=shared)]
-
-    def map(self, fn, items, *more, shared=(), phase="map", events=None, window=None):
-        jobs = [(*shared, *job) for job in zip(items, *more, strict=True)]
-        return (fn(*(pickle.loads(arg) if isinstance(arg, bytes) else arg for arg in job)) for job in jobs)
 
 
 @pytest.fixture(autouse=True)
