@@ -195,7 +195,9 @@ def _interpolated(
         if seen.shape[1] >= most or (is_oversampled and (is_full or (sees_all and not tolerances.definite))):
             return J, P
         new = seen if sees_all else entries(rows, columns.take(seen.shape[1]))
-        is_accurate = np.linalg.norm(new - P @ new[J]) <= SLACK * _allowed(new, tolerances)
+        # a fitted basis is known to be accurate on the columns seen
+        blocks = (seen, new) if tolerances.definite and not sees_all else (new,)
+        is_accurate = all(_is_accurate(block, J, P, tolerances) for block in blocks)
         if is_oversampled and is_accurate:
             return J, P
         if tolerances.definite and is_oversampled:
@@ -204,9 +206,10 @@ def _interpolated(
             seen = new if new.shape[1] == columns.outside else np.concatenate([seen, new], axis=1)
 
 
-def _allowed(block: np.ndarray, tolerances: Tolerances) -> float:
-    """The Frobenius norm of a block's error that the tolerances allow."""
-    return max(tolerances.rtol * float(np.linalg.norm(block)), (tolerances.atol or 0.0) * float(np.sqrt(block.size)))
+def _is_accurate(block: np.ndarray, J: np.ndarray, P: np.ndarray, tolerances: Tolerances) -> bool:
+    """Whether the error of P on these columns is what the tolerances allow, and some slack."""
+    allowed = max(tolerances.rtol * np.linalg.norm(block), (tolerances.atol or 0.0) * np.sqrt(block.size))
+    return bool(np.linalg.norm(block - P @ block[J]) <= SLACK * allowed)
 
 
 def _kernel_interpolation(entries: Entries, rows: np.ndarray, J: np.ndarray, noise: float) -> np.ndarray:

@@ -46,7 +46,8 @@ NOISE = 1e-6  # of the diagonal: rounding of the landmarks' float32 features in 
 BASIS_SHARE = 1 / 3  # of the error of a matrix: what a basis may add to it
 ATTEMPTS = 3  # to reach the tolerance, each with finer ones of the bases
 PROBES = 4  # random vectors, and
-PROBED_ROWS = 300  # rows of the product, by which errors are estimated
+PROBED_ROWS = 300  # rows of the product, by which errors are estimated; all of them
+PROBED_VALUES = 1 << 22  # if these are few: of a narrow kernel, few entries make the error
 WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
 USED_SHARE = 0.8  # of its memory that it may use
 
@@ -384,7 +385,7 @@ class Probe:
         """Of these rows, in tree order."""
         n, rng = len(rows), np.random.default_rng([seed, 7])
         V = rng.choice([-1.0, 1.0], size=(n, PROBES))
-        ids = np.sort(rng.choice(n, min(PROBED_ROWS, n), replace=False))
+        ids = np.sort(rng.choice(n, min(n, max(PROBED_ROWS, PROBED_VALUES // n)), replace=False))
         probed, products, squares = rows.take(ids), np.zeros((len(ids), PROBES)), 0.0
         for start, stop in strips_of(0, n, STRIP_ROWS):
             values = kernel.exact(probed, rows.take(slice(start, stop)))

@@ -139,7 +139,7 @@ class TestInput:
 
     def test_an_indefinite_factor_is_told(self):
         X, y = load_digits(return_X_y=True)
-        svm = HSSSVC(definite=False, max_rank=2, landmarks=0, leaf=32, gamma=1e-4, beta=0.01, random_state=0)
+        svm = HSSSVC(definite=False, atol=0.0, max_rank=2, landmarks=0, leaf=32, gamma=1e-4, beta=0.01, random_state=0)
         with pytest.raises(ValueError, match=r"plus beta = 0\.01 is not positive definite .* larger beta"):
             svm.fit(X, y)
 

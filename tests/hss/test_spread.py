@@ -12,7 +12,6 @@ from streamsvm.hss.compress import HSSOptions
 from streamsvm.hss.kernel_matrix import KernelMatrix, approximate, estimated_errors, facts_of
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.kernels.base import Kernel
-from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.machine import MiB
 
 BETA = 0.5
