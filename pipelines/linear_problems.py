@@ -1,11 +1,12 @@
-"""The problems of linear_table.py: rows to train on and to test on, as arrays and as stores, and seconds of fits."""
+"""The problems of linear_table.py and paper_cutting_planes.py: rows to train on and to test on, as arrays or stores,
+and seconds of fits."""
 
 from __future__ import annotations
 
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,7 +25,6 @@ from streamsvm.metrics import scored
 
 GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TEXT_ROWS = 804_414
-PAPERS_C = 1e6  # of covtype, over n
 Score = Callable[[np.ndarray, np.ndarray], float]
 
 
@@ -62,12 +62,16 @@ def problem(name: str, bench: Bench) -> Problem:
     return Problem(*bench.two_classes(name), accuracy if name == "a9a" else precision_is_recall)
 
 
-def grid(bench: Bench, most: float = 30.0) -> list[float]:
-    return [C for C in GRID if C <= most] if bench.sizes.train_rows is None else [0.1, 1.0]
+def grid(bench: Bench) -> Sequence[float]:
+    return GRID if bench.sizes.train_rows is None else (0.1, 1.0)
 
 
-def papers_C(bench: Bench) -> float:
-    return PAPERS_C if bench.sizes.train_rows is None else 1e3
+def for_peers(X: Any) -> Any:
+    """Rows as LIBLINEAR wants them, float64 with 32-bit indices: not in its time."""
+    X = X.astype(np.float64)
+    if sparse.issparse(X):
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X
 
 
 def timed(estimator: Any, *data: Any, **more: Any) -> tuple[Any, float]:

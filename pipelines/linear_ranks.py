@@ -1,4 +1,4 @@
-"""The rankings of linear_table.py: queries, grades, and classes as ranks."""
+"""The rankings of linear_table.py: queries and grades."""
 
 from __future__ import annotations
 
@@ -7,44 +7,20 @@ from typing import Any
 
 import numpy as np
 from bench import Bench
-from linear_problems import grid, papers_C, problem, timed
-from measure import Spread
+from linear_problems import grid, timed
 from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
 from tables import Factor, Seconds, Share, Table
 
-from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, Store
-from streamsvm.metrics import scored
+from streamsvm import CuttingPlaneRanker
 from streamsvm.tasks.scores import ranking
 
 FOLDS = 5
 
 
 def rankings(bench: Bench) -> list[Table]:
-    return [_queries(bench), _abalone(bench), _roc_areas(bench)]
-
-
-def ordinal(bench: Bench) -> list[Table]:
-    p = problem("covtype", bench)
-    X, y = np.concatenate([p.X, p.X_test])[:500_000], np.concatenate([p.y, p.y_test])[:500_000]
-    C, store, records = papers_C(bench) / len(y), Store.from_arrays(X, y), []
-    for name, estimator in (("two classes", CuttingPlaneSVC(C=C)), ("two ranks", CuttingPlaneRanker(C=C))):
-        found = [timed(estimator, store) for _ in range(bench.sizes.runs)]
-        svm = found[0][0]
-        area = Share(scored(y > 0, svm.decision_function(X)).roc_auc())
-        seconds = Spread.of([seconds for _, seconds in found])
-        records.append({"task": name, "seconds": seconds, "passes": svm.n_passes_, "ROC area, trained on": area})
-    ratio = Factor(records[1]["seconds"].median / records[0]["seconds"].median)
-    records[1]["times as long"] = ratio
-    return [
-        Table(
-            f"Two classes and two ranks: {len(y):,} rows of covtype",
-            records,
-            [f"C {C * len(y):.0e} over n"],
-            [("at most 5 times", ratio <= 5)],
-        )
-    ]
+    return [_queries(bench), _abalone(bench)]
 
 
 def _queries(bench: Bench) -> Table:
@@ -139,15 +115,3 @@ def _abalone(bench: Bench) -> Table:
             }
         )
     return Table("Abalone, ordinal", records, ["80 % of the rows to train on; standardised"])
-
-
-def _roc_areas(bench: Bench) -> Table:
-    records = []
-    for name in ("reuters", "w8a"):
-        p = problem(name, bench)
-        areas = []
-        for estimator in (CuttingPlaneSVC, CuttingPlaneRanker):
-            fits = [timed(estimator(C=C), p.X, p.y)[0] for C in grid(bench, most=3.0)]
-            areas.append(max(scored(p.y_test > 0, svm.decision_function(p.X_test)).roc_auc() for svm in fits))
-        records.append({"data": name, "trained for errors": Share(areas[0]), "for the area": Share(areas[1])})
-    return Table("ROC area on test rows", records, ["the best C of 0.01 to 3 of each"])

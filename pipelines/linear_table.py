@@ -1,17 +1,13 @@
-"""The tables of what cutting planes do on linear problems, next to LIBLINEAR. Linux.
+"""The tables of what cutting planes do on linear problems, next to LIBLINEAR; those of their paper are in
+paper_cutting_planes.py. Linux.
 
-    python pipelines/linear_table.py --data DIR [--only objective,C,...] [--quick] [--out linear.md]
+    python pipelines/linear_table.py --data DIR [--only objective,sgd,...] [--quick] [--out linear.md]
 
 items, and the files of --data that they need (`text` is a store that text_rows.py generates):
     outofcore  infinite digits: a pass over a store four times larger than the memory limit
     objective  reuters.bz2 reuters.t.bz2 w8a.bz2 a9a.bz2 a9a.t.bz2 covtype.csv.gz, text: objective and time
     sgd        the same: SGDClassifier, which needs no memory either
-    C          the same without text: passes and test scores over C (figures 3 and 8 of Joachims 2006)
-    tol        covtype, text: passes over tol (figure 5)
-    plain      covtype: passes with and without the line search
-    growing    text: time and passes over rows (figures 1 and 2)
-    ranking    mq2008.s1.bz2 to .s5.bz2 abalone.bz2 reuters.bz2 reuters.t.bz2 w8a.bz2: queries, ranks, ROC area
-    ordinal    covtype.csv.gz: 500,000 rows as two ranks, next to two classes
+    ranking    mq2008.s1.bz2 to .s5.bz2 abalone.bz2: queries, ranks
 
 Peers are LIBLINEAR, through scikit-learn's LinearSVC with loss="hinge", and SGDClassifier, in memory; ours reads
 stores. Run it on a machine that does nothing else. Fits before the first counted one compile, and are not counted.
@@ -26,18 +22,14 @@ from typing import Any
 import numpy as np
 from bench import HERE, Bench, print_tables
 from linear_problems import (
-    TEXT_ROWS,
     Problem,
+    for_peers,
     grid,
-    papers_C,
     problem,
-    rows_of,
-    store_of,
     stored,
-    text,
     timed,
 )
-from linear_ranks import ordinal, rankings
+from linear_ranks import rankings
 from measure import Spread, run
 from scipy import sparse
 from sklearn.linear_model import SGDClassifier
@@ -48,8 +40,6 @@ from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, Store
 from streamsvm.events import Step
 from streamsvm.report.read import read_run
 
-TOLS = (1e-1, 1e-2, 1e-3, 1e-4)
-GROWING = (10_000, 30_000, 100_000, 300_000, TEXT_ROWS)
 BEST_C = {"reuters": 0.3, "w8a": 10.0, "a9a": 3.0, "covtype": 1.0, "text": 10.0}
 
 
@@ -95,7 +85,7 @@ def sgd(bench: Bench) -> list[Table]:
     for name, best in BEST_C.items():
         p, C = problem(name, bench), min(best, grid(bench)[-1])
         svm, seconds = _ours(stored(name, p, bench), C)
-        peer, peer_seconds = timed(SGDClassifier(alpha=1 / (C * len(p.y)), random_state=0), _for_peers(p.X), p.y)
+        peer, peer_seconds = timed(SGDClassifier(alpha=1 / (C * len(p.y)), random_state=0), for_peers(p.X), p.y)
         records.append(
             {
                 "data": name,
@@ -109,75 +99,6 @@ def sgd(bench: Bench) -> list[Table]:
         )
     notes = ["at the C that is best for ours; SGDClassifier has its rows in memory, ours reads a store"]
     return [Table("Next to stochastic gradient descent", records, notes)]
-
-
-def over_C(bench: Bench) -> list[Table]:
-    tables = []
-    for name in ("reuters", "w8a", "a9a", "covtype"):
-        p, records = problem(name, bench), []
-        for C in grid(bench):
-            (svm, seconds), (peer, peer_seconds) = _ours(stored(name, p, bench), C), _liblinear(p, C)
-            scores = [p.score(p.y_test, m.decision_function(p.X_test)) for m in (svm, peer)]
-            records.append(
-                {
-                    "C": C,
-                    "the paper's": f"{C * len(p.y):.3g}",
-                    "passes": svm.n_passes_,
-                    "seconds": Seconds(seconds),
-                    "LIBLINEAR": Seconds(peer_seconds),
-                    "score": Share(scores[0]),
-                    "more than LIBLINEAR's": f"{100 * (scores[0] - scores[1]):+.2f} points",
-                    "objective / LIBLINEAR's": f"{_primal(svm, p, C) / _primal(peer, p, C):.6f}",
-                }
-            )
-        tables.append(Table(f"Over C: {name}", records))
-    return tables
-
-
-def over_tol(bench: Bench) -> list[Table]:
-    records = []
-    for name, C in (("covtype", 1.0), ("text", 1.0)):
-        p = problem(name, bench)
-        for tol in TOLS:
-            svm, seconds = _ours(stored(name, p, bench), C, tol=tol)
-            score = Share(p.score(p.y_test, svm.decision_function(p.X_test)))
-            records.append(
-                {
-                    "data": name,
-                    "tol": tol,
-                    "passes": svm.n_passes_,
-                    "seconds": Seconds(seconds),
-                    "score": score,
-                }
-            )
-    return [Table("Over tol, C 1", records, ["tol: duality gap over the objective"])]
-
-
-def plain(bench: Bench) -> list[Table]:
-    p, records = problem("covtype", bench), []
-    boundless, store, most = papers_C(bench), stored("covtype", p, bench), 5000
-    for method in ("ocas", "plain"):
-        svm, seconds = _ours(store, boundless / len(p.y), method=method, max_passes=most)
-        gap = f"{svm.dual_gap_ / svm.objective_:.1e}"
-        records.append({"method": method, "passes": svm.n_passes_, "gap": gap, "seconds": Seconds(seconds)})
-    check = ("a tenth of the plain passes", 10 * records[0]["passes"] <= records[1]["passes"])
-    note = f"C {boundless:.0e} over n, as in the paper, tol 1e-3, at most {most:,} passes"
-    return [Table("With and without the line search: covtype", records, [note], [check])]
-
-
-def growing(bench: Bench) -> list[Table]:
-    X, y = rows_of(text(bench))
-    records = []
-    for n in GROWING if bench.sizes.train_rows is None else (1_000, 3_000):
-        store = store_of(X[:n], y[:n], bench.work / f"text.{n}.zarr")
-        found = [_ours(store, 1.0) for _ in range(bench.sizes.runs)]
-        seconds = Spread.of([seconds for _, seconds in found])
-        records.append({"rows": n, "seconds": seconds, "passes": found[0][0].n_passes_})
-    logs = np.log([[r["rows"], r["seconds"].median] for r in records])
-    slope = float(np.polyfit(*logs.T, 1)[0])
-    most, least = (choose(r["passes"] for r in records) for choose in (max, min))
-    checks = [("slope at most 1", slope <= 1), ("passes flat, within a factor of 2", most <= 2 * least)]
-    return [Table("Time over rows: text, C 1", records, [f"slope of log time on log rows: {slope:.2f}"], checks)]
 
 
 def outofcore(bench: Bench) -> list[Table]:
@@ -252,15 +173,7 @@ def _ours(store: Store, C: float, **options: Any) -> tuple[CuttingPlaneSVC, floa
 
 
 def _liblinear(p: Problem, C: float) -> tuple[LinearSVC, float]:
-    return timed(LinearSVC(C=C, loss="hinge"), _for_peers(p.X), p.y)
-
-
-def _for_peers(X: Any) -> Any:
-    """Rows as LIBLINEAR wants them, float64 with 32-bit indices: not in its time."""
-    X = X.astype(np.float64)
-    if sparse.issparse(X):
-        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return X
+    return timed(LinearSVC(C=C, loss="hinge"), for_peers(p.X), p.y)
 
 
 def _primal(svm: Any, p: Problem, C: float) -> float:
@@ -278,12 +191,7 @@ ITEMS = {
     "outofcore": outofcore,  # first: a command starts as a copy of this process, whose memory is small only now
     "objective": objective,
     "sgd": sgd,
-    "C": over_C,
-    "tol": over_tol,
-    "plain": plain,
-    "growing": growing,
     "ranking": rankings,
-    "ordinal": ordinal,
 }
 
 
