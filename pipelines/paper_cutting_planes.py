@@ -173,7 +173,7 @@ def is_there(task: Task, bench: Bench) -> bool:
 def for_each(
     bench: Bench, measured: Callable[[Task, Bench], Sequence[dict[str, Any]]], columns: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """These columns of what is measured of each task that is there; of each other one, what it lacks."""
+    """These columns of what is measured of each task whose files exist; of each other one, what it lacks."""
     there = [task for task in TASKS if is_there(task, bench)]
     records = [
         task.facts() | {name: row[name] for name in columns if name in row}
@@ -271,7 +271,7 @@ def figure_1(bench: Bench) -> list[Table]:
     published = {"plain": 0.8, "LIBSVM": 1.7, "plain, best C": 1.0, "OCAS, ranks": 0.8}
     notes = [f"growth, {name}: n^{power} in the paper" for name, power in published.items()]
     notes += [note for name in times for note in slopes(records, "n", name, f"{name}, n")]
-    notes += ["CPU seconds; LIBSVM in the place of SVM-light, up to 10,000 rows; ranks by the line search"]
+    notes += ["CPU seconds", "LIBSVM in the place of SVM-light, up to 10,000 rows", "ranks by the line search"]
     return [Table("Figure 1: time over n", records, notes)]
 
 
