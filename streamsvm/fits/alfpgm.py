@@ -60,6 +60,23 @@ class Outcome:
 FACTS = len(fields(Outcome))
 
 
+def solver_of(config: FitConfig) -> ALFPGM:
+    """The solver that a configuration describes."""
+    options = config.alfpgm
+    return ALFPGM(
+        config.tol,
+        4 * options.pairs,
+        subproblem=options.subproblem,
+        mu=options.mu,
+        candidates=options.min_alpha_check,
+        least_uses=options.min_alpha_opt,
+        most_uses=options.max_alpha_opt,
+        settled=options.delta_alpha,
+        shrinking=options.shrinking,
+        as_published=options.method == "paper",
+    )
+
+
 class _Growth(CostGrowth):
     def is_spread(self, config: FitConfig, problems: int) -> bool:
         return problems > 1
@@ -79,19 +96,7 @@ class ALFPGMFit(Fit):
                 f"{store.url or 'X'} is {store.n} x {store.d}; expected a square matrix, the kernel values of all "
                 "training rows with each other"
             )
-        options = config.alfpgm
-        self.solver = ALFPGM(
-            config.tol,
-            4 * options.pairs,
-            subproblem=options.subproblem,
-            mu=options.mu,
-            candidates=options.min_alpha_check,
-            least_uses=options.min_alpha_opt,
-            most_uses=options.max_alpha_opt,
-            settled=options.delta_alpha,
-            shrinking=options.shrinking,
-            as_published=options.method == "paper",
-        )
+        self.solver = solver_of(config)
         self.samples = prepared.samples
         self.bytes = {
             "rows_bytes": int(3 * self.samples.nbytes),  # all, a pair's, and its active ones
