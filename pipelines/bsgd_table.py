@@ -1,13 +1,12 @@
 """The tables of what budgeted SGD does on real data. Linux.
 
-    python pipelines/bsgd_table.py --data DIR [--only epoch,merges,...] [--quick] [--out table.md]
+    python pipelines/bsgd_table.py --data DIR [--only epoch,river] [--quick] [--out table.md]
 
 items, and the files of --data that they need:
     epoch    ijcnn1.bz2 ijcnn1.t.bz2     one epoch at B = 500 and 1,000, next to the reference program's time
-    merges   a9a.bz2 a9a.t.bz2 ijcnn1.bz2 ijcnn1.t.bz2    points merged at once against time and accuracy
     river    ijcnn1.bz2 electricity.csv.gz    events per second, and accuracy of each event before it is learned
 
-The data sets: LIBSVM's page (a9a, ijcnn1), the electricity stream as CSV with a header. Run it on a machine that does
+The data sets: LIBSVM's page (ijcnn1), the electricity stream as CSV with a header. Run it on a machine that does
 nothing else. Fits before the first counted one compile, and are not counted.
 """
 
@@ -35,7 +34,6 @@ REFERENCE_S = {500: 24.0, 1000: 38.0}
 REFERENCE_ACCURACY = 0.92
 SEEDS = range(3)
 EVENTS = 20_000
-MERGES = (2, 3, 4, 5, 7, 9, 11)
 Events = list[tuple[dict[str, float], Any]]
 
 
@@ -56,20 +54,6 @@ def epoch(bench: Bench) -> list[Table]:
         "reference: BudgetedSVM 1.2 (C++), timed once on another two-core machine, not run here",
     ]
     return [Table("One epoch of ijcnn1", records, notes, checks)]
-
-
-def merges(bench: Bench) -> list[Table]:
-    tables = []
-    for name, options in {"a9a": {"C": 32, "gamma": 0.008}, "ijcnn1": {"C": 32, "gamma": 2}}.items():
-        train, test = _arrays(bench, name)
-        records = [
-            {"B": budget, "M": merge} | _record(_fits(train, test, budget=budget, merge=merge, **options))
-            for budget in (100, 500)
-            for merge in MERGES
-        ]
-        note = f"one epoch, C {options['C']}, gamma {options['gamma']}; three seeds"
-        tables.append(Table(f"Points merged at once: {name}", records, [note]))
-    return tables
 
 
 def river(bench: Bench) -> list[Table]:
@@ -153,7 +137,7 @@ def _ijcnn1(data: Path, n: int) -> Events:
     return [(dict(zip(names, x, strict=True)), bool(label > 0)) for x, label in zip(rows, y, strict=False)]
 
 
-ITEMS = {"epoch": epoch, "merges": merges, "river": river}
+ITEMS = {"epoch": epoch, "river": river}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import runpy
+import shutil
 import subprocess
 import sys
 import warnings
@@ -27,7 +28,7 @@ RECIPES = {
     "commands": ("dcsvm_table.py", "--only", "early,growing"),
     "dcsvm-paper": ("paper_dcsvm.py",),
     "budget": ("bsgd_table.py",),
-    "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
+    "multi-merge": ("paper_multi_merge.py",),
     "stream": ("stream_kills.py",),
     "streams": ("stream_table.py",),
     "tuned": ("tuned_streams.py", "--only", "alone,speed,ask"),
@@ -310,19 +311,41 @@ def test_budgeted_learning(tables):
     found = tables("budget")
     assert [row["B"] for row in found["One epoch of ijcnn1"]] == [500, 1000]
     assert all(0.6 < row["lowest"] <= row["accuracy"] <= 1 for row in found["One epoch of ijcnn1"])
-    assert [row["M"] for row in found["Points merged at once"]] == 2 * [2, 3, 4, 5, 7, 9, 11]
     assert all(row["accuracy"] > 0.8 for row in found["Events"])
 
 
 @pytest.mark.slow
-def test_merging_is_studied_over_budgets(tables, folder):
-    found = tables("study")
-    assert {file.name for file in (folder / "study" / "plots").iterdir()} == {"phishing.svg", "skin.svg"}
-    for name in ("phishing", "skin"):
-        assert {row["M"] for row in found[name]} == {2, 3}
-        assert len(found[name]) == 12
-        assert all(row["accuracy"] > 0.6 for row in found[name])
+def test_multi_merge_is_set_beside_its_paper(tables):
+    found = tables("multi-merge")
+    assert [row["at once (paper)"] for row in found["Accuracy at lambda 1e-4"]] == [0.7632, 0.833]
+    for row in found["What a merge loses"]:
+        assert row["golden section / best"] == pytest.approx(row["table / best"], rel=1e-3)
+        assert 1 - 1e-6 <= row["gradient / best"] < 1.5
+    phishing, web = found["Data sets"]
+    assert phishing["accuracy"] > 0.6 < phishing["accuracy (paper)"]
+    assert web[""] == found["WEB"][0][""] == "not run: data (w6a.bz2, w6a.t.bz2)"
+    for row in found["Share of the time that merging takes"]:
+        assert 0 <= row["merging"] <= row["all sequential steps"] < 1
+    assert [row.get("M") for row in found["IJCNN"]] == [2, 3, None]
+    assert found["IJCNN"][-1]["budget"] == "LIBSVM"
+    assert any(row["best trade-off"] for row in found["ADULT"])
+    assert found["PHISHING"][0]["support vectors (paper)"] == 1367
+    ten = found["M = 3 against M = 2"]
+    assert all(row["points that became one, all"] in (0, pytest.approx(3, abs=0.1)) for row in ten)
     assert found["All data sets and budgets"][0]["seconds / those of M = 2, geometric mean"] == 1
+    assert {row["data"] for row in found["One pass against the exact SVM"]} == {"phishing", "a9a"}
+
+
+@pytest.mark.slow
+def test_a_set_of_a_paper_is_run_where_its_files_are(data, tmp_path):
+    brought = tmp_path / "data"
+    shutil.copytree(data, brought)
+    svmlight(brought / "w6a.bz2", 400, 300)
+    svmlight(brought / "w6a.t.bz2", 100, 300)
+    here(brought, tmp_path, "paper_multi_merge.py", "--only", "table-2,figure-2")
+    found = {table.title: table.rows for table in written(tmp_path)}
+    assert found["Data sets"][1]["accuracy"] > 0.6
+    assert [row["budget"] for row in found["WEB: budgets and M"]][-1] == "LIBSVM"
 
 
 @pytest.mark.slow
