@@ -201,7 +201,7 @@ class Report:
         for table in tables:
             print(table.markdown(), flush=True)
         self._run.tables += tables
-        self._run.seconds = round(time.monotonic() - self._start, 1)
+        self._run.seconds = max(0.1, round(time.monotonic() - self._start, 1))
         if self._out is None:
             return
         if self._out.suffix == ".json":

@@ -26,7 +26,12 @@ PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 RECIPES = {
     "exact": ("dcsvm_table.py", "--only", "exact,mnist"),
     "commands": ("dcsvm_table.py", "--only", "early,growing"),
-    "dcsvm-paper": ("paper_dcsvm.py",),
+    "dcsvm-paper": (
+        "paper_dcsvm.py",
+        "--only",
+        "figure-1,figure-2,table-1,table-2,table-3-others,bias,figure-3,table-6",
+    ),
+    "dcsvm-grids": ("paper_dcsvm.py", "--only", "table-7,table-8,table-9,table-10"),
     "budget": ("bsgd_table.py",),
     "multi-merge": ("paper_multi_merge.py",),
     "stream": ("stream_kills.py",),
@@ -289,8 +294,15 @@ def test_tables_of_the_paper_on_divide_and_conquer(tables):
     assert missing["kddcup99"] == "not run: data (kddcup.data.gz, corrected.gz)"
     assert set(missing) == {"cifar", "kddcup99", "mnist8m"}
     assert [row["level"] for row in found["Table 6"]] == [4, 3, 2, 1, 0]
-    for number in (7, 8, 9, 10):
-        *points, total = found[f"Table {number}"]
+    assert [row[""] for row in found["Table 3"]][-9:] == 9 * ["not run: data (mnist8m.bz2)"]
+    assert len({row["setting"] for row in found["Figure 3"]}) > 8
+    assert [row["bias"] for row in found["A bias"]][:2] == [False, True]
+
+
+@pytest.mark.slow  # as others of this file
+def test_grids_of_the_paper_on_divide_and_conquer(tables):
+    for *points, total in tables("dcsvm-grids").values():
+        assert total["C"] == "all points"
         assert total["LIBSVM, seconds"] == pytest.approx(sum(row["LIBSVM, seconds"] for row in points))
 
 
