@@ -187,7 +187,7 @@ def _paper_rows(name: str) -> dict[str, Any]:
 
 
 def compared(of: Problem, bench: Bench) -> list[dict[str, Any]]:
-    """A row for each solver, by turns."""
+    """A row for each solver, fits alternating."""
     solvers: dict[str, Callable[[], Fit]] = {name: partial(fitted, of, options) for name, options in OURS.items()}
     solvers |= {
         "LIBSVM": partial(by_libsvm, of),
