@@ -47,6 +47,7 @@ BASIS_SHARE = 1 / 3  # of the error of a matrix: what a basis may add to it
 ATTEMPTS = 3  # to reach the tolerance, each with finer ones of the bases
 PROBES = 4  # random vectors, and
 PROBED_ROWS = 300  # rows of the product, by which errors are estimated; all of them
+SIGNS = 16  # random vectors by which it is seen whether rtol is reached
 PROBED_VALUES = 1 << 22  # if these are few: of a narrow kernel, few entries make the error
 WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
 USED_SHARE = 0.8  # of its memory that it may use
@@ -384,9 +385,9 @@ class Probe:
     def of(cls, kernel: Kernel, rows: Rows, seed: int) -> Probe:
         """Of these rows, in tree order."""
         n, rng = len(rows), np.random.default_rng([seed, 7])
-        V = rng.choice([-1.0, 1.0], size=(n, PROBES))
+        V = rng.choice([-1.0, 1.0], size=(n, SIGNS))
         ids = np.sort(rng.choice(n, min(n, max(PROBED_ROWS, PROBED_VALUES // n)), replace=False))
-        probed, products, squares = rows.take(ids), np.zeros((len(ids), PROBES)), 0.0
+        probed, products, squares = rows.take(ids), np.zeros((len(ids), SIGNS)), 0.0
         for start, stop in strips_of(0, n, STRIP_ROWS):
             values = kernel.exact(probed, rows.take(slice(start, stop)))
             products += values @ V[start:stop]
