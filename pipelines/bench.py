@@ -50,6 +50,7 @@ class Sizes:
     runs: int = 3
     long_runs: int = 1  # of what takes many minutes
     train_rows: int | None = None  # all
+    grid_rows: int | None = None  # those of the recipe, where it has --rows
     test_rows: int | None = None  # all, where a recipe has --test-rows
     reference_rows: int = 8_000
     subset_rows: int = 100_000

@@ -14,7 +14,7 @@ items:
     figure-4  the same for a polynomial of degree 3: covtype
     table-6   seconds of clustering and training by level: covtype
     table-7, table-8, table-9, table-10    C x gamma: ijcnn1, webspam, covtype, census (figures 5 to 8 draw them).
-              The last row is that of table 5: the time of all points
+              The last row is that of table 5: the time of all points. --rows N trains on so many random rows
 
 "(paper)" is a value of the paper, on a 2.66 GHz Xeon X5355. Times compare as ratios: "LIBSVM / this" is LIBSVM's
 seconds over those of the row, in the paper and here. precision: the share of the support vectors found that are in the
@@ -63,8 +63,8 @@ CLUSTERS = (2, 4, 8, 16, 32, 64)  # of figure 1
 LEVEL_ROWS = 10_000  # of figure 2
 CURVE_ROWS = 10_000  # of figures 3 and 4
 FEW_ROWS = 20_000  # on which all solvers of table 3 are compared where the set has many more
-GRID_ROWS = 5_000  # of tables 7 to 10, so that LIBSVM takes minutes
-TEST_ROWS = 20_000  # random ones, of these tables and of figures 3 and 4
+GRID_ROWS = {"ijcnn1": None, "webspam": 20_000, "covtype": 20_000, "census": 10_000}  # so that LIBSVM takes minutes
+TEST_ROWS = 20_000  # random ones, of figures 3 and 4
 LEVELS = 4  # 256, 64, 16, 4 partitions and the whole, by children of 4
 LEVELLED = {"levels": LEVELS}
 EARLY = {"early": True, "levels": 4, "early_level": 3}  # the level of 64 partitions
@@ -445,7 +445,7 @@ def bias(bench: Bench) -> list[Table]:
     svc = SVC(C=data.C, gamma=data.gamma, cache_size=1000).fit(arrays.X, arrays.y)
     row = {"features": f"{cases[-1][0]}, LIBSVM", "C": data.C, "bias": True}
     support = int(svc.n_support_.sum())
-    accuracy = Share(svc.score(arrays.X_test, arrays.y_test))
+    accuracy = svc_accuracy(svc, arrays, RBF(data.gamma))
     records.append(row | {"accuracy": accuracy, "support vectors": support})
     return [
         Table(title, records, [f"gamma {data.gamma:g}; 98.69 % is the paper's exact solution, C 32 as it is quoted"])
@@ -527,10 +527,17 @@ def _libsvms(arrays: Arrays, kernel: Kernel, C: float) -> Curve:
             "setting": f"tol {tol:g}",
             "seconds": Seconds(seconds),
             "error": _error(objective, least),
-            "accuracy": Share(model.score(arrays.X_test, arrays.y_test)),
+            "accuracy": svc_accuracy(model, arrays, kernel),
         }
         for tol, seconds, model, objective in found
     ]
+
+
+def svc_accuracy(model: SVC, arrays: Arrays, kernel: Kernel) -> Share:
+    """As its `score`, but sooner."""
+    support, signed = Rows(arrays.X[model.support_]), model.dual_coef_[0].astype(np.float64)
+    values = kernel.apply(Rows(arrays.X_test), support, signed) + model.intercept_[0]
+    return Share(np.mean(np.where(values > 0, 1, -1) == arrays.y_test))
 
 
 def _svc_objective(model: SVC, arrays: Arrays, kernel: Kernel) -> float:
@@ -592,15 +599,15 @@ def grid(bench: Bench, number: int, name: str) -> list[Table]:
     if is_missing(bench, name):
         records = [beside(bench, _grid_published(*pair), SETS[name].files, dict) for pair in pairs]
         return [Table(title, [*records, _total_published(name)])]
-    arrays = arrays_of(bench, name, GRID_ROWS, TEST_ROWS)
+    arrays = arrays_of(bench, name, bench.sizes.grid_rows or GRID_ROWS[name])
+    trained(arrays.few(200), gaussian(1), 1.0, levels=3, early=True)  # compiles
     measured = {point: _point(arrays, *point) for point, _ in pairs}
     records = [_grid_published(*pair) | _shown(measured[pair[0]]) for pair in pairs]
     sums = {solver: sum(each[solver][1] for each in measured.values()) for solver in GRID_SOLVERS}
     accuracies = {f"{solver}, accuracy": None for solver in GRID_SOLVERS}
     total = _total_published(name) | accuracies | _times(sums)
     notes = [
-        f"{len(arrays.y):,} training rows, {len(arrays.y_test):,} test rows; the paper: all rows. early: 64 clusters, "
-        "whose partitions have at most 1,024 rows here",
+        f"{len(arrays.y):,} training rows, {len(arrays.y_test):,} test rows; the paper: all rows. early: 64 clusters",
         "LIBSVM is scikit-learn's, with a bias; the paper's and ours have none, which decides the accuracy where C or "
         "gamma is extreme",
         "all points: the paper's table 5",
@@ -649,7 +656,7 @@ def _point(arrays: Arrays, C: float, gamma: float) -> dict[str, tuple[float, flo
     start = time.perf_counter()
     svc = SVC(C=C, gamma=gamma, cache_size=1000).fit(arrays.X, arrays.y)
     seconds = time.perf_counter() - start
-    return found | {"LIBSVM": (float(svc.score(arrays.X_test, arrays.y_test)), seconds)}
+    return found | {"LIBSVM": (svc_accuracy(svc, arrays, RBF(gamma)), seconds)}
 
 
 ITEMS: dict[str, Callable[[Bench], list[Table]]] = {
@@ -675,11 +682,12 @@ ITEMS: dict[str, Callable[[Bench], list[Table]]] = {
 def main() -> None:
     def own(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--only", type=among(ITEMS), default=list(ITEMS), metavar="ITEM[,ITEM...]")
+        parser.add_argument("--rows", type=int, metavar="N", help="of tables 7 to 10: train on so many random ones")
         parser.add_argument("--test-rows", type=int, metavar="N", help="of table 1: so many random ones (default all)")
 
     with from_arguments(__doc__, own) as (bench, args):
         report = Report(args.out)
-        sized = replace(bench, sizes=replace(bench.sizes, test_rows=args.test_rows))
+        sized = replace(bench, sizes=replace(bench.sizes, grid_rows=args.rows, test_rows=args.test_rows))
         for name in args.only:
             report.add(ITEMS[name](sized))
 
