@@ -534,7 +534,7 @@ def _libsvms(arrays: Arrays, kernel: Kernel, C: float) -> Curve:
 
 
 def svc_accuracy(model: SVC, arrays: Arrays, kernel: Kernel) -> Share:
-    """As its `score`, but sooner."""
+    """As its `score`, in less time."""
     support, signed = Rows(arrays.X[model.support_]), model.dual_coef_[0].astype(np.float64)
     values = kernel.apply(Rows(arrays.X_test), support, signed) + model.intercept_[0]
     return Share(np.mean(np.where(values > 0, 1, -1) == arrays.y_test))
