@@ -5,8 +5,7 @@
 items:
     figure-1  theorem 1: f(a_bar) - f(a*) next to its bound C^2 D(pi) / 2, kernel k-means and random partitions
     figure-2  support vectors that each level finds, next to a cascade and to LIBSVM's shrinking; rbf and poly
-    table-1   early prediction by the nearest partition (11), by the sum of all (10), by a Bayesian committee;
-              --test-rows N of them instead of all makes the committee faster
+    table-1   early prediction by the nearest partition (11), by the sum of all (10), by a Bayesian committee
     table-2   the data sets
     table-3-ijcnn1, table-3-census, table-3-covtype, table-3-others    seconds and accuracy of all solvers
     bias      ijcnn1 without and with a bias, features as they are and in [0, 1], three values of C
@@ -14,7 +13,9 @@ items:
     figure-4  the same for a polynomial of degree 3: covtype
     table-6   seconds of clustering and training by level: covtype
     table-7, table-8, table-9, table-10    C x gamma: ijcnn1, webspam, covtype, census (figures 5 to 8 draw them).
-              The last row is that of table 5: the time of all points. --rows N trains on so many random rows
+              The last row is that of table 5: the time of all points.
+
+--rows N trains on so many random rows in table 1 and tables 7 to 10, and --test-rows N tests on so many in table 1.
 
 "(paper)" is a value of the paper, on a 2.66 GHz Xeon X5355. Times compare as ratios: "LIBSVM / this" is LIBSVM's
 seconds over those of the row, in the paper and here. precision: the share of the support vectors found that are in the
@@ -269,7 +270,7 @@ def table_1(bench: Bench) -> list[Table]:
         if is_missing(bench, name):
             records.append(beside(bench, {"set": name}, data.files, dict))
             continue
-        arrays = arrays_of(bench, name, test_rows=bench.sizes.test_rows)
+        arrays = arrays_of(bench, name, bench.sizes.grid_rows, bench.sizes.test_rows)
         for k in (4,) if bench.sizes.is_quick else (50, 100):
             records += _combinations(bench, name, arrays, k)
     notes = [
@@ -298,6 +299,7 @@ def _combinations(bench: Bench, name: str, arrays: Arrays, k: int) -> Curve:
             "set": name,
             "clusters": k,
             "partitions": len(model.present),
+            "rows": len(arrays.y),
             "test rows": len(arrays.y_test),
             "by": names[combine],
             "accuracy": Share(np.mean([accuracy for accuracy, _ in each])),
@@ -682,8 +684,8 @@ ITEMS: dict[str, Callable[[Bench], list[Table]]] = {
 def main() -> None:
     def own(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--only", type=among(ITEMS), default=list(ITEMS), metavar="ITEM[,ITEM...]")
-        parser.add_argument("--rows", type=int, metavar="N", help="of tables 7 to 10: train on so many random ones")
-        parser.add_argument("--test-rows", type=int, metavar="N", help="of table 1: so many random ones (default all)")
+        parser.add_argument("--rows", type=int, metavar="N", help="of table 1, and of tables 7 to 10")
+        parser.add_argument("--test-rows", type=int, metavar="N", help="of table 1 (default all)")
 
     with from_arguments(__doc__, own) as (bench, args):
         report = Report(args.out)
