@@ -12,7 +12,7 @@ from streamsvm.fits.base import Report
 from streamsvm.fits.prepare import with_task
 from streamsvm.models.files import is_model, read_attrs
 from streamsvm.parallel.machine import free_bytes
-from streamsvm.runs.checkpoints import EXECUTION, by_path, digest
+from streamsvm.runs.checkpoints import EXECUTION, by_path, default_options, digest
 from streamsvm.runs.directory import last_start, read_result
 from streamsvm.solvers.catalogue import renamed
 from streamsvm.storage.paths import Place, is_same, place_of
@@ -42,8 +42,13 @@ def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) ->
         tol = certificate.get("tol")
         return asked in (digest(config.model_copy(update={"tol": tol})) for config in own)
     free = {*EXECUTION, "tol"}
-    options = {name: v for name, v in renamed(model.get("config") or {}).items() if name not in free}
-    return options in (config.model_dump(mode="json", exclude=free) for config in own)
+    options = by_path({name: v for name, v in renamed(model.get("config") or {}).items() if name not in free})
+    defaults = default_options()
+    for config in own:
+        now = by_path(config.model_dump(mode="json", exclude=free))
+        if now == options | {name: defaults[name] for name in now.keys() - options.keys() if name in defaults}:
+            return True
+    return False
 
 
 def ended(run_dir: Place, model_path: Place, store: Store, config: FitConfig) -> Report | None:

@@ -166,8 +166,9 @@ def require_same_run(
         saved_values = {renamed_option(name): saved_value for name, saved_value in dict(json.loads(saved)).items()}
     except (ValueError, TypeError):
         saved_values = {}
+    defaults = default_options()
     for name, expected in expected_identity.items():
-        saved_value = saved_values.get(name)
+        saved_value = saved_values.get(name, defaults.get(name))
         if name == "store" and store.matches(str(saved_value)) is None:
             events.warn(
                 f"{path} is of an earlier version of streamsvm, which did not note weights, queries, nor rows "
@@ -265,6 +266,11 @@ def by_path(options: Mapping[str, Any]) -> JsonObject:
         for name, value in (values.items() if isinstance(values, dict) else [("", values)])
     }
     return {name.removesuffix("."): value for name, value in flat.items()}
+
+
+def default_options() -> JsonObject:
+    """The defaults of all options by their path, which they had in runs before they were options."""
+    return by_path(FitConfig().model_dump(mode="json"))
 
 
 def without_tol(options: Mapping[str, Any]) -> JsonObject:

@@ -138,3 +138,27 @@ class TestNamesOfEarlierVersions:
             arrays["identity"] = np.array(str(arrays["identity"]).replace("admm_hss.", "hss."))
             np.savez(path, **arrays)
         train(store, options, model_path=model, run_dir=run, resume=True)
+
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_options_had_their_defaults_before_they_were_options(self, tmp_path):
+        """A model and a checkpoint that do not know cutting_plane.epsilon are of a fit without it, and of no other."""
+        store = Store.from_arrays(*labelled(2, n=120))
+        options = config("cutting-plane", cutting_plane={"passes": 3}, checkpoint_every="1 step")
+        run, model = tmp_path / "run", tmp_path / "model"
+        whole = train(store, options, model_path=model, run_dir=run)
+        about = model / "zarr.json"
+        attributes = json.loads(about.read_text())
+        del attributes["attributes"]["config"]["cutting_plane"]["epsilon"]
+        about.write_text(json.dumps(attributes))
+        for path in run.glob("state-*.npz"):
+            with np.load(path) as kept:
+                arrays = dict(kept)
+            identity = json.loads(str(arrays["identity"]))
+            del identity["cutting_plane.epsilon"]
+            np.savez(path, **arrays | {"identity": np.array(json.dumps(identity))})
+        other = config("cutting-plane", cutting_plane={"passes": 3, "epsilon": 0.1}, checkpoint_every="1 step")
+        assert is_made_by(model, store, [options])
+        assert not is_made_by(model, store, [other])
+        assert train(store, options, model_path=model, run_dir=run, resume=True)["steps"] == whole["steps"]
+        with pytest.raises(ConfigError, match=r"cutting_plane.epsilon was None, is 0.1"):
+            train(store, other, model_path=tmp_path / "n", run_dir=run, resume=True)
