@@ -6,7 +6,8 @@ Items:
     table-1                 CPU time of classification and of ordinal regression with two ranks, all rows
     figure-1, figure-2      CPU time and iterations over n, at one C of the paper and at the best C for each n
     figure-3 to figure-9    over the paper's C from 1e2 to 1e6, or over epsilon from 1e-4 to 0.1: test scores (3, 4),
-                            iterations (5, 8), CPU time (6, 9), distance from the optimum (7); 100,000 rows at most
+                            iterations (5, 8), CPU time (6, 9), distance from the optimum (7); 100,000 rows at most,
+                            without generated text
     adult-web               the two sets that section 4.1 compares on, next to Newton's method
     lemma-2                 iterations, and the bound on them
     line-search             both stopping rules, with the line search and without, where C is largest
@@ -54,12 +55,13 @@ CS = (1e2, 1e3, 1e4, 1e5, 1e6)
 NS = (1_000, 3_000, 10_000, 30_000, 100_000)  # and all rows
 LIBSVM_ROWS = 10_000  # at most: its time grows faster than n
 LIBSVM_STEPS = 3_000_000  # at most
+BEST_C_ROWS = 30_000  # at most, as it takes a fit for each C
 TEXT_TRAIN, TEXT_TEST = 300_000, 50_000  # of the generated rows
 COVTYPE_TRAIN = 522_911
 CURVE_ROWS = 100_000  # at most to train on, in what fits many times
 PASSES = 5_000
 CLASSES = ("n", "N", "s", "plain", "OCAS", "LIBLINEAR", "LIBLINEAR / plain", "LIBLINEAR / OCAS", "ended")  # of table 1
-RANKS = ("n", "OCAS, ranks", "over classes", "iterations, classes", "iterations, ranks", "areas")
+RANKS = ("n", "OCAS, ranks", "over classes", "iterations, OCAS", "iterations, ranks", "areas")
 EXACT = 1e-6  # tol of the fit whose objective counts as the optimum
 
 
@@ -179,16 +181,19 @@ def is_there(task: Task, bench: Bench) -> bool:
 
 
 def for_each(
-    bench: Bench, measured: Callable[[Task, Bench], Sequence[dict[str, Any]]], columns: Sequence[str]
+    bench: Bench,
+    measured: Callable[[Task, Bench], Sequence[dict[str, Any]]],
+    columns: Sequence[str],
+    tasks: Sequence[Task] = TASKS,
 ) -> list[dict[str, Any]]:
     """These columns of what is measured of each task whose files exist; of each other one, what it lacks."""
-    there = [task for task in TASKS if is_there(task, bench)]
+    there = [task for task in tasks if is_there(task, bench)]
     records = [
         task.facts() | {name: row[name] for name in columns if name in row}
         for task in there
         for row in measured(task, bench)
     ]
-    return records + [beside(bench, task.facts(), task.files, dict) for task in TASKS if task not in there]
+    return records + [beside(bench, task.facts(), task.files, dict) for task in tasks if task not in there]
 
 
 def slopes(records: Sequence[dict[str, Any]], x: str, y: str, what: str) -> list[str]:
@@ -223,20 +228,23 @@ def table_1(bench: Bench) -> list[Table]:
 
 
 def _part(task: Task, bench: Bench, columns: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in _of_all_rows(task, bench).items() if name in columns}
+    found = _of_rows(task, bench, len(whole(task, bench).y))
+    return {name: value for name, value in found.items() if name in columns}
 
 
 @cache
-def _of_all_rows(task: Task, bench: Bench) -> dict[str, Any]:
+def _of_rows(task: Task, bench: Bench, n: int) -> dict[str, Any]:
+    """Fits of the first n rows."""
     p, C = whole(task, bench), papers_C(task, bench)
-    (_, plain_s), (svm, ocas_s) = planes(p.X, p.y, C), planes(p.X, p.y, C, "ocas")
-    (peer, peer_s), (ranker, ranks_s) = liblinear(p.X, p.y, C), ranks(p.X, p.y, C)
-    nonzeros = p.X.nnz if sparse.issparse(p.X) else np.count_nonzero(p.X)
-    areas = [scored(p.y > 0, found.decision_function(p.X)).roc_auc() for found in (svm, ranker)]
+    X, y = p.X[:n], p.y[:n]
+    (plain, plain_s), (svm, ocas_s) = planes(X, y, C), planes(X, y, C, "ocas")
+    (peer, peer_s), (ranker, ranks_s) = liblinear(X, y, C), ranks(X, y, C)
+    nonzeros = X.nnz if sparse.issparse(X) else np.count_nonzero(X)
+    areas = [scored(y > 0, found.decision_function(X)).roc_auc() for found in (svm, ranker)]
     return {
-        "n": len(p.y),
-        "N": p.X.shape[1],
-        "s": Share(nonzeros / p.X.shape[0] / p.X.shape[1]),
+        "n": n,
+        "N": X.shape[1],
+        "s": Share(nonzeros / X.shape[0] / X.shape[1]),
         "plain": plain_s,
         "OCAS": ocas_s,
         "LIBLINEAR": peer_s,
@@ -245,7 +253,8 @@ def _of_all_rows(task: Task, bench: Bench) -> dict[str, Any]:
         "ended": "tol" if peer.n_iter_ < peer.max_iter else "rounds",
         "OCAS, ranks": ranks_s,
         "over classes": Factor(ranks_s / ocas_s),
-        "iterations, classes": svm.n_iter_,
+        "iterations, plain": plain.n_iter_,
+        "iterations, OCAS": svm.n_iter_,
         "iterations, ranks": ranker.n_iter_,
         "areas": ", ".join(f"{area:.4f}" for area in areas),
     }
@@ -258,18 +267,15 @@ def over_rows(task: Task, bench: Bench) -> list[dict[str, Any]]:
     records = []
     for n in [*(n for n in sizes if n < len(everything.y)), len(everything.y)]:
         X, y = everything.X[:n], everything.y[:n]
-        (plain, plain_s), (ocas, ocas_s) = planes(X, y, C), planes(X, y, C, "ocas")
-        (_, peer_s), (ranker, ranks_s) = liblinear(X, y, C), ranks(X, y, C)
-        record = {"n": n, "plain": plain_s, "OCAS": ocas_s, "LIBLINEAR": peer_s, "OCAS, ranks": ranks_s}
-        if n <= len(p.y):  # the other rows are tested on
+        record = _of_rows(task, bench, n)
+        if n <= min(len(p.y), BEST_C_ROWS):  # the other rows are tested on
             fits = [(other, planes(X, y, other, "ocas")[0].decision_function(p.X_test)) for other in grid(bench)]
             best = max(fits, key=lambda fit: p.score(p.y_test, fit[1]))[0]
             record |= {"best C": best, "plain, best C": planes(X, y, best)[1]}
         if n <= LIBSVM_ROWS:
             svc, svc_s = timed(SVC(kernel="linear", C=C / n, max_iter=LIBSVM_STEPS), for_peers(X), y)
             record |= {"LIBSVM": svc_s} if int(np.sum(svc.n_iter_)) < LIBSVM_STEPS else {}
-        counts = {"plain ": plain.n_iter_, "OCAS ": ocas.n_iter_, "OCAS, ranks ": ranker.n_iter_}
-        records.append(record | counts)
+        records.append(record)
     return records
 
 
@@ -284,9 +290,11 @@ def figure_1(bench: Bench) -> list[Table]:
 
 
 def figure_2(bench: Bench) -> list[Table]:
-    records = for_each(bench, over_rows, ("n", "plain ", "OCAS ", "OCAS, ranks "))
-    most = "in the paper they do not grow with n, and fall on some tasks"
-    return [Table("Figure 2: iterations over n", records, [most, *slopes(records, "n", "plain ", "plain, n")])]
+    kinds = ("plain", "OCAS", "ranks")
+    records = for_each(bench, over_rows, ("n", *(f"iterations, {kind}" for kind in kinds)))
+    notes = ["in the paper they do not grow with n, and fall on some tasks"]
+    notes += [note for kind in kinds for note in slopes(records, "n", f"iterations, {kind}", f"{kind}, n")]
+    return [Table("Figure 2: iterations over n", records, notes)]
 
 
 @cache
@@ -339,6 +347,12 @@ def over_epsilon(task: Task, bench: Bench) -> list[dict[str, Any]]:
     return records
 
 
+def _curves(
+    bench: Bench, measured: Callable[[Task, Bench], Sequence[dict[str, Any]]], columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    return for_each(bench, measured, columns, (*PAPERS, REUTERS))
+
+
 def _points(difference: float) -> str:
     return f"{100 * difference:+.2f} points"
 
@@ -346,23 +360,23 @@ def _points(difference: float) -> str:
 def figure_3(bench: Bench) -> list[Table]:
     columns = ("C", "plain, score", "OCAS, score", "LIBLINEAR, score", "plain - LIBLINEAR", "OCAS - LIBLINEAR")
     note = "score: precision = recall of text, else accuracy, on test rows; LIBLINEAR in the place of SVM-light"
-    return [Table("Figure 3: scores over C", for_each(bench, over_C, columns), [note])]
+    return [Table("Figure 3: scores over C", _curves(bench, over_C, columns), [note])]
 
 
 def figure_4(bench: Bench) -> list[Table]:
     columns = ("epsilon", "plain, score", "plain, change", "OCAS, score", "OCAS, change")
     note = "change: from the score at epsilon 0.001; in the paper within 0.5 points up to 0.01"
-    return [Table("Figure 4: scores over epsilon", for_each(bench, over_epsilon, columns), [note])]
+    return [Table("Figure 4: scores over epsilon", _curves(bench, over_epsilon, columns), [note])]
 
 
 def figure_5(bench: Bench) -> list[Table]:
-    records = for_each(bench, over_epsilon, ("epsilon", "plain, iterations", "OCAS, iterations"))
+    records = _curves(bench, over_epsilon, ("epsilon", "plain, iterations", "OCAS, iterations"))
     notes = ["about epsilon^-0.3 in the paper", *_count_slopes(records, "epsilon", "epsilon")]
     return [Table("Figure 5: iterations over epsilon", records, notes)]
 
 
 def figure_6(bench: Bench) -> list[Table]:
-    records = for_each(bench, over_epsilon, ("epsilon", "plain, CPU", "OCAS, CPU"))
+    records = _curves(bench, over_epsilon, ("epsilon", "plain, CPU", "OCAS, CPU"))
     notes = ["about epsilon^-0.4 in the paper"]
     notes += [note for n in ("plain", "OCAS") for note in slopes(records, "epsilon", f"{n}, CPU", f"{n}, epsilon")]
     return [Table("Figure 6: time over epsilon", records, notes)]
@@ -376,23 +390,23 @@ def figure_7(bench: Bench) -> list[Table]:
         "in the paper 1e-3 to 1e-2 at epsilon 0.001",
     ]
     return [
-        Table("Figure 7, left: distance from the optimum over C", for_each(bench, over_C, ("C", *columns)), notes),
+        Table("Figure 7, left: distance from the optimum over C", _curves(bench, over_C, ("C", *columns)), notes),
         Table(
             "Figure 7, right: distance from the optimum over epsilon",
-            for_each(bench, over_epsilon, ("epsilon", *columns)),
+            _curves(bench, over_epsilon, ("epsilon", *columns)),
         ),
     ]
 
 
 def figure_8(bench: Bench) -> list[Table]:
-    records = for_each(bench, over_C, ("C", "plain, iterations", "OCAS, iterations"))
+    records = _curves(bench, over_C, ("C", "plain, iterations", "OCAS, iterations"))
     return [
         Table("Figure 8: iterations over C", records, ["about C^0.5 in the paper", *_count_slopes(records, "C", "C")])
     ]
 
 
 def figure_9(bench: Bench) -> list[Table]:
-    records = for_each(bench, over_C, ("C", "plain, CPU", "OCAS, CPU", "LIBLINEAR, CPU"))
+    records = _curves(bench, over_C, ("C", "plain, CPU", "OCAS, CPU", "LIBLINEAR, CPU"))
     names = ("plain", "OCAS", "LIBLINEAR")
     notes = ["at most C^1.0 in the paper", *(s for n in names for s in slopes(records, "C", f"{n}, CPU", f"{n}, C"))]
     return [Table("Figure 9: time over C", records, notes)]
