@@ -337,6 +337,7 @@ def test_multi_merge_is_set_beside_its_paper(tables):
     for row in found["What a merge loses"]:
         assert row["golden section / best"] == pytest.approx(row["table / best"], rel=1e-3)
         assert 1 - 1e-6 <= row["gradient / best"] < 1.5
+    assert [row["paper"] for row in found["ADULT over lambda"]] == [0.7632, 0.8297]
     phishing, web = found["Data sets"]
     assert phishing["accuracy"] > 0.6 < phishing["accuracy (paper)"]
     assert web[""] == found["WEB"][0][""] == "not run: data (w6a.bz2, w6a.t.bz2)"
