@@ -63,6 +63,7 @@ C, TOL = 100.0, 1e-2
 NEVER = 10**9  # working sets: no limit
 PAIRS = (10, 20, 50, 100, 200, 500, 1000)
 LIMIT_S = 60.0  # a fit that takes longer ends there
+MOST_TIMES = 10  # LIBSVM's seconds: so does one of table 2 that takes longer
 CACHE_MB = 2000
 PAPER = {"method": "paper"}
 UNLIMITED = PAPER | {"min_alpha_opt": NEVER, "max_alpha_opt": NEVER}
@@ -188,7 +189,10 @@ def _paper_rows(name: str) -> dict[str, Any]:
 
 def compared(of: Problem, bench: Bench) -> list[dict[str, Any]]:
     """A row for each solver, fits alternating."""
-    solvers: dict[str, Callable[[], Fit]] = {name: partial(fitted, of, options) for name, options in OURS.items()}
+    limit_s = MOST_TIMES * by_libsvm(of).seconds
+    solvers: dict[str, Callable[[], Fit]] = {
+        name: partial(fitted, of, options, limit_s) for name, options in OURS.items()
+    }
     solvers |= {
         "LIBSVM": partial(by_libsvm, of),
         "LIBSVM, no shrinking": partial(by_libsvm, of, shrinking=False),
@@ -203,6 +207,7 @@ def compared(of: Problem, bench: Bench) -> list[dict[str, Any]]:
         {
             "rows": len(of.y),
             "solver": name,
+            "solved": all(fit.solved for fit in fits[name]),
             "seconds": seconds[name],
             FASTER: Factor(seconds["LIBSVM"].median / seconds[name].median),
             f"{FASTER}, CPU": Factor(peer.cpu / fits[name][-1].cpu),
@@ -226,11 +231,12 @@ def table_2(names: tuple[str, ...], tests: tuple[int, ...], title: str, bench: B
     notes = [
         f"C = 100, tol {TOL:g} for all, LIBSVM with a cache of 2 GB; its times are those with shrinking",
         "CPU: ratio of the CPU seconds of all threads; violation: m - M of the solution, computed again over all rows",
+        f"a fit of ALFPGM ends unsolved at {MOST_TIMES} times LIBSVM's seconds; then its ratio is an upper bound",
     ]
     checks = []
     for solver in OURS:
         ratios = {row["data"]: row[FASTER] for row in shown if row["solver"] == solver}
-        faster = sum(ratio > 1 for ratio in ratios.values())
+        faster = sum(ratio > 1 for ratio in ratios.values())  # an unsolved one is not
         low, high = min(ratios.values()), max(ratios.values())
         what = f"{solver} faster than LIBSVM on all sets ({faster} of {len(ratios)}; {low:.2f} to {high:.2f} times)"
         checks.append((what, faster == len(ratios)))
@@ -274,15 +280,13 @@ def limiter(bench: Bench) -> list[Table]:
         "on": (PAPER, ALFPGM),
         "on, for good": (PAPER, ForGood),
     }
-    for name in few(bench, ("phishing", "magic04", "ijcnn1")):
+    for name in few(bench, ("phishing", "magic04", "skin")):
         of = problem(name, bench)
-        for pairs in few(bench, (50, 100)):
-            for way, (options, kind) in ways.items():
-                fit = fitted(of, options | {"pairs": pairs}, kind=kind)
-                record = {"data": name, "p": pairs, "limiter": way, "seconds": Seconds(fit.seconds)}
-                rows.append(record | judged(of, fit))
+        for way, (options, kind) in ways.items():
+            fit = fitted(of, options, kind=kind)
+            rows.append({"data": name, "limiter": way, "seconds": Seconds(fit.seconds), **judged(of, fit)})
     notes = [
-        "minAlphaOpt 5, maxAlphaOpt 20, delta 1e-6. on: rows come back before the last check, with doubled limits",
+        "p = 50, minAlphaOpt 5, maxAlphaOpt 20, delta 1e-6. on: rows come back before the last check, with doubled limits",
         "for good: rows that are left out never come back, so the violation over all rows can exceed tol, 0.01",
     ]
     met = all(float(row["violation"]) <= 2 * TOL for row in rows if row["limiter"] != "on, for good")
@@ -324,14 +328,18 @@ def conditions(bench: Bench) -> list[Table]:
             of = Problem(whole.X, whole.y, case.get("C", C)).few(int(case.get("rows", 10_000)))
             cache_mb = int(case.get("cache", CACHE_MB))
             peer = by_libsvm(of, cache_mb=cache_mb)
+            limit_s = MOST_TIMES * peer.seconds
             record: dict[str, Any] = {"data": name, "rows": len(of.y), "C": of.C, "LIBSVM's cache": f"{cache_mb} MB"}
             record["LIBSVM"] = Seconds(peer.seconds)
             for solver, options in (("the paper's method", PAPER), ("our default", {})):
-                fit = fitted(of, options)
+                fit = fitted(of, options, limit_s)
                 record[f"LIBSVM / {solver}"] = Factor(peer.seconds / fit.seconds)
                 record[f"LIBSVM / {solver}, CPU"] = Factor(peer.cpu / fit.cpu)
             rows.append(record)
-    notes = ["p = 50 in the paper's method, 500 in ours; CPU: ratio of the CPU seconds of all threads"]
+    notes = [
+        "p = 50 in the paper's method, 500 in ours; CPU: ratio of the CPU seconds of all threads",
+        f"a fit ends unsolved at {MOST_TIMES} times LIBSVM's seconds; then its ratio is an upper bound",
+    ]
     return [Table("Conditions: LIBSVM's seconds over ours", rows, notes)]
 
 
