@@ -799,7 +799,7 @@ def picture(bench: Bench) -> list[Table]:
     """Ranks by level, as a table and as pictures."""
     X, engine, records = Rows(data("ijcnn1", bench).X), Engine(), []
     for h in WIDTHS:
-        options = HSSOptions(Tolerances(0.03, None, 300, None))
+        options = HSSOptions(Tolerances(0.02, None, 300, None))
         _, matrix = approximate(RBF(1 / (2 * h * h)), X, options, engine)
         ranks = matrix.ranks()
         write_plot(rank_blocks(matrix.tree.n, [level.tolist() for level in ranks]), f"hss-{h:g}.svg")

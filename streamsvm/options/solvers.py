@@ -178,9 +178,7 @@ class CuttingPlaneConfig(SolverOptions):
 class ADMMHSSConfig(SolverOptions):
     """ADMM on a kernel matrix compressed and factorised once (Cipolla and Gondzio 2021; Chavez et al. 2020)."""
 
-    rtol: Annotated[Real, Field(gt=0, le=1, description="Relative error of the matrix; with atol, of each basis")] = (
-        0.03
-    )
+    rtol: Annotated[Real, Field(gt=0, le=1, description="Relative error of the matrix; with atol, of a basis")] = 0.02
     atol: Annotated[
         Annotated[Real, Field(ge=0)] | None,
         Field(description="Size of entries, relative to the diagonal, at which a basis ends (default: by rtol)"),
