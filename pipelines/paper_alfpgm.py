@@ -286,7 +286,7 @@ def limiter(bench: Bench) -> list[Table]:
             fit = fitted(of, options, kind=kind)
             rows.append({"data": name, "limiter": way, "seconds": Seconds(fit.seconds), **judged(of, fit)})
     notes = [
-        "p = 50, minAlphaOpt 5, maxAlphaOpt 20, delta 1e-6. on: rows come back before the last check, with doubled limits",
+        "p = 50, minAlphaOpt 5, maxAlphaOpt 20. on: rows come back before the last check, with doubled limits",
         "for good: rows that are left out never come back, so the violation over all rows can exceed tol, 0.01",
     ]
     met = all(float(row["violation"]) <= 2 * TOL for row in rows if row["limiter"] != "on, for good")
