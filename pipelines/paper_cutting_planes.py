@@ -62,7 +62,7 @@ CURVE_ROWS = 100_000  # at most to train on, in what fits many times
 PASSES = 5_000
 CLASSES = ("n", "N", "s", "plain", "OCAS", "LIBLINEAR", "LIBLINEAR / plain", "LIBLINEAR / OCAS", "ended")  # of table 1
 RANKS = ("n", "OCAS, ranks", "over classes", "iterations, OCAS", "iterations, ranks", "areas")
-EXACT = 1e-6  # tol of the fit whose objective counts as the optimum
+EXACT, EXACT_PASSES = 1e-5, 300  # tol and passes of a fit whose objective counts as the optimum, or LIBLINEAR's
 
 
 @dataclass(frozen=True)
@@ -298,9 +298,20 @@ def figure_2(bench: Bench) -> list[Table]:
 
 
 @cache
-def optimum(task: Task, bench: Bench, C: float) -> float:
+def of_liblinear(task: Task, bench: Bench, C: float) -> tuple[Any, Seconds]:
     p = curve_problem(task, bench)
-    return float(planes(p.X, p.y, C, "ocas", slack_tol=None, tol=EXACT)[0].objective_)
+    return liblinear(p.X, p.y, C)
+
+
+@cache
+def optimum(task: Task, bench: Bench, C: float) -> float:
+    """The lowest objective that is known."""
+    p = curve_problem(task, bench)
+    ours, _ = planes(p.X, p.y, C, "ocas", slack_tol=None, tol=EXACT, max_passes=EXACT_PASSES)
+    peer, _ = of_liblinear(task, bench, C)
+    w, b = peer.coef_[0], float(peer.intercept_[0])
+    losses = float(np.maximum(0, 1 - p.y * (p.X @ w + b)).sum())
+    return min(float(ours.objective_), 0.5 * (float(w @ w) + b * b) + C / len(p.y) * losses)
 
 
 def _measured(task: Task, bench: Bench, C: float, epsilon: float) -> dict[str, Any]:
@@ -324,7 +335,7 @@ def _measured(task: Task, bench: Bench, C: float, epsilon: float) -> dict[str, A
 def over_C(task: Task, bench: Bench) -> list[dict[str, Any]]:
     p, records = curve_problem(task, bench), []
     for C in grid(bench):
-        peer, seconds = liblinear(p.X, p.y, C)
+        peer, seconds = of_liblinear(task, bench, C)
         score = Share(p.score(p.y_test, peer.decision_function(p.X_test)))
         found = _measured(task, bench, C, EPSILON)
         records.append(
@@ -386,7 +397,8 @@ def figure_7(bench: Bench) -> list[Table]:
     columns = ("plain, below", "plain, above", "OCAS, below", "OCAS, above")
     notes = [
         "below: of the small problem's objective from the optimum, as in the paper, over the optimum; above: of the "
-        f"primal objective at the returned point; the optimum: a fit to tol {EXACT:g}",
+        "primal objective at the returned point",
+        f"the optimum: the lower objective of LIBLINEAR and of a fit to tol {EXACT:g} in at most {EXACT_PASSES} passes",
         "in the paper 1e-3 to 1e-2 at epsilon 0.001",
     ]
     return [
