@@ -520,7 +520,8 @@ ITEMS = {
 
 
 if __name__ == "__main__":
-    for rows in (np.eye(2), sparse.csr_array(np.eye(2))):  # compiles
-        CuttingPlaneSVC().fit(rows, [0, 1])
-        CuttingPlaneRanker().fit(rows, [0, 1])
+    few = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    for rows in (few, sparse.csr_array(few)):  # compiles
+        CuttingPlaneSVC().fit(rows, few[:, 0] > 0)
+        CuttingPlaneRanker().fit(rows, few[:, 0] > 0)
     print_tables(__doc__, ITEMS)
