@@ -23,14 +23,15 @@ X, y = make_classification(
 X, X_test, y, y_test = X[:3000], X[3000:], y[:3000], y[3000:]
 
 # %%
-# One value of C, then twelve. The first fit compiles, so it is not timed.
+# One value of C, then twelve. The first fit compiles, so it is not timed. The compressed matrix may be off by a
+# twentieth (`rtol`): with so many wrong labels a finer one decides no better, and takes longer.
 
 Cs = np.geomspace(0.01, 5, 12).tolist()
 HSSSVC(C=1.0, random_state=0).fit(X[:500], y[:500])
 seconds = []
 for C in (Cs[:1], Cs):
     begin = process_time()
-    svm = HSSSVC(C=C, gamma=0.2, iterations=200, random_state=0).fit(X, y)
+    svm = HSSSVC(C=C, gamma=0.2, iterations=200, rtol=0.05, random_state=0).fit(X, y)
     seconds.append(process_time() - begin)
 
 # %%

@@ -25,6 +25,7 @@ FEW_COLUMNS = 4096  # at most, of small blocks
 SLACK = 3.0  # the error on fresh columns may be so many times the tolerance
 GRAM_RTOL = 1e-6  # finer tolerances need QR: a Gram matrix has singular values down to 1e-8 of the largest
 TIGHTER = 0.25  # times the tolerances, where a definite basis has a larger error than a fitted one
+FINE, FINEST = 1e-14, 1e-200  # an rtol next to which pivots are rounding, and one that takes every row but zeros
 JITTERS = (1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3)  # of the largest entry, where a skeleton's block is inverted
 TINY = 1e-290  # a first pivot below it is zero: its inverse would overflow
 
@@ -198,10 +199,11 @@ def _interpolated(
         # a fitted basis is known to be accurate on the columns seen
         blocks = (seen, new) if tolerances.definite and not sees_all else (new,)
         is_accurate = all(_is_accurate(block, J, P, tolerances) for block in blocks)
-        if is_oversampled and is_accurate:
+        is_finest = sees_all and wanted.rtol <= FINEST
+        if is_oversampled and (is_accurate or is_finest):
             return J, P
         if tolerances.definite and is_oversampled:
-            wanted = wanted.times(TIGHTER)
+            wanted = wanted.times(TIGHTER if wanted.rtol > FINE else FINEST)
         if not sees_all:
             seen = new if new.shape[1] == columns.outside else np.concatenate([seen, new], axis=1)
 
