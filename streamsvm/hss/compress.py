@@ -46,12 +46,14 @@ class Tolerances:
     follow a finer rtol, and which is indefinite by that error. None: the caller of `compress` decides; `compress`
     itself takes it as False.
 
+    tightens: a definite basis, whose error can exceed that of a fitted one, becomes finer until it is accurate, too.
     noise: rounding of the entries, added to the diagonal of K(J, J). dtype: of the matrix's numbers."""
 
     rtol: float
     atol: float | None  # None: `approximate` decides; 0 for `compress`
     max_rank: int
     definite: bool | None = True
+    tightens: bool = False
     noise: float = 0.0
     dtype: np.dtype = np.dtype(np.float64)
 
@@ -186,26 +188,28 @@ def _interpolated(
     """Positions J of the skeleton among rows, and P (m, r): K(rows, far) is about P K(rows[J], far)."""
     most = max(MOST_COLUMNS * len(rows), FEW_COLUMNS)
     seen, wanted = entries(rows, columns.take(COLUMNS)), tolerances
+    is_tightened = bool(tolerances.definite) and tolerances.tightens
     while True:
         J, P = row_interpolation(seen, wanted)
-        if tolerances.definite:
+        if is_tightened:
             P = _kernel_interpolation(entries, rows, J, tolerances.noise)
         sees_all = seen.shape[1] == columns.outside
         is_oversampled = sees_all or 2 * len(J) <= seen.shape[1]
         is_full = len(J) == min(len(rows), tolerances.max_rank)
-        if seen.shape[1] >= most or (is_oversampled and (is_full or (sees_all and not tolerances.definite))):
-            return J, P
+        if seen.shape[1] >= most or (is_oversampled and (is_full or (sees_all and not is_tightened))):
+            break
         new = seen if sees_all else entries(rows, columns.take(seen.shape[1]))
         # a fitted basis is known to be accurate on the columns seen
-        blocks = (seen, new) if tolerances.definite and not sees_all else (new,)
+        blocks = (seen, new) if is_tightened and not sees_all else (new,)
         is_accurate = all(_is_accurate(block, J, P, tolerances) for block in blocks)
         is_finest = sees_all and wanted.rtol <= FINEST
         if is_oversampled and (is_accurate or is_finest):
-            return J, P
-        if tolerances.definite and is_oversampled:
+            break
+        if is_tightened and is_oversampled:
             wanted = wanted.times(TIGHTER if wanted.rtol > FINE else FINEST)
         if not sees_all:
             seen = new if new.shape[1] == columns.outside else np.concatenate([seen, new], axis=1)
+    return J, _kernel_interpolation(entries, rows, J, tolerances.noise) if tolerances.definite else P
 
 
 def _is_accurate(block: np.ndarray, J: np.ndarray, P: np.ndarray, tolerances: Tolerances) -> bool:

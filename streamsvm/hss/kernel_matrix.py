@@ -350,7 +350,7 @@ def _within(
     share = BASIS_SHARE
     for attempts_left in reversed(range(ATTEMPTS)):
         rtol = share * wanted.rtol
-        matrix = compressed(replace(wanted, rtol=rtol, atol=max(rtol * probe.entry, noise)))
+        matrix = compressed(replace(wanted, rtol=rtol, atol=max(rtol * probe.entry, noise), tightens=True))
         with engine.serial_blas():
             error = probe.error(matrix, engine.threads)
         matrix = replace(matrix, error=error)
