@@ -64,7 +64,17 @@ class Sizes:
         return range(0 if self.is_quick else -1, self.runs)
 
 
-QUICK = Sizes(("a9a",), 1, 1, 400, 120, 300, 200, (500, 1_000), is_quick=True)
+QUICK = Sizes(
+    exact=("a9a",),
+    runs=1,
+    long_runs=1,
+    train_rows=400,
+    reference_rows=120,
+    subset_rows=300,
+    poly_rows=200,
+    growing=(500, 1_000),
+    is_quick=True,
+)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ def decided(model, X):
     return out
 
 
+@pytest.mark.filterwarnings("ignore:dcsvm.clustering=kernel. gamma")  # for these rows
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", SUMS)
 def test_gradients_are_those_of_finite_differences(kind, metric):
@@ -64,6 +65,7 @@ def test_importances_without_rows_are_the_metrics_own(kind, metric):
     assert (over.values[3] == 0) == (metric == "diagonal")
 
 
+@pytest.mark.filterwarnings("ignore:dcsvm.clustering=kernel. gamma")  # for these rows
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", KERNELS)
 def test_support_vectors_show_the_columns_that_can_be_told(kind, metric):
