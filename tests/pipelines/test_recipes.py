@@ -170,11 +170,8 @@ def data(tmp_path_factory):
     svmlight(folder / "a9a.t.bz2", 100, 122)
     svmlight(folder / "ijcnn1.bz2", 500, 22)
     svmlight(folder / "ijcnn1.t.bz2", 100, 22)
-    svmlight(folder / "a8a.bz2", 400, 122)
-    svmlight(folder / "a8a.t.bz2", 100, 122)
     svmlight(folder / "phishing.bz2", 400, 68)
     svmlight(folder / "w8a.bz2", 400, 300)
-    svmlight(folder / "webspam.bz2", 300, 254)
     svmlight(folder / "reuters.bz2", 300, 90)
     svmlight(folder / "reuters.t.bz2", 100, 90)
     for part in range(1, 6):
@@ -197,6 +194,9 @@ def data(tmp_path_factory):
     svmlight(folder / "sector.t.bz2", 100, 90)
     abalone(folder / "letter.t.bz2", 100, 16)
     magic(folder / "alfpgm_test_6.csv.gz", 200, labels="01")
+    svmlight(folder / "a8a.bz2", 400, 122)
+    svmlight(folder / "a8a.t.bz2", 100, 122)
+    svmlight(folder / "webspam.bz2", 300, 254)
     return folder
 
 
