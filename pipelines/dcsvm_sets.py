@@ -17,7 +17,7 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,41 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
+from papers import Arrays
 from sklearn.datasets import load_svmlight_file
 
 TEST_SHARE = 0.2
 CENSUS_LABEL, CENSUS_LEFT_OUT = "income_50k", ("unknown", "__index_level_0__")  # its weight, and a row number
 ANIMALS = (2, 3, 4, 5, 6, 7)  # bird, cat, deer, dog, frog, horse
 NORMAL = "normal."
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Rows to learn from and to test on, float32, and their labels, -1 and +1."""
-
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-
-    def few(self, rows: int | None, test_rows: int | None = None) -> Arrays:
-        """At most so many random rows, of both classes."""
-        kept, tested = _some(self.y, rows), _some(self.y_test, test_rows)
-        return Arrays(self.X[kept], self.y[kept], self.X_test[tested], self.y_test[tested])
-
-    def scaled(self) -> Arrays:
-        """Features in [0, 1] over the rows to learn from."""
-        low, high = self.X.min(axis=0), self.X.max(axis=0)
-        span = np.where(high > low, high - low, 1)
-        return replace(self, X=(self.X - low) / span, X_test=(self.X_test - low) / span)
-
-
-def _some(y: np.ndarray, rows: int | None) -> np.ndarray:
-    if rows is None or rows >= len(y):
-        return np.arange(len(y))
-    order = np.random.default_rng(0).permutation(len(y))
-    first = [order[np.flatnonzero(y[order] == label)[0]] for label in np.unique(y)]  # a row of each class
-    return np.sort(np.concatenate([first, order[~np.isin(order, first)]])[:rows])
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ import numpy as np
 from bench import Bench, Solver, among, from_arguments
 from dcsvm_peers import cascaded, fastfood, llsvm
 from dcsvm_published import GRIDS, TABLE_2, TABLE_3, TABLE_5, TABLE_6
-from dcsvm_sets import SETS, Arrays
-from papers import beside
+from dcsvm_sets import SETS
+from papers import Arrays, beside
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from tables import Factor, Report, Seconds, Share, Table

@@ -38,7 +38,7 @@ from typing import Any
 import binary_sets
 import numpy as np
 from bench import Bench, print_tables
-from papers import beside
+from papers import Arrays, beside
 from scipy.optimize import minimize
 from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
@@ -101,14 +101,6 @@ GRID = {  # of figure 5, by C and gamma: LIBSVM's accuracy and support vectors
     (32, 8): (0.974804, 2756),
     (32, 32): (0.972983, 5073),
 }
-
-
-@dataclass(frozen=True)
-class Arrays:
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
 
 
 @dataclass(frozen=True)
