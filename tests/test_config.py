@@ -206,10 +206,19 @@ def test_the_papers_method_sets_what_is_not_given():
         config = build_config(("given", values))
         assert (config.tol, config.alfpgm.pairs) == (tol, pairs)
         assert (config.alfpgm.min_alpha_opt, config.alfpgm.max_alpha_opt) == (5, 20)
+        assert config.alfpgm.candidates is None
         assert not config.alfpgm.shrinking
         assert build_config(("again", tomllib.loads(repeating(config)))) == config
     assert build_config(("given", {"alfpgm": {"method": "paper"}})).tol == 1e-2
     assert build_config(("given", {"alfpgm": {"method": "improved"}})).alfpgm.pairs == 500
+
+
+def test_all_partners_are_repeated():
+    """None, as Python says it, has no place in the file that repeats a fit."""
+    for value in (None, "all"):
+        config = build_config(("given", {"solver": "alfpgm", "alfpgm": {"min_alpha_check": value}}))
+        assert config.alfpgm.candidates is None
+        assert build_config(("again", tomllib.loads(repeating(config)))) == config
 
 
 def test_a_configuration_is_frozen():

@@ -62,7 +62,8 @@ class ALFPGMEstimator(StoreEstimator):
         Maximum number of rounds, at least 1. Larger: a more exact fit. -1: no limit.
     method : {"improved", "paper"}
         The paper's method with improvements, or as published. With "paper", parameters at their defaults have the
-        paper's values: tol 1e-2, pairs 50, subproblem "fpg", min_alpha_opt 5, max_alpha_opt 20, no shrinking.
+        paper's values: tol 1e-2, pairs 50, subproblem "fpg", min_alpha_check None, min_alpha_opt 5, max_alpha_opt 20,
+        and no shrinking.
     pairs : int
         Number of pairs that join a working set, at least 1. Larger: fewer, longer rounds, and more memory.
     subproblem : {"pairs", "fpg"}

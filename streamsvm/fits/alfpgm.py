@@ -68,7 +68,7 @@ def solver_of(config: FitConfig) -> ALFPGM:
         4 * options.pairs,
         subproblem=options.subproblem,
         mu=options.mu,
-        candidates=options.min_alpha_check,
+        candidates=options.candidates,
         least_uses=options.min_alpha_opt,
         most_uses=options.max_alpha_opt,
         settled=options.delta_alpha,
@@ -115,7 +115,7 @@ class ALFPGMFit(Fit):
     def _task_bytes(self) -> int:
         """Bytes of the partitions that tasks of this process read, and of a working set with its candidates."""
         options, row = self.config.alfpgm, self.samples.nbytes / self.store.n
-        block, candidates = 4 * options.pairs, options.min_alpha_check or self.store.n
+        block, candidates = 4 * options.pairs, options.candidates or self.store.n
         part = max(PART_BYTES, row * max(stop - start for start, stop in self.samples.blocks()))
         parts = self.engine.threads * TASK_COPIES * part if self.engine.is_local else NEAR_BYTES
         values = VALUE_BYTES * block**2 + 4 * options.pairs * candidates

@@ -10,7 +10,7 @@ from functools import partial
 from operator import eq, is_, not_
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.options.base import Count, KernelConfig, ReadRule, Real, SolverOptions, Whole
@@ -239,7 +239,11 @@ class ALFPGMConfig(SolverOptions):
         ),
     ] = "pairs"
     mu: Annotated[Real, Field(gt=0, description="Scaling parameter of the augmented Lagrangian")] = 0.1
-    min_alpha_check: Annotated[Count, Field(description="Rows to search for a partner (default: all)")] = 2000
+    min_alpha_check: Annotated[
+        Annotated[Whole, Field(ge=1)] | Literal["all"],
+        BeforeValidator(lambda value: "all" if value is None else value),
+        Field(description="Rows to search for a partner, or all"),
+    ] = 2000
     min_alpha_opt: Annotated[
         Count, Field(description="Working sets after which a settled row is left out (default: never)")
     ] = None
@@ -256,6 +260,11 @@ class ALFPGMConfig(SolverOptions):
     def has_bias(self, *, zero_at_origin: bool) -> bool:
         return True
 
+    @property
+    def candidates(self) -> int | None:
+        """`min_alpha_check` as the solver takes it, None for all."""
+        return None if isinstance(self.min_alpha_check, str) else self.min_alpha_check
+
 
 # of the paper's section 5, where p is 50 to 100; tol is its epsilon
 PUBLISHED: dict[str, Any] = {
@@ -264,6 +273,7 @@ PUBLISHED: dict[str, Any] = {
         "pairs": 50,
         "subproblem": "fpg",
         "mu": 0.1,
+        "min_alpha_check": "all",  # the paper gives no value, and few rows can take tens of times as many working sets
         "min_alpha_opt": 5,
         "max_alpha_opt": 20,
         "delta_alpha": 1e-6,

@@ -47,7 +47,7 @@ RECIPES = {
     "planes": ("paper_cutting_planes.py",),
     "hss": ("paper_admm_hss.py",),
     "alfpgm": ("alfpgm_table.py",),
-    "alfpgm-paper": ("paper_alfpgm.py", "--only", "table-1,table-2,limiter,figure-2"),
+    "alfpgm-paper": ("paper_alfpgm.py", "--only", "table-1,table-2,limiter,min-alpha-check,figure-2"),
     "cluster": ("cluster_table.py", "--only", "early"),
     "budgets": ("cluster_table.py", "--only", "bsgd"),
     "bytes": ("cluster_table.py", "--only", "bytes"),
@@ -529,6 +529,7 @@ def test_tables_of_the_paper_on_many_pairs(tables):
     for ours, theirs in zip(rows[2::5], rows[3::5], strict=True):
         assert float(ours["objective"]) == pytest.approx(float(theirs["objective"]), rel=1e-2)
     assert [row["limiter"] for row in found["Section 3.2"]] == ["off", "on", "on, for good"]
+    assert [row["minAlphaCheck"] for row in found["Section 3.3"]] == [500]
     assert [row["p"] for row in found["Figure 2"]] == [10]
 
 
