@@ -122,7 +122,7 @@ PROBABLE = {
     "against the rest, early, probable": DCSVC(
         C=5.0, gamma=0.5, probability=True, random_state=0, multi_class="ovr", early=True, **DIVIDED
     ),
-    "budgeted, probable": BudgetedSVC(gamma=0.5, budget=30, probability=True, random_state=0),
+    "budgeted, probable": BudgetedSVC(gamma=0.5, budget=30, epochs=3, probability=True, random_state=0),
     "budgeted, logistic": BudgetedSVC(C=5.0, gamma=0.5, budget=30, loss="logistic", random_state=0),
     "linear, planes, probable": CuttingPlaneSVC(probability=True, random_state=0),
     "linear, logistic": CuttingPlaneSVC(loss="logistic", tol=1e-5),

@@ -29,12 +29,12 @@ from streamsvm.estimators.inputs import (
 )
 from streamsvm.estimators.searched import searched_parameters
 from streamsvm.events import Events, warn
-from streamsvm.fits.bsgd import typical_weight
+from streamsvm.fits.bsgd import options_of
 from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import BudgetModel
 from streamsvm.models.calibration import Calibration, are_odds
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine
@@ -131,7 +131,9 @@ class BudgetedSVC(BudgetedEstimator, StoreClassifier):
 
     .. math:: \tfrac{\lambda}{2} \lVert w \rVert^2 + \tfrac1n \sum_i \max(0,\, 1 - y_i f(x_i))
 
-    in steps of :math:`1 / (\lambda t)`.
+    in steps of :math:`1 / (\lambda t)` if `lam` is given, and else, with the hinge loss, of
+    :math:`1 / (K + \lambda t)`, K the mean of K(x, x): these change a decision by no more than the margin. Logarithms
+    of odds change by at most a half.
 
     References
     ----------
@@ -243,7 +245,7 @@ class BudgetedSVC(BudgetedEstimator, StoreClassifier):
         if k < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {k} class")
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
-        options = BudgetOptions.of(config, prepared.task, STREAM_ROWS).for_odds(typical_weight(prepared))
+        options = options_of(prepared, STREAM_ROWS)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
         calibration, weight = None, config.class_weight  # by label: rows are still to be counted
         if are_odds(self.loss):

@@ -161,9 +161,7 @@ class BSGDFit(Fit):
         self.calibration = self.odds(config.bsgd.loss)
         self.units, is_scaled = self._units()
         # C and epsilon are in units of the labels, or of scaled ones already
-        self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
-        if are_odds(self.options.loss):
-            self.options = self.options.for_odds(typical_weight(prepared))
+        self.options = options_of(prepared, store.n, 1.0 if is_scaled else self.units.scale)
         row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
         self.source = _WindowReader(
@@ -317,12 +315,19 @@ class BSGDFit(Fit):
 
     def _state(self, position: Mapping[str, object]) -> dict[str, object]:
         states = (prefixed(_prefix(number), learner.to_state()) for number, learner in enumerate(self.learners))
-        return {**position} | {name: array for state in states for name, array in state.items()}
+        arrays = {name: array for state in states for name, array in state.items()}
+        return {**position, "longest": self.options.longest} | arrays
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
         saved = self.checkpoints.load()
         if saved is None:
             return 0, 0, np.zeros(3)
+        # runs of 0.2.0 have no bound of the hinge loss, and go on as they began
+        before = 0.0 if self.options.loss == "hinge" else self.options.longest
+        longest = float(saved.get("longest", before))
+        if longest != self.options.longest:
+            self.options = replace(self.options, longest=longest)
+            self.learners = [self._learner(replace(learner.options, longest=longest)) for learner in self.learners]
         for number, learner in enumerate(self.learners):
             learner.restore(unprefixed(_prefix(number), saved))
         epoch, block = int(saved["epoch"]), int(saved["block"])
@@ -378,14 +383,28 @@ class BSGDFit(Fit):
         return planned | of_regions
 
 
-def typical_weight(prepared: TrainingData) -> float:
-    """The mean weight of a row by its class, times K(x, x) of some rows."""
-    diagonal = prepared.kernel.diag(prepared.scaling.apply(first_rows(prepared.store))).mean()
+def options_of(prepared: TrainingData, n: int, unit: float = 1.0) -> BudgetOptions:
+    """Of a fit of n rows. Given lambda, steps are the published ones of the hinge loss, 1 / (lambda t)."""
+    options = BudgetOptions.of(prepared.config, prepared.task, n, unit)
+    if are_odds(options.loss):
+        return options.bounded(_diagonal(prepared) * _typical_weight(prepared))
+    if options.loss == "hinge" and prepared.config.bsgd.lam is None:
+        return options.bounded(_diagonal(prepared))  # heavy rows take longer steps, whatever makes them heavy
+    return options
+
+
+def _diagonal(prepared: TrainingData) -> float:
+    """The mean K(x, x) of some rows."""
+    return float(prepared.kernel.diag(prepared.scaling.apply(first_rows(prepared.store))).mean())
+
+
+def _typical_weight(prepared: TrainingData) -> float:
+    """The mean weight of a row by its class."""
     counts = prepared.class_rows
     factors = np.ones(len(counts))
     if not prepared.task.in_sets and prepared.task.has_classes:
         factors = class_factors(counts, prepared.classes, prepared.config.class_weight)
-    return float(diagonal * (counts @ factors) / max(counts.sum(), 1))
+    return float((counts @ factors) / max(counts.sum(), 1))
 
 
 @dataclass(frozen=True)

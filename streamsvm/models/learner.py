@@ -4,10 +4,11 @@ Minimises, for each column c of labels,
 
     lambda/2 |w_c|^2 + 1/n sum_i weight_i max(0, 1 - y_ic f_c(x_i)),    f_c(x) = w_c'phi(x) + b_c,
 
-one row at a time with step 1 / (lambda t). Coefficients are kept times lambda t: a step adds y to them, and the
-shrinking of w costs nothing. A bias is the weight of a constant feature, regularised like the others. Other losses are
-those of `solvers.budget.losses`: of targets, in the units of `set_units`, or of rows alone, where the bias is -rho.
-All columns share one support set of at most `budget` points, so that kernel work is paid once."""
+one row at a time with step 1 / (lambda t), t counted from `BudgetOptions.first`. Coefficients are kept times lambda t:
+a step adds y to them, and the shrinking of w costs nothing. A bias is the weight of a constant feature, regularised
+like the others. Other losses are those of `solvers.budget.losses`: of targets, in the units of `set_units`, or of rows
+alone, where the bias is -rho. All columns share one support set of at most `budget` points, so that kernel work is paid
+once."""
 
 from __future__ import annotations
 
@@ -22,7 +23,6 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
-from streamsvm.models.calibration import are_odds
 from streamsvm.options.solvers import Strategy
 from streamsvm.parallel.strips import strips
 from streamsvm.solvers.budget.losses import LOSSES
@@ -43,7 +43,7 @@ from streamsvm.storage.arrays import Arrays
 from streamsvm.tasks.base import Loss, Task
 
 LONGEST = {"epsilon": 0.5}  # step, of the targets' spread: values count, of classes signs alone
-LONGEST_ODDS = 0.5  # change of a decision that is a logarithm of odds, by a row of typical weight
+LONGEST_BY_ROW = {"hinge": 1.0, "logistic": 0.5}  # change of a decision by a row of typical weight, in a fit
 MERGING, FORGETTING = ("sequence", "gradient"), ("forget", "lru")
 NARROW = 64  # columns up to which computing values between supports is faster than reading them
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
@@ -101,11 +101,11 @@ class BudgetOptions:
             merge_all=o.merge_all,
         )
 
-    def for_odds(self, weight: float) -> BudgetOptions:
-        """For all rows of a store, where decisions are to be logarithms of odds; others stay. weight: of a typical row,
-        times K(x, x). From a step of 1 / lambda on, heavy rows would still change decisions by several when the last
-        rows come."""
-        return replace(self, longest=LONGEST_ODDS / weight) if are_odds(self.loss) and weight > 0 else self
+    def bounded(self, weight: float) -> BudgetOptions:
+        """Steps of classes that change the decision of a row by no more than the margin, or half a logarithm of odds.
+        weight: of a typical row, times K(x, x). From a step of 1 / lambda on, with lambda = 1 / (n C), a row changes
+        decisions by far more until nC rows have come, and merges of what it made stay in the model."""
+        return replace(self, longest=LONGEST_BY_ROW[self.loss] / weight) if weight > 0 else self
 
     @property
     def first(self) -> float:
@@ -353,7 +353,7 @@ class BudgetLearner:
 
     def add_alone(self) -> None:
         """One more column, so far the constant -1, next to all others."""
-        bias = np.array([-self.options.lam * self.t])
+        bias = np.array([-self._step])
         self.A = np.hstack([self.A, np.zeros((len(self.A), 1))])
         self.bias = np.append(self.bias, bias)
         if self.options.average:
@@ -405,7 +405,7 @@ class BudgetLearner:
         """Values of the rows that will probably become supports: with the supports, N, and with the rows after them in
         the block, V. entries (b,): the index of a row in N and V, or -1: the steps compute its values if they need
         them."""
-        scale = 1 / (self.options.lam * self.t) if self.t else 0.0
+        scale = 1 / self._step if self.t else 0.0
         likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
         ids = np.flatnonzero(likely | (not self.is_rbf or self.options.loss not in ("hinge", "logistic")))
         entries = np.full(len(block), -1)

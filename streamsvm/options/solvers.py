@@ -111,7 +111,10 @@ class BSGDConfig(SolverOptions):
         ),
     ] = "sequence"
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
-    lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda (default: 1 / (n C))")] = None
+    lam: Annotated[
+        Annotated[Real, Field(gt=0)] | None,
+        Field(description="lambda, with steps 1 / (lambda t) (default: 1 / (n C), with steps bounded by the margin)"),
+    ] = None
     loss: Annotated[
         Loss, Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration")
     ] = "hinge"

@@ -62,7 +62,7 @@ def test_a_region_is_learnt_as_if_it_were_all(k, seen):
     for p, turns in enumerate(windows):
         rows = np.concatenate([rows.dense() for rows, _, _ in turns])
         Y = np.concatenate([Y for _, Y, _ in turns])
-        own = BudgetOptions(1 / (5.0 * len(rows)), 30, bias=True)
+        own = BudgetOptions(1 / (5.0 * len(rows)), 30, bias=True, longest=1.0)
         learner = BudgetLearner(model.header.kernel, 3, len(model.bias[0]), own)
         for epoch in range(2):
             order = np.random.default_rng([0, recipe.SHUFFLE, epoch, 0, p]).permutation(len(rows))

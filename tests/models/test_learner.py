@@ -346,6 +346,15 @@ def test_models_saved_without_merge_all_end_sequences_early_as_before():
     assert not BudgetOptions(**saved).merge_all
 
 
+def test_a_new_column_is_the_constant_minus_one_whatever_the_steps():
+    rows, Y = stream(300)
+    for options in ({}, {"longest": 0.5}, {"longest": 0.5, "average": True}):
+        ours = learner(**options)
+        ours.learn(rows, Y)
+        ours.add_alone()
+        assert ours.coefficients()[1][-1] == pytest.approx(-1)
+
+
 def test_equal_points_merge_without_loss():
     rows = Rows(np.repeat(np.eye(3, dtype=np.float32), 30, axis=0))
     Y = np.ones((90, 1))
