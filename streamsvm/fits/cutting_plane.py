@@ -56,6 +56,15 @@ MOST_MORE = 300  # more planes of a column than those that were idle for a while
 
 
 @dataclass(frozen=True)
+class StoppingRule:
+    """The measure that a fit takes below a limit, and the option that sets the limit."""
+
+    option: str
+    measure: str
+    limit: float
+
+
+@dataclass(frozen=True)
 class _RowColumns(SizedInBytes):
     target_source: TargetSource
     pieces: LossTerms
@@ -144,7 +153,7 @@ class CuttingPlaneFit(Fit):
     def _end(self, state: BundleState, passes: int, *, late: bool) -> JsonObject:
         """What ended the fit, and the largest value of any column for each of the two stopping rules."""
         if self._solver.done(state):
-            stopped_by = "tol" if self.options.epsilon is None else "epsilon"
+            stopped_by = self._rule.option
         elif late:
             stopped_by = "time"
         else:
@@ -173,17 +182,24 @@ class CuttingPlaneFit(Fit):
         return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
 
     def _advice(self, state: BundleState, passes: int) -> str:
-        epsilon = self.options.epsilon
-        what, limit = ("gap", "tol") if epsilon is None else ("slack", "epsilon")
-        value = self.config.tol if epsilon is None else epsilon
+        rule = self._rule
         if self._solver.has_ended(state):
             return (
-                f"float32 planes no longer improved the gap after {passes} passes, and the {what} is above {limit} "
-                f"({value:g}); scale the features, or take a smaller C or a larger {limit}"
+                f"float32 planes no longer improved the gap after {passes} passes, and the {rule.measure} is above "
+                f"{rule.option} ({rule.limit:g}); scale the features, or take a smaller C or a larger {rule.option}"
             )
         return (
-            f"stopped after {passes} passes, before the {what} was below {limit} ({value:g}); allow more passes, or "
-            "scale the features"
+            f"stopped after {passes} passes, before the {rule.measure} was below {rule.option} ({rule.limit:g}); allow "
+            "more passes, or scale the features"
+        )
+
+    @property
+    def _rule(self) -> StoppingRule:
+        epsilon = self.options.epsilon
+        return (
+            StoppingRule("tol", "gap", self.config.tol)
+            if epsilon is None
+            else StoppingRule("epsilon", "slack", epsilon)
         )
 
     @property
@@ -197,19 +213,19 @@ class CuttingPlaneFit(Fit):
         if saved is not None:
             state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
         last = time.perf_counter()
-        epsilon = self.options.epsilon
-        approach = Convergence(self.config.tol if epsilon is None else epsilon)
+        rule = self._rule
+        approach = Convergence(rule.limit)
 
         def on_step(state: BundleState) -> None:
             nonlocal last
             now = time.perf_counter()
             gap = (state.objective - state.bound) / max(abs(state.objective), TINY)
             rows_s = self.store.n / (now - last)
-            what, value = ("gap", gap) if epsilon is None else ("slack", max(c.excess for c in state.columns))
-            passes.note, last = {what: value, "rows_s": rows_s}, now
+            value = gap if rule.measure == "gap" else max(c.excess for c in state.columns)
+            passes.note, last = {rule.measure: value, "rows_s": rows_s}, now
             self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, gap, rows_s))
             done = approach(value) if not self._stop(state, passes) else 1.0
-            self.events.progress("planes", done, 1, step=state.steps, **{what: value})
+            self.events.progress("planes", done, 1, step=state.steps, **{rule.measure: value})
             self.checkpoints.offer(
                 lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
             )
