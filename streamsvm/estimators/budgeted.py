@@ -131,9 +131,9 @@ class BudgetedSVC(BudgetedEstimator, StoreClassifier):
 
     .. math:: \tfrac{\lambda}{2} \lVert w \rVert^2 + \tfrac1n \sum_i \max(0,\, 1 - y_i f(x_i))
 
-    in steps of :math:`1 / (\lambda t)` if `lam` is given, and else, with the hinge loss, of
-    :math:`1 / (K + \lambda t)`, K the mean of K(x, x): these change a decision by no more than the margin. Logarithms
-    of odds change by at most a half.
+    in steps of :math:`1 / (\lambda t)`. Without `lam`, `fit` with the hinge loss takes steps of
+    :math:`1 / (K + \lambda t)`, K the mean of K(x, x), which change a decision by no more than the margin, and fall to
+    0 over the last fifth of the rows. Logarithms of odds change by at most a half.
 
     References
     ----------
@@ -245,7 +245,7 @@ class BudgetedSVC(BudgetedEstimator, StoreClassifier):
         if k < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {k} class")
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
-        options = options_of(prepared, STREAM_ROWS)
+        options = options_of(prepared, STREAM_ROWS, is_endless=True)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
         calibration, weight = None, config.class_weight  # by label: rows are still to be counted
         if are_odds(self.loss):

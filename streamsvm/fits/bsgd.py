@@ -45,6 +45,7 @@ from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LabelScale, Targets, Task
 from streamsvm.tasks.weights import class_factors
 
+COOLING = 0.2  # of the rows of all epochs, over which steps fall to 0
 SHUFFLE = 2  # random stream of the order of windows, and of rows inside them
 WINDOW_BYTES = 32 * MiB
 VECTOR_BYTES = 100  # of labels, codes, weights and their order, for a row of the windows in use
@@ -287,7 +288,15 @@ class BSGDFit(Fit):
         for window in ahead(read, order):
             step, rows = BLOCKS * learner.block_rows, len(window[0])
             pieces = [slice(start, start + step) for start in range(0, rows, step)]
-            yield _learned(self.task, learner, window, pieces, self.engine.threads, self._is_over)
+            total = self._cooled_epochs * self.store.n
+            yield _learned(self.task, learner, window, pieces, total, self.engine.threads, self._is_over)
+
+    @property
+    def _cooled_epochs(self) -> int:
+        """The epochs at whose end steps become shorter; 0 if they do not: with the published steps, and in runs of
+        0.2.0."""
+        is_bounded = self.options.loss == "hinge" and self.options.longest > 0
+        return self.config.bsgd.epochs if is_bounded else 0
 
     def _is_over(self) -> bool:
         self.late = self.late or is_late(self.until)
@@ -301,7 +310,8 @@ class BSGDFit(Fit):
         threads = max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
         for number in order:
             spans = self.spans[number].tolist()
-            learn = partial(_take_turn, threads, [self.config.seed, SHUFFLE, epoch, int(number)])
+            seed = [self.config.seed, SHUFFLE, epoch, int(number)]
+            learn = partial(_take_turn, threads, self._cooled_epochs, seed)
             ends = shares_of_time(self.until, len(spans), self.engine.slots)
             turns = list(zip(range(len(spans)), spans, ends, strict=True))
             makers = (partial(self._learner, learner.options) for learner in self.learners)
@@ -383,12 +393,13 @@ class BSGDFit(Fit):
         return planned | of_regions
 
 
-def options_of(prepared: TrainingData, n: int, unit: float = 1.0) -> BudgetOptions:
-    """Of a fit of n rows. Given lambda, steps are the published ones of the hinge loss, 1 / (lambda t)."""
+def options_of(prepared: TrainingData, n: int, unit: float = 1.0, *, is_endless: bool = False) -> BudgetOptions:
+    """Of a fit of n rows, or of an endless stream that counts for so many. With the hinge loss, steps are the published
+    ones, 1 / (lambda t), if lambda is given; and in a stream, at whose end they cannot fall to 0."""
     options = BudgetOptions.of(prepared.config, prepared.task, n, unit)
     if are_odds(options.loss):
         return options.bounded(_diagonal(prepared) * _typical_weight(prepared))
-    if options.loss == "hinge" and prepared.config.bsgd.lam is None:
+    if options.loss == "hinge" and prepared.config.bsgd.lam is None and not is_endless:
         return options.bounded(_diagonal(prepared))  # heavy rows take longer steps, whatever makes them heavy
     return options
 
@@ -427,6 +438,7 @@ class _WindowReader(SizedInBytes):
 
 def _take_turn(
     threads: int,
+    cooled_epochs: int,
     seed: list[int],
     regions: Regions,
     turn: tuple[int, tuple[int, int], float | None],
@@ -441,7 +453,8 @@ def _take_turn(
     order = np.random.default_rng([*seed, region]).permutation(len(window[0]))
     step = BLOCKS * learner.block_rows
     pieces = [order[start : start + step] for start in range(0, len(order), step)]
-    score = _learned(regions.task, learner, window, pieces, threads, lambda: is_late(until))
+    total = cooled_epochs * int(regions.sizes[region])
+    score = _learned(regions.task, learner, window, pieces, total, threads, lambda: is_late(until))
     return learner.to_state(), score
 
 
@@ -449,22 +462,32 @@ def _prefix(number: int) -> str:
     return f"learner{number or ''}_"
 
 
+def _cooling(t: int, m: int, total: int) -> np.ndarray:
+    """(m,) factors on the steps after t: 1, and falling to 0 over the last share of total. A last step as long as those
+    before would decide by the last few rows; the mean of all steps keeps what merges have lost in the meantime."""
+    left = 1 - (t + np.arange(m)) / total if total else np.ones(m)
+    return np.clip(left / COOLING, 0.0, 1.0)
+
+
 def _learned(
     task: Task,
     learner: BudgetLearner,
     window: Labelled,
     pieces: Sequence[Any],
+    total: int,
     threads: int,
     is_over: Callable[[], bool],
 ) -> np.ndarray:
     """(3,) of rows that are learned piece by piece, as far as there is time: how many were predicted right, the sum of
-    their losses over all columns, and how many they are."""
+    their losses over all columns, and how many they are. total: rows of the learner at whose end steps become shorter;
+    0: they do not."""
     (rows, targets, weights), score = window, np.zeros(3)
     options, (origin, unit) = learner.options, learner.units
     for number, piece in enumerate(pieces):
         if number and is_over():
             break
-        decisions = learner.learn(rows.take(piece), targets[piece], weights[piece], threads)
+        cooled = weights[piece] * _cooling(learner.t, len(weights[piece]), total)
+        decisions = learner.learn(rows.take(piece), targets[piece], cooled, threads)
         Y, f = (targets[piece] - origin) / unit, (decisions - origin) / unit
         losses = values(options.loss, Y, f, options.epsilon)
         loss = float(unit * (weights[piece] @ losses.sum(axis=1)))

@@ -7,8 +7,8 @@ PARAMETERS = """\
 Parameters
 ----------
 lam : float or None
-    lambda, the strength of the regularisation, above 0. Larger: a smoother function. None: 1 / (n C), and in
-    `partial_fit`, which does not know n, 1e-4 / C, with shorter steps, see Notes.
+    lambda, the strength of the regularisation, above 0. Larger: a smoother function. None: 1 / (n C), with
+    shorter steps, see Notes; and in `partial_fit`, which does not know n, 1e-4 / C.
 C : float or "search"
     Inverse strength of the regularisation: upper bound of the dual variables, times class and sample weights. Above 0.
     Larger: fewer training errors, a less smooth function, a longer fit.

@@ -66,7 +66,7 @@ def test_a_region_is_learnt_as_if_it_were_all(k, seen):
         learner = BudgetLearner(model.header.kernel, 3, len(model.bias[0]), own)
         for epoch in range(2):
             order = np.random.default_rng([0, recipe.SHUFFLE, epoch, 0, p]).permutation(len(rows))
-            learner.learn(Rows(rows[order]), Y[order])
+            learner.learn(Rows(rows[order]), Y[order], recipe._cooling(learner.t, len(rows), 2 * len(rows)))
         here = slice(*model.bounds[p : p + 2])
         coef, bias = learner.coefficients()
         np.testing.assert_array_equal(model.support.X[here], learner.supports().X)
