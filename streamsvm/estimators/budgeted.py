@@ -29,12 +29,12 @@ from streamsvm.estimators.inputs import (
 )
 from streamsvm.estimators.searched import searched_parameters
 from streamsvm.events import Events, warn
-from streamsvm.fits.bsgd import options_of
+from streamsvm.fits.bsgd import bounded
 from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import BudgetModel
 from streamsvm.models.calibration import Calibration, are_odds
-from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.options.base import Fill
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine
@@ -245,7 +245,7 @@ class BudgetedSVC(BudgetedEstimator, StoreClassifier):
         if k < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {k} class")
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
-        options = options_of(prepared, STREAM_ROWS, is_endless=True)
+        options = bounded(BudgetOptions.of(config, prepared.task, STREAM_ROWS), prepared, is_endless=True)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
         calibration, weight = None, config.class_weight  # by label: rows are still to be counted
         if are_odds(self.loss):

@@ -162,7 +162,7 @@ class BSGDFit(Fit):
         self.calibration = self.odds(config.bsgd.loss)
         self.units, is_scaled = self._units()
         # C and epsilon are in units of the labels, or of scaled ones already
-        self.options = options_of(prepared, store.n, 1.0 if is_scaled else self.units.scale)
+        self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
         row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
         self.source = _WindowReader(
@@ -174,7 +174,7 @@ class BSGDFit(Fit):
         self._learner = partial(
             BudgetLearner, self.kernel, self.scaling.width, columns, units=(self.units.offset, self.units.scale)
         )
-        self.learners = [self._learner(self.options)]
+        self.learners: list[BudgetLearner] = []  # from `solve` on
         self.regions: Regions | None = None  # where there are several, once they are known
         self.n_turns = len(self.windows)  # of an epoch
         self.epochs, self.late = 0.0, False  # so far; whether time was up before the last row
@@ -194,6 +194,8 @@ class BSGDFit(Fit):
         return self.bytes | facts | {"steps": rows, "kernel_values": rows * self.config.bsgd.budget}
 
     def solve(self, draft: ModelDraft) -> Solution:
+        self.options = bounded(self.options, self.prepared)
+        self.learners = [self._learner(self.options)]
         if self.config.bsgd.partitions > 1:
             with self.engine.serial_blas(), self.phase("cluster"):
                 self._divide()
@@ -393,10 +395,9 @@ class BSGDFit(Fit):
         return planned | of_regions
 
 
-def options_of(prepared: TrainingData, n: int, unit: float = 1.0, *, is_endless: bool = False) -> BudgetOptions:
-    """Of a fit of n rows, or of an endless stream that counts for so many. With the hinge loss, steps are the published
+def bounded(options: BudgetOptions, prepared: TrainingData, *, is_endless: bool = False) -> BudgetOptions:
+    """Options of a fit, or of an endless stream, with a bound on steps. With the hinge loss, steps are the published
     ones, 1 / (lambda t), if lambda is given; and in a stream, at whose end they cannot fall to 0."""
-    options = BudgetOptions.of(prepared.config, prepared.task, n, unit)
     if are_odds(options.loss):
         return options.bounded(_diagonal(prepared) * _typical_weight(prepared))
     if options.loss == "hinge" and prepared.config.bsgd.lam is None and not is_endless:

@@ -79,7 +79,7 @@ def test_a_run_without_a_bound_goes_on_without_it(tmp_path, monkeypatch):
         pass
 
     with monkeypatch.context() as earlier:
-        options_of, state, learn = bsgd.options_of, bsgd.BSGDFit._state, bsgd.BSGDFit._learn_epoch
+        bounded, state, learn = bsgd.bounded, bsgd.BSGDFit._state, bsgd.BSGDFit._learn_epoch
 
         def saved(fit, position):
             return {name: array for name, array in state(fit, position).items() if name != "longest"}
@@ -89,7 +89,7 @@ def test_a_run_without_a_bound_goes_on_without_it(tmp_path, monkeypatch):
                 raise Stopped
             learn(fit, epoch, *rest)
 
-        earlier.setattr(bsgd, "options_of", lambda *args: replace(options_of(*args), longest=0.0))
+        earlier.setattr(bsgd, "bounded", lambda *args: replace(bounded(*args), longest=0.0))
         whole, _ = train_in_memory(store(), given)
         earlier.setattr(bsgd.BSGDFit, "_state", saved)
         earlier.setattr(bsgd.BSGDFit, "_learn_epoch", first_only)
