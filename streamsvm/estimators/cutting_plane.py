@@ -62,9 +62,10 @@ class LinearEstimator(StoreEstimator):
     slack_tol : float or None
         Excess of the mean loss (of pairs, in ranking) over its lower bound at which the fit stops, instead of at `tol`:
         the paper's epsilon, above 0. Larger: a shorter, less exact fit. None: it stops at `tol`.
-    method : {"ocas", "plain"}
-        How planes are chosen: near the best point of a line search, or at the last minimum, as Joachims does; for
-        comparison.
+    method : {"auto", "ocas", "plain", "dual"}
+        "ocas": planes near the best point of a line search. "plain": planes at the last minimum, as Joachims does; for
+        comparison. "dual": dual coordinate descent over rows in memory, with the hinge or tube loss. "auto": "dual" for
+        sparse rows that fit in half of the memory limit, else "ocas".
     max_passes : int
         Maximum number of passes over the rows, at least 1. Larger: a more exact fit.
     random_state : int, RandomState or None
@@ -197,7 +198,7 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
         kernel: DefiniteKernel = "linear", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None, landmarks: int | None = None,
         tol: float = 1e-3, slack_tol: float | None = None, fit_intercept: bool = True, intercept_scaling: float = 1.0,
-        method: Method = "ocas",
+        method: Method = "auto",
         class_weight: ClassWeight = None,
         probability: Probability = False, threshold: str | None = None, costs: Costs = None,
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
@@ -276,7 +277,7 @@ class CuttingPlaneRanker(LinearEstimator):
         kernel: DefiniteKernel = "linear", gamma: Gamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None, landmarks: int | None = None,
         tol: float = 1e-3, slack_tol: float | None = None,
-        method: Method = "ocas", max_passes: int = 1000, random_state: RandomState = None,
+        method: Method = "auto", max_passes: int = 1000, random_state: RandomState = None,
         scale: Scale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
     ) -> None:  # fmt: skip
@@ -386,7 +387,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         kernel: DefiniteKernel = "linear", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None, landmarks: int | None = None,
         tol: float = 1e-3, slack_tol: float | None = None, fit_intercept: bool = True, intercept_scaling: float = 1.0,
-        method: Method = "ocas",
+        method: Method = "auto",
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
         max_passes: int = 1000, random_state: RandomState = None,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
@@ -467,7 +468,7 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         kernel: DefiniteKernel = "linear", gamma: Gamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None, landmarks: int | None = None,
         tol: float = 1e-3,
-        method: Method = "ocas", max_passes: int = 1000, random_state: RandomState = None,
+        method: Method = "auto", max_passes: int = 1000, random_state: RandomState = None,
         scale: Scale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
     ) -> None:  # fmt: skip

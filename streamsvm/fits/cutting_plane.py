@@ -1,29 +1,34 @@
-"""Cutting planes over a store: classes against the rest, numbers, ranks, or pairs within queries. Each pass reads a row
-once."""
+"""Linear problems over a store: classes against the rest, numbers, ranks, or pairs within queries. By cutting planes,
+whose passes read each row once, or by dual coordinate descent over rows in memory."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.config import FitConfig
 from streamsvm.data.cache import PASS_BYTES, CachedSamples, Columns
-from streamsvm.data.samples import Samples, gather
-from streamsvm.errors import DataError
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import Samples, gather, read_blocks
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Step
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.prepare import TrainingData
+from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import LinearModel
 from streamsvm.parallel.machine import free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
 from streamsvm.problems.row_risk import (
@@ -39,11 +44,14 @@ from streamsvm.problems.row_risk import (
     TubeTerms,
 )
 from streamsvm.progress import Convergence
-from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
+from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane, Planes
+from streamsvm.solvers.dual_descent import DualDescent, DualState
 from streamsvm.solvers.loop import run
 from streamsvm.storage.text import JsonObject
 
 LANDMARKS = 3  # random stream of the landmarks
+SPARSE = 0.15  # share of entries that are not 0, up to which dual descent is chosen
+DUAL_SHARE = 0.5  # of the memory limit, which dual descent may take where it is not asked for
 TYPICAL_PASSES = 60
 TINY = float(np.finfo(np.float64).tiny)
 LEAST_STEPS = 2  # the first step takes the plane at 0, and stays there
@@ -91,7 +99,8 @@ class _Growth(CostGrowth):
 
 class CuttingPlaneFit(Fit):
     """min over w of 1/2 |w|^2 + C times the loss, by a bundle of planes for each column (Joachims 2006; Franc and
-    Sonnenburg 2009). The same passes feed all bundles."""
+    Sonnenburg 2009). The same passes feed all bundles. Or, `is_dual`, by dual coordinate descent (Hsieh et al.
+    2008)."""
 
     growth = _Growth(1.5, ("planes",))
     has_budget = True
@@ -105,6 +114,11 @@ class CuttingPlaneFit(Fit):
         self.columns = self.task.columns(len(self.classes))
         self.samples = prepared.samples
         self.limit_bytes = config.memory_limit or free_bytes()
+        self.is_dual = self.options.method == "dual"  # of "auto" it is known when the rows are read
+        if self.is_dual and self._no_dual:
+            raise ConfigError(
+                f"cutting_plane.method is 'dual', which {self._no_dual}; expected 'auto', 'ocas' or 'plain'"
+            )
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
@@ -112,6 +126,7 @@ class CuttingPlaneFit(Fit):
         more_planes = int(np.clip(left_bytes // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
         self.most_planes = self.most_idle + 3 + more_planes
         self.bytes["plane_bytes"] += 2 * more_planes * plane_bytes
+        self.bytes = self._dual_bytes if self.is_dual else self.bytes
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
     def plan(self) -> JsonObject:
@@ -120,14 +135,48 @@ class CuttingPlaneFit(Fit):
         rows = {"held_bytes": self._cache_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
         return self.bytes | rows | facts
 
+    def _chooses_dual(self) -> bool:
+        """Whether by dual descent, as given, or as the first rows and the memory suggest."""
+        if self.options.method != "auto" or self._no_dual:
+            return self.is_dual
+        fits = process_bytes() + sum(self._dual_bytes.values()) <= DUAL_SHARE * self.limit_bytes
+        return self.engine.is_local and fits and self._share_of_entries() <= SPARSE
+
+    def _share_of_entries(self) -> float:
+        """Of the entries of the first rows those that are not 0, however they are stored."""
+        rows = self.scaling.apply(first_rows(self.store))
+        entries = rows.csr.count_nonzero() if rows.is_sparse else np.count_nonzero(rows.X)
+        return float(entries / max(len(rows) * rows.d, 1))
+
+    @property
+    def _no_dual(self) -> str:
+        """Why dual descent cannot solve this problem; "" if it can."""
+        if self.task.compares_rows or self.prepared.no_targets.nu is not None:
+            return "solves classes and numbers"
+        if self.calibration is not None:
+            return "has the hinge loss"
+        return "takes rows as they are, without landmarks" if self.options.landmarks is not None else ""
+
+    @property
+    def _dual_bytes(self) -> dict[str, int]:
+        """Of the rows, twice, as they are read; of the variables before and after a step, and of a task's vectors."""
+        n, pieces = self.store.n, 2 if self.task.loss == "epsilon" else 1
+        return {
+            "rows_bytes": int(2 * self.samples.nbytes),
+            "vector_bytes": n * (24 * self.columns * pieces + self._pieces.row_bytes + 16),
+            "task_bytes": min(self.engine.threads, self.columns) * n * (24 * pieces + 24),
+        }
+
     def solve(self, draft: ModelDraft) -> Solution:
+        saved = self.checkpoints.load()  # as the run began, whatever would be chosen now
+        self.is_dual = self._chooses_dual() if saved is None else "point" in saved
         features = self._features()
-        passes = self._passes(features)
-        risk = self._risk(passes)
         with self.phase("planes"):
-            state = self._solve(risk, passes)
+            passes = self._dual() if self.is_dual else self._passes(features)
+            risk = passes if isinstance(passes, RowsDual) else self._risk(passes)
+            state = self._solve(risk, passes, saved)
             n_passes, late, is_flat = passes.count, not self._stop(state, passes), False
-            if isinstance(risk, SupportRisk):
+            if isinstance(risk, SupportRisk) and isinstance(state, BundleState):
                 is_flat = _with_best_threshold(state, risk)
                 n_support = risk.support(state.points[0], [])
             else:
@@ -150,7 +199,7 @@ class CuttingPlaneFit(Fit):
             late=late,
         )
 
-    def _end(self, state: BundleState, passes: int, *, late: bool) -> JsonObject:
+    def _end(self, state: BundleState | DualState, passes: int, *, late: bool) -> JsonObject:
         """What ended the fit, and the largest value of any column for each of the two stopping rules."""
         if self._solver.done(state):
             stopped_by = self._rule.option
@@ -166,7 +215,7 @@ class CuttingPlaneFit(Fit):
             facts["slack"] = excess
         return facts
 
-    def _linear_model(self, state: BundleState, features: Nystroem | None, bias: float) -> LinearModel:
+    def _linear_model(self, state: BundleState | DualState, features: Nystroem | None, bias: float) -> LinearModel:
         header = self.prepared.header(calibration=self.calibration)
         W, products = state.points
         coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
@@ -181,11 +230,11 @@ class CuttingPlaneFit(Fit):
         coef = features.coefficients(coef)
         return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
 
-    def _advice(self, state: BundleState, passes: int) -> str:
-        rule = self._rule
+    def _advice(self, state: BundleState | DualState, passes: int) -> str:
+        rule, what = self._rule, "steps" if self.is_dual else "float32 planes"
         if self._solver.has_ended(state):
             return (
-                f"float32 planes no longer improved the gap after {passes} passes, and the {rule.measure} is above "
+                f"{what} no longer improved the gap after {passes} passes, and the {rule.measure} is above "
                 f"{rule.option} ({rule.limit:g}); scale the features, or take a smaller C or a larger {rule.option}"
             )
         return (
@@ -203,20 +252,32 @@ class CuttingPlaneFit(Fit):
         )
 
     @property
-    def _solver(self) -> CuttingPlane:
+    def _solver(self) -> Any:  # of the states that it makes itself
         options = self.options
-        return CuttingPlane(self.config.tol, options.method, self.most_idle, self.most_planes, options.epsilon)
+        if self.is_dual:
+            return DualDescent(self.config.tol, options.epsilon, self.config.seed)
+        planes: Planes = "plain" if options.method == "plain" else "ocas"
+        return CuttingPlane(self.config.tol, planes, self.most_idle, self.most_planes, options.epsilon)
 
-    def _solve(self, risk: LinearRisk, passes: Passes) -> BundleState:
-        saved = self.checkpoints.load()
+    def _dual(self) -> RowsDual:
+        rows = read_blocks(self.samples, self.samples.blocks())
+        rows = Rows(sparse.csr_array(rows.X)) if self._share_of_entries() <= SPARSE else rows
+        terms, dual_data = self._pieces, self.prepared.target_source.read(0, self.store.n)
+        columns = terms.row_columns(dual_data.targets)
+        return RowsDual(rows, terms, columns, dual_data.upper, self.options.bias, self.engine)
+
+    def _solve(
+        self, risk: Any, passes: Passes | RowsDual, saved: Mapping[str, np.ndarray] | None
+    ) -> BundleState | DualState:
         state, solver = None, self._solver
         if saved is not None:
-            state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
+            kind = DualState if self.is_dual else BundleState
+            state, passes.count = kind.from_arrays(saved), int(saved["passes"])
         last = time.perf_counter()
         rule = self._rule
         approach = Convergence(rule.limit)
 
-        def on_step(state: BundleState) -> None:
+        def on_step(state: BundleState | DualState) -> None:
             nonlocal last
             now = time.perf_counter()
             gap = (state.objective - state.bound) / max(abs(state.objective), TINY)
@@ -230,12 +291,12 @@ class CuttingPlaneFit(Fit):
                 lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
             )
 
-        def stop(state: BundleState) -> bool:
+        def stop(state: BundleState | DualState) -> bool:
             return self._stop(state, passes)
 
         return run(solver, risk, state, stop=stop, on_step=on_step, until=self.until, least=LEAST_STEPS)
 
-    def _stop(self, state: BundleState, passes: Passes) -> bool:
+    def _stop(self, state: BundleState | DualState, passes: Passes | RowsDual) -> bool:
         return self._solver.has_ended(state) or passes.count >= self.options.passes
 
     def _risk(self, passes: Passes) -> LinearRisk:

@@ -20,7 +20,7 @@ Clustering = Literal["kernel", "input"]
 Combine = Literal["nearest", "naive", "committee"]
 Strategy = Literal["sequence", "gradient", "project", "remove", "forget", "lru"]
 Loss = Literal["hinge", "logistic"]
-Method = Literal["ocas", "plain"]
+Method = Literal["auto", "ocas", "plain", "dual"]
 Number = Literal["float64", "float32"]
 Subproblem = Literal["pairs", "fpg"]
 PairsMethod = Literal["improved", "paper"]
@@ -148,8 +148,12 @@ class CuttingPlaneConfig(SolverOptions):
         Loss, Field(description="Loss for classes: hinge, or logistic, which gives probabilities without calibration")
     ] = "hinge"
     method: Annotated[
-        Method, Field(description="Where to add planes: near the best point of a line search, or at the last minimum")
-    ] = "ocas"
+        Method,
+        Field(
+            description="Planes near the best point of a line search (ocas) or at the last minimum (plain), or dual "
+            "coordinate descent over rows in memory (auto: dual for sparse rows that fit, else ocas)"
+        ),
+    ] = "auto"
     bias: Annotated[
         Real, Field(ge=0, description="Value of the constant feature for the intercept; 0 for no intercept")
     ] = 1.0

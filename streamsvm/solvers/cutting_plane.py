@@ -30,7 +30,7 @@ import piqp
 from streamsvm.problems.passes import LinearRisk, View
 from streamsvm.problems.products import dense_times, dense_transposed_times
 
-Method = Literal["ocas", "plain"]
+Planes = Literal["ocas", "plain"]
 NEAREST, FARTHEST = 0.01, 0.2  # of the way from the predicted best point to w: where planes are taken
 DEEP = 2.25  # gaps that a plane should cut off the small problem at w
 LEAST_STEP = 1e-3  # that is predicted
@@ -236,7 +236,7 @@ class CuttingPlane:
     planes again and again. most_planes: of a column, for which there is memory."""
 
     tol: float = 1e-3
-    method: Method = "ocas"
+    method: Planes = "ocas"
     most_idle: int = MOST_IDLE
     most_planes: int | None = None
     epsilon: float | None = None

@@ -19,6 +19,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelColumns, MatrixDual, SquaredDual
+from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.passes import Passes
 from streamsvm.problems.row_risk import HingeRisk, OneVsRestTerms
 from streamsvm.solvers.admm import ADMM, ADMMColumns, ADMMState
@@ -27,6 +28,7 @@ from streamsvm.solvers.blockws import BlockSolver, BlockState, SignsSolver
 from streamsvm.solvers.budget.state import NANOSECONDS
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
+from streamsvm.solvers.dual_descent import DualDescent, DualState
 from streamsvm.solvers.in_turn import InTurn, InTurnState, Thresholds
 from streamsvm.solvers.lockstep import Lockstep, LockstepState
 
@@ -207,6 +209,11 @@ def planes() -> HingeRisk:
     return HingeRisk(Passes(held, Engine(1), 1.0), OneVsRestTerms(2))
 
 
+def linear_dual() -> RowsDual:
+    X, y, upper = data()
+    return RowsDual(Rows(X), OneVsRestTerms(2), ((y > 0).astype(int),), upper, 1.0, Engine(1))
+
+
 @dataclass(frozen=True)
 class Descent:
     """Budgeted descent as a solver: a step is a block of 40 rows. Its state learns in place."""
@@ -310,7 +317,7 @@ def residuals_are_small(state: ADMMState) -> None:
         assert abs(found / reference.dual_objective(signed(), a) - 1) <= 1e-2
 
 
-def gap_is_small(state: BundleState) -> None:
+def gap_is_small(state: BundleState | DualState) -> None:
     assert 0 <= state.objective - state.bound <= TOL * state.objective
 
 
@@ -374,5 +381,6 @@ CASES = {
     ),
     "admm": Case(ADMM(1.0, 10), Inverse, ADMMState.from_arrays, lambda s: s.residual <= TOL, residuals_are_small),
     "cutting planes": Case(CuttingPlane(TOL), planes, BundleState.from_arrays, CuttingPlane(TOL).done, gap_is_small),
+    "dual descent": Case(DualDescent(TOL), linear_dual, DualState.from_arrays, DualDescent(TOL).done, gap_is_small),
     "budgeted descent": Case(Descent(), stream, Descent().from_arrays, lambda s: s.t >= N, budget_is_kept),
 }

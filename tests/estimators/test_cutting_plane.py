@@ -344,9 +344,10 @@ class TestStores:
         there = write(tmp_path / "s", Rows(sparse.csr_array(X)), y, step=100, chunk_rows=64)
         monkeypatch.setattr(cache, "PASS_BYTES", 4000)
         monkeypatch.setattr(Store, "blocks", _small_blocks)
-        inside = train_in_memory(there, config())[0]
+        options = config(cutting_plane={"method": "ocas"})
+        inside = train_in_memory(there, options)[0]
         monkeypatch.setattr(recipe.CuttingPlaneFit, "_cache_bytes", lambda self: 5000)
-        report = train(there, config(), model_path=tmp_path / "m", run_dir=tmp_path / "run")
+        report = train(there, options, model_path=tmp_path / "m", run_dir=tmp_path / "run")
         np.testing.assert_array_equal(load_model(tmp_path / "m").coef, inside.coef)
         assert not list((tmp_path / "run").glob("*scratch*"))
         steps = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]

@@ -1,0 +1,251 @@
+"""The dual of linear problems whose rows are in memory.
+
+The problem of a column, min over w of 1/2 |w|^2 + sum_i C_i max(0, c_i - y_i w'x_i), has the dual
+
+    min over a of 1/2 |w(a)|^2 - c'a,    0 <= a_i <= C_i,    w(a) = sum_i a_i y_i x_i,
+
+one variable for each piece of a row's loss: arrays (p, n) of p pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numba as nb
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.row_risk import LossTerms
+
+Result = TypeVar("Result")
+
+
+class LinearDual(Protocol):
+    """A dual of n rows for each of `columns` problems. d: length of w. count: passes over the rows so far."""
+
+    count: int
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    def weight(self, column: int) -> float:
+        """The sum of the weights of all losses."""
+
+    def zeros(self, column: int) -> np.ndarray:
+        """Variables."""
+
+    def descend(
+        self, column: int, alpha: np.ndarray, w: np.ndarray, most: int, fall: float, seed: Sequence[int]
+    ) -> int:
+        """Sweeps over the variables until violations range over `fall` of what they did in the first, or after `most`
+        visits of rows; alpha and w (d,) in place. Returns the number of visits."""
+
+    def evaluated(self, column: int, alpha: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """w(alpha), its objective, and the value of the dual, computed from alpha alone."""
+
+    def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
+        """solve(column) of each."""
+
+
+@dataclass
+class RowsDual:
+    """The dual of rows in memory, with a constant feature `bias` unless it is 0. terms, row_columns: what makes their
+    losses. Its passes are visits of rows over their number."""
+
+    rows: Rows
+    terms: LossTerms
+    row_columns: tuple[np.ndarray, ...]
+    upper: np.ndarray  # (n,)
+    bias: float
+    engine: Engine
+    count: int = 0
+    note: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def d(self) -> int:
+        return self.rows.d + (self.bias != 0)
+
+    @property
+    def columns(self) -> int:
+        return self.terms.columns
+
+    def pieces(self, column: int) -> np.ndarray:
+        """(p, 2, n) y and c of the pieces of each row's loss."""
+        return np.stack(list(self.terms.pieces(column, self.row_columns)))
+
+    def weight(self, column: int) -> float:
+        return self.terms.weight(column, self.row_columns, self.upper)
+
+    def zeros(self, column: int) -> np.ndarray:
+        return np.zeros((len(self.pieces(column)), self.n))
+
+    def descend(
+        self, column: int, alpha: np.ndarray, w: np.ndarray, most: int, fall: float, seed: Sequence[int]
+    ) -> int:
+        y, c = self._signs_and_offsets(column)
+        start = int(np.random.default_rng(seed).integers(1 << 62))
+        norms = self.rows.sq_norms + self.bias**2
+        losses = norms, y, c, self.upper
+        return int(_descend(_arrays(self.rows), losses, alpha, w, self.bias, (most, fall, start)))
+
+    def evaluated(self, column: int, alpha: np.ndarray) -> tuple[np.ndarray, float, float]:
+        y, c = self._signs_and_offsets(column)
+        w = np.zeros(self.d)
+        _combined(_arrays(self.rows), np.sum(alpha * y, axis=0), self.bias, w)
+        half, products = 0.5 * float(w @ w), self._products_of(w)
+        losses = sum(float(self.upper @ np.maximum(b - signs * products, 0)) for signs, b in zip(y, c, strict=True))
+        return w, half + losses, float(np.sum(alpha * c)) - half
+
+    def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
+        return self.engine.local.map(solve, columns, phase="columns")
+
+    def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
+        """How many rows have a loss in any column at W (d, columns)."""
+        has_loss = np.zeros(self.n, bool)
+        for column in range(self.columns):
+            products = self._products_of(W[:, column].copy())
+            for y, c in self.pieces(column):
+                has_loss |= c - y * products > 0
+        return int(has_loss.sum())
+
+    def _signs_and_offsets(self, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """y and c (p, n) of all pieces."""
+        pieces = self.pieces(column)
+        return np.ascontiguousarray(pieces[:, 0]), np.ascontiguousarray(pieces[:, 1])
+
+    def _products_of(self, w: np.ndarray) -> np.ndarray:
+        """(n,) w'x_i."""
+        products = np.empty(self.n)
+        _scores(_arrays(self.rows), w, self.bias, products)
+        return products
+
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _arrays(rows: Rows) -> Arrays:
+    """(indptr, indices, data) of sparse rows, and X of dense ones; the others empty."""
+    if rows.is_sparse:
+        X = rows.csr
+        return X.indptr, X.indices, X.data, np.zeros((0, 0), X.data.dtype)
+    none = np.zeros(0, np.int32)
+    return none, none, np.zeros(0, rows.X.dtype), rows.dense()
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _score(arrays, i, w, bias):
+    indptr, indices, data, X = arrays
+    f = bias * w[-1] if bias != 0.0 else 0.0
+    if len(indptr):
+        for k in range(indptr[i], indptr[i + 1]):
+            f += data[k] * w[indices[k]]
+    else:
+        for k in range(X.shape[1]):
+            f += X[i, k] * w[k]
+    return f
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _add(arrays, i, by, bias, w):
+    """w += by x_i."""
+    indptr, indices, data, X = arrays
+    if bias != 0.0:
+        w[-1] += by * bias
+    if len(indptr):
+        for k in range(indptr[i], indptr[i + 1]):
+            w[indices[k]] += by * data[k]
+    else:
+        for k in range(X.shape[1]):
+            w[k] += by * X[i, k]
+
+
+@nb.njit(cache=True, nogil=True)
+def _scores(arrays, w, bias, out):
+    for i in range(len(out)):
+        out[i] = _score(arrays, i, w, bias)
+
+
+@nb.njit(cache=True, nogil=True)
+def _combined(arrays, coefficients, bias, w):
+    """w += sum_i coefficients_i x_i."""
+    for i in range(len(coefficients)):
+        if coefficients[i] != 0.0:
+            _add(arrays, i, coefficients[i], bias, w)
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _shuffled(order, active, state):
+    """Puts the first of order in random order (an LCG of Knuth); returns the next state."""
+    for s in range(active):
+        state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+        j = s + np.int64((state >> np.uint64(33)) % np.uint64(active - s))
+        order[s], order[j] = order[j], order[s]
+    return state
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _projected(slope, at, upper, below, above):
+    """The slope that a variable can follow; and whether it is to be left out."""
+    if at <= 0.0:
+        return min(slope, 0.0), slope > above
+    if at >= upper:
+        return max(slope, 0.0), slope < below
+    return slope, False
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _best(at, slope, curvature, upper):
+    """The minimiser in [0, upper] of the quadratic with this slope and curvature."""
+    if curvature > 0.0:
+        return min(max(at - slope / curvature, 0.0), upper)
+    return upper if slope < 0.0 else 0.0
+
+
+@nb.njit(cache=True, nogil=True)
+def _descend(arrays, losses, alpha, w, bias, limits):
+    """`LinearDual.descend`. losses: |x_i|^2 with the constant, (n,); y and c (p, n); upper (n,)."""
+    norms, y, c, upper = losses
+    most, fall, seed = limits
+    n, state = alpha.shape[1], np.uint64(seed)
+    order = np.array([v for v in range(alpha.size) if upper[v % n] > 0.0], np.int64)
+    active = len(order)
+    above, below, first, visits = np.inf, -np.inf, -1.0, 0
+    while active:
+        state = _shuffled(order, active, state)
+        largest, least, s = -np.inf, np.inf, 0
+        while s < active:
+            p, i = 0, order[s]
+            if i >= n:
+                p, i = divmod(i, n)
+            at = alpha[p, i]
+            slope = y[p, i] * _score(arrays, i, w, bias) - c[p, i]
+            visits += 1
+            projected, is_out = _projected(slope, at, upper[i], below, above)
+            if is_out:
+                active -= 1
+                order[s], order[active] = order[active], order[s]
+                continue
+            largest, least = max(largest, projected), min(least, projected)
+            if projected != 0.0:
+                new = _best(at, slope, norms[i] * y[p, i] * y[p, i], upper[i])
+                if new != at:
+                    alpha[p, i] = new
+                    _add(arrays, i, (new - at) * y[p, i], bias, w)
+            s += 1
+        first = largest - least if first < 0.0 else first
+        if visits >= most or largest - least <= fall * first:
+            break
+        above, below = largest if largest > 0.0 else np.inf, least if least < 0.0 else -np.inf
+    return visits
