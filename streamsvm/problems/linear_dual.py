@@ -215,7 +215,7 @@ def _best(at, slope, curvature, upper):
 
 @nb.njit(cache=True, nogil=True)
 def _descend(arrays, losses, alpha, w, bias, limits):
-    """`LinearDual.descend`. losses: |x_i|^2 with the constant, (n,); y and c (p, n); upper (n,)."""
+    """`LinearDual.descend`. losses: |x_i|^2 with the constant (n,), y and c (p, n), upper (n,)."""
     norms, y, c, upper = losses
     most, fall, seed = limits
     n, state = alpha.shape[1], np.uint64(seed)
