@@ -113,7 +113,7 @@ class ALFPGM(BlockSolver):
     def _shrink(self, problem: DualQP, state: BlockState) -> BlockState:
         return super()._shrink(problem, state) if self.shrinking else state
 
-    def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
+    def _select(self, problem: DualQP, state: BlockState) -> tuple[np.ndarray, np.ndarray]:
         """pWSS: the p rows of I_up with the largest levels, each with its best partner of I_low; and, unless as
         published, free ones of the block before."""
         rows = self._candidates(state)
@@ -125,13 +125,13 @@ class ALFPGM(BlockSolver):
         a, b = rows[first], rows[second]
         partners = _partners(problem.cross(a, b), problem.diagonal(a), problem.diagonal(b), level[first], level[second])
         if self.as_published:
-            return np.union1d(a[partners >= 0], b[partners[partners >= 0]])
+            return np.union1d(a[partners >= 0], b[partners[partners >= 0]]), np.empty(0)
         # b[:1], the lowest level, too: near twins gain much by steps so small that a block of them alone would not move
         new = np.union1d(a, b[np.append(partners[partners >= 0], 0)])
         free = np.intersect1d(state.block, rows)
         free = np.setdiff1d(free[free_rows(problem, state, free)], new)
         worst = row_violations(problem, state, free)
-        return np.union1d(new, free[_least(np.arange(len(free)), -worst, 2 * self.pairs)])
+        return np.union1d(new, free[_least(np.arange(len(free)), -worst, 2 * self.pairs)]), np.empty(0)
 
     def solve_block(self, problem: BlockProblem, state: BlockState, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.subproblem == "pairs":

@@ -9,6 +9,9 @@ With a bias, the constraint y'a = 0 has the multiplier b, and the KKT conditions
 g + y b = y (f + b) - 1. Then blocks mix rows that may rise (I_up) with rows that may fall (I_low) in y a, and steps
 move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
 
+A row stays in the block for what it has violated lately, too: of two rows that are nearly the same, what one gains the
+other may undo, and only a block of both solves them.
+
 Working sets: which rows move in a round."""
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ MOST_VISITS = 250  # sub-blocks of a block for each that it holds
 MOST_IDLE = 100  # sweeps, see `BlockSolver.is_idle`
 MOST_UNSOLVED = 50  # sweeps, see `BlockSolver.is_idle`
 SMALL = 128  # rows: fewer may have more unsolved blocks, as a block takes time by the rows squared
+FADES = 0.5  # of what a row of the block has violated lately, in a round
 CHECKED = 64  # rows at which float32 products are compared with float64
 EXACT_VALUES = 1 << 17  # of the kernel, at most, to certify a solution by float64
 CHECK_IDLE = 10  # idle sweeps between such comparisons
@@ -63,6 +67,8 @@ class GivenBias(NamedTuple):
 class BlockState:
     """alpha (n,), gradient Qa + p (n,; stale on shrunk rows), the last block, what is shrunk, and the violation.
 
+    recent: what each row of the last block has violated lately: the largest violation that it entered a round with,
+    which halves in each round after. Empty in a state that was saved without it.
     bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M. margin: r, where the
     variables of each sign keep their sum, and y (f + b) is to reach r; of regression minus epsilon. given: the bias
     that `threshold` has set, while y'a is not 0 yet; else None. is_rounded: above tol, and for rounding no step
@@ -76,6 +82,7 @@ class BlockState:
     gradient: np.ndarray
     active: np.ndarray | None = None  # None: all rows
     block: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    recent: np.ndarray = field(default_factory=lambda: np.empty(0))
     shrunk: tuple[ShrunkRows, ...] = ()
     violation: float = np.inf
     rounds: int = 0
@@ -249,7 +256,7 @@ class BlockSolver:
         if state.violation <= self.tol:
             return self._checked(problem, self.unshrunk(problem, state))
         state = self._shrink(problem, state)
-        block = self._select(problem, state)
+        block, recent = self._select(problem, state)
         new, moved = self.solve_block(problem, state, block)
         if not moved.any():
             return self.rounded(problem, state)
@@ -261,7 +268,7 @@ class BlockSolver:
         gain = -0.5 * float(delta @ (state.gradient + gradient)[block[moved]])
         if self.bias and gain <= 0:
             return self.rounded(problem, state)  # nothing, but for rounding
-        after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
+        after = replace(state, alpha=alpha, gradient=gradient, block=block, recent=recent, rounds=state.rounds + 1)
         after = self.with_progress(problem, self.measured(problem, self._moved(problem, state, after)), gain)
         before, left = (float(row_violations(problem, each, block).max()) for each in (state, after))
         if left > max(0.5 * before, self.row_tol):
@@ -369,18 +376,20 @@ class BlockSolver:
         shrinkable = partial(self.shrinkable, problem, state, least=state.violation)
         return shrunk([state], self.block_rows, shrinkable)[0]
 
-    def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
-        """Half of the previous block and, from each side, a quarter of worst violators.
+    def _select(self, problem: DualQP, state: BlockState) -> tuple[np.ndarray, np.ndarray]:
+        """Half of the previous block and, from each side, a quarter of worst violators; and what these rows have
+        violated lately.
 
         The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall.
 
         If the problem knows partitions of rows far from each other, only the partitions that need it most take part,
         and their free support vectors fill the block up: neighbours move against each other."""
         if self._is_one_block(problem, state):
-            return np.flatnonzero(problem.upper > 0)
+            return np.flatnonzero(problem.upper > 0), np.empty(0)
         active = slice(None) if state.active is None else state.active
         v = np.zeros(len(state.alpha))
         v[active] = row_violations(problem, state, active)
+        recent = recent_violations(state, v)
         sides = -np.sign(problem.y * _shifted(problem, state, slice(None))) if self.bias else problem.y
         previous, free = state.block, np.empty(0, np.intp)
         if state.active is not None:  # a row shrunk since then has no gradient to go by
@@ -390,9 +399,10 @@ class BlockSolver:
             chosen = self._neediest(problem.parts, v, is_free)
             v[~chosen] = 0.0
             previous, free = previous[chosen[previous]], np.flatnonzero(chosen & is_free)
-        block = mixed_block(previous, v, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
+        block = mixed_block(previous, recent, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
         room = self.block_rows - len(block)
-        return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
+        block = np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
+        return block, recent[block]
 
     def _is_one_block(self, problem: BlockProblem, state: BlockState) -> bool:
         """Whether all rows that may move do so together, as they are few: each of thousands of pairs would take several
@@ -543,12 +553,20 @@ def reactivated(
     ]
 
 
+def recent_violations(state: BlockState, v: np.ndarray) -> np.ndarray:
+    """v (n,), what rows violate now, and for rows of the last block at least what is left of `BlockState.recent`."""
+    recent, rows = v.copy(), state.block[: len(state.recent)]
+    recent[rows] = np.maximum(recent[rows], FADES * state.recent)
+    return recent
+
+
 def mixed_block(
-    previous: np.ndarray, v: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
+    previous: np.ndarray, recent: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
 ) -> np.ndarray:
-    """A working set, rising: half of it the worst of the previous one's ids, by v (n,), and from each side a quarter of
-    its worst. sides: violations (n,), changed in place, and which rows are of the side."""
-    previous = largest(previous, v, rows // 2)
+    """A working set, rising: half of it the worst of the previous one's ids, by what they have violated lately, recent
+    (n,), and from each side a quarter of its worst. sides: violations (n,), changed in place, and which rows are of the
+    side."""
+    previous = largest(previous, recent, rows // 2)
     quarter = (rows - len(previous)) // 2
     for side_v, _ in sides:
         side_v[previous] = 0.0

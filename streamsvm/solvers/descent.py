@@ -1,7 +1,8 @@
 """Descent on one working set, compiled: `blockws` solves a block with it, over sub-blocks that fit in L1 and L2.
 
-Without labels one coordinate at a time, greedily. With them two at a time, which keeps y'a; or two of the same sign,
-which keeps the sum of each. All of it is one file, as compiled functions that are cached call none of another file."""
+Without labels one coordinate at a time, greedily, and two where one alone gets nowhere. With them two at a time, which
+keeps y'a; or two of the same sign, which keeps the sum of each. All of it is one file, as compiled functions that are
+cached call none of another file."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ FALLS = 0.1  # of the least violation: a smaller fall of it is none
 LEAST_GAIN = 1e-7  # of the objective, about what float32 kernel values resolve: then rounding undoes what steps gain
 # indices of `progress` in a block: the least violation, sub-blocks since it fell, the gain in these, and in all
 LEAST, IDLE, RECENT, GAINED = range(4)
+FLAT = 1e-6  # of the diagonal: a smaller curvature of two rows is not told from 0 by float32 kernel values
 IDLE_VISITS = 40  # of each row of a block, in which violation and objective do not fall by so much
 
 
@@ -204,7 +206,10 @@ def _row(chosen, i, y):
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def _descent(chosen, variables, tol, max_steps):
     """Greedy coordinate descent on at most 4096 rows, in place. The loops are split so that each vectorises; the arg
-    max packs the index into the low bits of |violation|."""
+    max packs the index into the low bits of |violation|.
+
+    If as many steps as rows have not solved it, a step moves a second row with the first: what one of two similar rows
+    gains the other would undo, step after step."""
     diag, g, a, upper = variables
     q = len(g)
     big, zero = np.float32(3e38), np.float32(0)
@@ -214,26 +219,85 @@ def _descent(chosen, variables, tol, max_steps):
     for j in range(q):
         low[j] = -big if a[j] < upper[j] else zero
         high[j] = big if a[j] > 0 else zero
-    delta, row = zero, np.zeros(q, np.float32)
-    for _ in range(max_steps):
+    delta, delta_j, row = zero, zero, np.zeros(q, np.float32)
+    for step in range(max_steps):
         for j in range(q):
             g[j] += delta * row[j]
         for j in range(q):
             v[j] = abs(min(max(g[j], low[j]), high[j]))
-        key = np.int32(0)
-        for j in range(q):
-            key = max(key, (bits[j] & ~_INDEX) | np.int32(j))
-        i = key & _INDEX
+        i = _arg_max(bits)
         if v[i] <= tol:
             break
-        new = min(max(a[i] - g[i] / diag[i], zero), upper[i])
-        delta = np.float32(new - a[i])
-        if delta == 0:  # lost to rounding, and would be again
-            break
-        a[i] = new
-        low[i] = -big if new < upper[i] else zero
-        high[i] = big if new > 0 else zero
         row = _row(chosen, i, None)
+        new = min(max(a[i] - g[i] / diag[i], zero), upper[i])
+        if step >= q:
+            j = _partner(variables, low, high, i, row, v)
+            new, new_j = _best_pair(variables, i, j, row[j])
+            delta_j = np.float32(new_j - a[j])
+            _set(a, upper, low, high, j, new_j)
+            second = _row(chosen, j, None)
+            for k in range(q):
+                g[k] += delta_j * second[k]
+        delta = np.float32(new - a[i])
+        if delta == 0 and delta_j == 0:  # lost to rounding, and would be again
+            break
+        _set(a, upper, low, high, i, new)
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _arg_max(bits):
+    """The index of the largest of at most 4096 numbers that are not negative, of which these are the bits."""
+    key = np.int32(0)
+    for j in range(len(bits)):
+        key = max(key, (bits[j] & ~_INDEX) | np.int32(j))
+    return key & _INDEX
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _set(a, upper, low, high, i, value):
+    """a_i = value, and how far a gradient may move it."""
+    big, zero = np.float32(3e38), np.float32(0)
+    a[i] = value
+    low[i] = -big if value < upper[i] else zero
+    high[i] = big if value > 0 else zero
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _partner(variables, low, high, i, row, gain):
+    """The j with which the objective falls most if a_i is at its best for each a_j (Steinwart, Hush and Scovel 2011,
+    section 3); gain (q,) is overwritten. row: of Q[S, S], of i."""
+    diag, g, _, _ = variables
+    flat = FLAT * diag[i]
+    for j in range(len(g)):
+        share = row[j] / diag[i]
+        slope = min(max(g[j] - share * g[i], low[j]), high[j])
+        gain[j] = slope * slope / max(diag[j] - share * row[j], flat)
+    gain[i] = 0
+    return _arg_max(gain.view(np.int32))
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _best_pair(variables, i, j, Q_ij):
+    """(a_i, a_j) in their bounds with the least objective, all other coefficients fixed: where both gradients are 0, or
+    else the best of the four edges."""
+    diag, g, a, upper = variables
+    Q_ii, Q_jj = np.float64(diag[i]), np.float64(diag[j])
+    g_i, g_j, a_i, a_j = np.float64(g[i]), np.float64(g[j]), np.float64(a[i]), np.float64(a[j])
+    curvature = max(Q_jj - Q_ij * Q_ij / Q_ii, FLAT * Q_jj)
+    d_j = -(g_j - Q_ij / Q_ii * g_i) / curvature
+    d_i = -(g_i + Q_ij * d_j) / Q_ii
+    if 0 <= a_i + d_i <= upper[i] and 0 <= a_j + d_j <= upper[j]:
+        return np.float32(a_i + d_i), np.float32(a_j + d_j)
+    best, best_i, best_j = np.inf, a_i, a_j
+    for bound_i, bound_j in ((0.0, 0.0), (np.float64(upper[i]), np.float64(upper[j]))):
+        edge_j = min(max(a_j - (g_j + Q_ij * (bound_i - a_i)) / Q_jj, 0.0), upper[j])
+        edge_i = min(max(a_i - (g_i + Q_ij * (bound_j - a_j)) / Q_ii, 0.0), upper[i])
+        for end_i, end_j in ((bound_i, edge_j), (edge_i, bound_j)):
+            e_i, e_j = end_i - a_i, end_j - a_j
+            value = g_i * e_i + g_j * e_j + 0.5 * (Q_ii * e_i * e_i + Q_jj * e_j * e_j) + Q_ij * e_i * e_j
+            if value < best:
+                best, best_i, best_j = value, np.float64(end_i), np.float64(end_j)
+    return np.float32(best_i), np.float32(best_j)
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")

@@ -21,6 +21,7 @@ from streamsvm.solvers.blockws import (
     active_rows,
     mixed_block,
     reactivated,
+    recent_violations,
     shrunk,
 )
 from streamsvm.solvers.in_turn import prefixed, unprefixed
@@ -129,7 +130,7 @@ class Lockstep:
         if not todo:
             return self._whole(problem, state.columns)
         columns = self._shrunk(problem, state, todo)
-        block = self._block(problem, columns, todo)
+        block, recent = self._block(problem, columns, todo)
         deltas = self._deltas(problem, columns, todo, block)
         moved = np.flatnonzero(deltas.any(axis=0))
         if not len(moved):
@@ -144,7 +145,7 @@ class Lockstep:
             gains[c] = -0.5 * float(delta @ (columns[c].gradient + gradient)[block])
             columns[c] = replace(columns[c], alpha=alpha, gradient=gradient)
         rounds = state.first.rounds + 1
-        after = self._measured(problem, [replace(c, block=block, rounds=rounds) for c in columns])
+        after = self._measured(problem, [replace(c, block=block, recent=recent, rounds=rounds) for c in columns])
         return self._with_progress(problem, after, todo, gains)
 
     def _with_progress(
@@ -204,15 +205,18 @@ class Lockstep:
 
         return shrunk(state.columns, self.solver.block_rows, by_all)
 
-    def _block(self, problem: ColumnsQP, columns: list[BlockState], todo: list[int]) -> np.ndarray:
-        """As the block solver selects it, by each row's largest violation over those of its column."""
+    def _block(self, problem: ColumnsQP, columns: list[BlockState], todo: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """As the block solver selects it, by each row's largest violation over those of its column; and those that are
+        recent."""
         ids = active_rows(columns[0])
         if len(ids) <= self.whole:
-            return ids
-        v = np.zeros((2, len(ids)))
+            return ids, np.empty(0)
+        v = np.zeros((2, len(problem.y)))
         for c in todo:
             rises, violation = self.solver.sides(_Column(problem.y, problem.upper[c]), columns[c], ids)
             share = violation / columns[c].violation
-            np.maximum(v, np.where([rises, ~rises], share, 0.0), out=v)
-        previous, sides = np.flatnonzero(np.isin(ids, columns[0].block)), [(v[0], True), (v[1], True)]
-        return ids[mixed_block(previous, v.max(axis=0), sides, self.solver.block_rows)]
+            v[:, ids] = np.maximum(v[:, ids], np.where([rises, ~rises], share, 0.0))
+        recent = recent_violations(columns[0], v.max(axis=0))
+        previous = np.intersect1d(columns[0].block, ids)
+        block = mixed_block(previous, recent, [(v[0], True), (v[1], True)], self.solver.block_rows)
+        return block, recent[block]

@@ -248,6 +248,47 @@ def test_a_block_that_cannot_reach_its_tolerance_ends_where_it_gains_nothing(n, 
         assert found == pytest.approx(solved[1], rel=1e-5)
 
 
+def twins(pairs: int, C: float) -> KernelDual:
+    """Rows that come in pairs of nearly the same, some of which have opposite labels."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(pairs, 4)), 2, axis=0) + 0.01 * rng.normal(size=(2 * pairs, 4))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+    y[rng.random(2 * pairs) < 0.1] *= -1
+    return KernelDual(RBF(1.0), Rows(X.astype(np.float32)), y, np.full(2 * pairs, C))
+
+
+@pytest.mark.parametrize("block_rows", [64, 128])
+def test_near_twins_meet_in_a_block(block_rows):
+    """Where each enters in turn to undo what the other gained, it takes 2,000 and 1,000 rounds."""
+    p = twins(300, C=1000.0)
+    state = solve(p, block_rows=block_rows)
+    assert state.violation <= 1e-3
+    assert state.rounds <= 300
+    np.testing.assert_array_equal(BlockState.from_arrays(state.to_arrays()).recent, state.recent)
+
+
+def test_a_state_saved_without_recent_violations_goes_on():
+    p, solver = twins(100, C=10.0), BlockSolver(1e-3, 32)
+    arrays = solver.solve(p, solver.init(p), max_rounds=5).to_arrays()
+    del arrays["recent"]
+    state = solver.solve(p, BlockState.from_arrays(arrays))
+    assert solver.is_solved(state)
+
+
+def test_descent_moves_two_rows_where_one_alone_gets_nowhere():
+    """Each of two rows with K = 1 - 1e-3 and opposite labels would move the other by a thousandth of its way."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(10, 4))
+    X = np.concatenate([A, A + 0.016 * rng.normal(size=(10, 4))]).astype(np.float32)
+    p = KernelDual(RBF(1.0), Rows(X), np.repeat([1.0, -1.0], 10), np.full(20, 1e3))
+    Q, upper = p.gram(np.arange(20)).copy(), p.upper.astype(np.float32)
+    g, a = np.full(20, -1, np.float32), np.zeros(20, np.float32)
+    block_descent(Q, g, a, upper, None, (np.float32(1e-2), 0.0), (20, 8))
+    assert reference.kkt_violation(Q.astype(np.float64), a.astype(np.float64), p.upper) <= 1.1e-2
+    best = reference.dual_objective(Q, reference.solve_dual(Q.astype(np.float64), p.upper))
+    assert reference.dual_objective(Q, a) == pytest.approx(best, rel=1e-3)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
 def test_what_no_step_improves_is_the_end(bias, kernel):
