@@ -16,7 +16,9 @@ import numpy as np
 from bench import HERE, Bench
 from measure import run
 from scipy import sparse
+from sklearn.datasets import load_svmlight_files
 from sklearn.exceptions import ConvergenceWarning
+from text_rows import BLOCK_ROWS, Text
 
 from streamsvm import Store
 from streamsvm.data.rows import Rows
@@ -25,11 +27,14 @@ from streamsvm.metrics import scored
 
 GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TEXT_ROWS = 804_414
+TOPICS, TOPIC_ROWS, TOPIC_FEATURES = 20, 15_935, 62_061  # of news20
+OWN_WORDS = 0.15  # share of the words of a row that follow its topic
 Score = Callable[[np.ndarray, np.ndarray], float]
 
 
 def accuracy(y: np.ndarray, f: np.ndarray) -> float:
-    return float(np.mean((f > 0) == (y > 0)))
+    """Of labels -1 and +1; of classes 0, 1, ... if f has a column for each."""
+    return float(np.mean(f.argmax(axis=1) == y if f.ndim == 2 else (f > 0) == (y > 0)))
 
 
 def precision_is_recall(y: np.ndarray, f: np.ndarray) -> float:
@@ -38,13 +43,18 @@ def precision_is_recall(y: np.ndarray, f: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows to train on and to test on, labels -1 and +1, and the score that fits them."""
+    """Rows to train on and to test on, labels -1 and +1 or classes 0, 1, ..., and the score that fits them."""
 
     X: Any
     y: np.ndarray
     X_test: Any
     y_test: np.ndarray
     score: Score
+
+    def signs(self) -> np.ndarray:
+        """(n, columns) -1 and +1: of two classes, or of each against the rest."""
+        classes = np.unique(self.y)
+        return np.where(self.y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1, -1)
 
 
 @cache
@@ -60,6 +70,29 @@ def problem(name: str, bench: Bench) -> Problem:
         test = np.arange(len(y)) % 5 == 0
         return Problem(X[~test], y[~test], X[test], y[test], precision_is_recall)
     return Problem(*bench.two_classes(name), accuracy if name == "a9a" else precision_is_recall)
+
+
+def sector(bench: Bench) -> Problem:
+    files = [str(bench.data / f"sector{part}.bz2") for part in ("", ".t")]
+    X, y, X_test, y_test = load_svmlight_files(files, dtype=np.float32)
+    X, y = X[: bench.sizes.train_rows], y[: bench.sizes.train_rows]
+    classes, codes = np.unique(y, return_inverse=True)
+    known = np.isin(y_test, classes)
+    return Problem(X, codes, X_test[known], np.searchsorted(classes, y_test[known]), accuracy)
+
+
+def topics(bench: Bench, *, counted: bool = False) -> Problem:
+    """Generated text in the shape of news20, as rows of length 1 or as counts of words. In each topic, other words
+    are frequent."""
+    n, text = bench.sizes.train_rows or TOPIC_ROWS, Text(features=TOPIC_FEATURES)
+    blocks, rng = range(-(-n // BLOCK_ROWS)), np.random.default_rng(0)
+    X = sparse.vstack([text.counts(block) for block in blocks], format="csr")[:n].tocoo()
+    y = rng.integers(TOPICS, size=n)
+    first = np.where(rng.random(X.nnz) < OWN_WORDS, (1 + y[X.row]) * (TOPIC_FEATURES // (TOPICS + 1)), 0)
+    X = sparse.csr_array((X.data, (X.row, (X.col + first) % TOPIC_FEATURES)), X.shape)
+    X = (X if counted else text.weighted(X)).astype(np.float32)
+    test = np.arange(n) % 5 == 0
+    return Problem(X[~test], y[~test], X[test], y[test], accuracy)
 
 
 def grid(bench: Bench) -> Sequence[float]:

@@ -30,20 +30,21 @@ SHARPNESS = 12.0  # of the labels: spread of the true function over that of the 
 @dataclass(frozen=True)
 class Text:
     seed: int = 0
+    features: int = FEATURES
 
     @cached_property
     def frequency(self) -> np.ndarray:
-        """(FEATURES,) chance of each word to be the next one."""
-        p = 1.0 / (np.arange(FEATURES) + 30.0) ** 1.05
+        """(features,) chance of each word to be the next one."""
+        p = 1.0 / (np.arange(self.features) + 30.0) ** 1.05
         return p / p.sum()
 
     @cached_property
     def truth(self) -> np.ndarray:
-        """(FEATURES,) weights of the true function: 1,000 words, frequent ones rather than rare ones."""
+        """(features,) weights of the true function: 1,000 words, frequent ones rather than rare ones."""
         rng = np.random.default_rng([self.seed, 0])
         share = self.frequency**0.7
-        w = np.zeros(FEATURES)
-        w[rng.choice(FEATURES, 1000, replace=False, p=share / share.sum())] = rng.normal(size=1000)
+        w = np.zeros(self.features)
+        w[rng.choice(self.features, 1000, replace=False, p=share / share.sum())] = rng.normal(size=1000)
         return w
 
     @cached_property
@@ -52,14 +53,22 @@ class Text:
         f = self.rows(0) @ self.truth
         return float(np.median(f)), float(f.std())
 
-    def rows(self, block: int) -> sparse.csr_array:
-        """(BLOCK_ROWS, FEATURES) float32, rows of length 1."""
+    def counts(self, block: int) -> sparse.csr_array:
+        """(BLOCK_ROWS, features) how often each word is in each row."""
         rng = np.random.default_rng([self.seed, 1, block])
         lengths = np.clip(rng.lognormal(np.log(WORDS), 0.6, BLOCK_ROWS).astype(np.int64), 3, 800)
         indptr = np.append(0, np.cumsum(lengths))
-        words = np.searchsorted(np.cumsum(self.frequency), rng.random(indptr[-1])).clip(0, FEATURES - 1)
-        X = sparse.csr_array((np.ones(len(words)), words, indptr), shape=(BLOCK_ROWS, FEATURES))
+        words = np.searchsorted(np.cumsum(self.frequency), rng.random(indptr[-1])).clip(0, self.features - 1)
+        X = sparse.csr_array((np.ones(len(words)), words, indptr), shape=(BLOCK_ROWS, self.features))
         X.sum_duplicates()
+        return X
+
+    def rows(self, block: int) -> sparse.csr_array:
+        """(BLOCK_ROWS, features) float32, rows of length 1."""
+        return self.weighted(self.counts(block))
+
+    def weighted(self, X: sparse.csr_array) -> sparse.csr_array:
+        """Counts of words as rows of length 1, in place."""
         rarity = -np.log(np.minimum(self.frequency * WORDS, 0.9))
         X.data = (1 + np.log(X.data)) * rarity[X.indices]
         lengths = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))

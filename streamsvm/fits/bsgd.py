@@ -10,6 +10,7 @@ scratch files sorted by region with its label and weight. From there each learne
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -45,7 +46,7 @@ from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LabelScale, Targets, Task
 from streamsvm.tasks.weights import class_factors
 
-COOLING = 0.2  # of the rows of all epochs, over which steps fall to 0
+COOLING = 0.2  # of the rows of all epochs, or of the time if that ends first, over which steps fall to 0
 SHUFFLE = 2  # random stream of the order of windows, and of rows inside them
 WINDOW_BYTES = 32 * MiB
 VECTOR_BYTES = 100  # of labels, codes, weights and their order, for a row of the windows in use
@@ -98,12 +99,72 @@ class RegionLabels(SizedInBytes):
         return self.partition.assign(rows)
 
 
-def shares_of_time(until: float | None, count: int, slots: int) -> list[float | None]:
-    """The times at which so many turns end, so that those that wait for a slot have their share of the time left."""
+def share_of_time(until: float | None, waiting: int, slots: int) -> float | None:
+    """The time at which a region that starts now ends its turn, so that all that wait for a slot, itself included, have
+    their share of the time left."""
     if until is None:
-        return [None] * count
-    now, waves = time.time(), -(-count // slots)
-    return [now + max(until - now, 0.0) * (1 + number // slots) / waves for number in range(count)]
+        return None
+    now, waves = time.time(), -(-waiting // slots)
+    return now + max(until - now, 0.0) / waves
+
+
+def time_passed(began: float, until: float | None) -> float:
+    """The share of the time from `began` until then that is over; 0 if there is no limit."""
+    if until is None:
+        return 0.0
+    return min(max((time.time() - began) / (until - began), 0.0), 1.0) if until > began else 1.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a learner is in its fit, from 0 to 1: by its rows or by its time, whichever is further. Time does not
+    count for the first rows, which are learned however little there is. A last step as long as those before would
+    decide by the last few rows, so steps fall to 0 over the last share, `COOLING`. The mean of all steps would keep
+    what merges have lost in the meantime.
+
+    rows: of all epochs; 0: steps stay as long as they are. began, until: the time.time() of start and end; None: no
+    limit. passed: the share of the fit's time that was over at the start."""
+
+    rows: int
+    began: float = 0.0
+    until: float | None = None
+    passed: float = 0.0
+
+    def progress(self, t: int, m: int) -> np.ndarray:
+        """(m,) before each of the next m rows, when t have been learned."""
+        of_rows = (t + np.arange(m)) / self.rows
+        if self.until is None or t == 0:
+            return of_rows
+        of_time = self.passed + (1 - self.passed) * time_passed(self.began, self.until)
+        return np.maximum(of_rows, of_time)
+
+    def factors(self, t: int, m: int) -> np.ndarray:
+        """(m,) on the steps after t."""
+        if not self.rows:
+            return np.ones(m)
+        return np.clip((1 - self.progress(t, m)) / COOLING, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What all regions have in common in a turn. cooled_epochs: as of `BSGDFit`; seed: with the region's number, of the
+    order of its rows; count: of regions. slots: regions that learn at a time, each with so many threads. until: the end
+    of the fit, and passed: the share of its time that was over before. order: counts regions as they start; None where
+    they start by their numbers."""
+
+    cooled_epochs: int
+    seed: list[int]
+    count: int
+    slots: int
+    threads: int
+    until: float | None
+    passed: float
+    order: Iterator[int] | None
+
+    def end(self, region: int) -> float | None:
+        """The time at which a region that starts now has had its share."""
+        started = region if self.order is None else next(self.order)
+        return share_of_time(self.until, self.count - started, self.slots)
 
 
 def sample_rows(n: int, n_regions: int, most: int) -> int:
@@ -179,6 +240,7 @@ class BSGDFit(Fit):
         self.n_turns = len(self.windows)  # of an epoch
         self.epochs, self.late = 0.0, False  # so far; whether time was up before the last row
         self.loss = 0.0  # mean loss of the last epoch's rows, each before its step
+        self.began = 0.0  # time.time() of the first row, in a resumed run of the first one after the checkpoint
 
     def _units(self) -> tuple[LabelScale, bool]:
         """The scale of the learned numbers, and whether the targets are scaled already."""
@@ -245,6 +307,7 @@ class BSGDFit(Fit):
     def _learn(self) -> float:
         """Learns all epochs, or those after a checkpoint. Returns the accuracy of the last one, before each step."""
         first_epoch, first_block, counted = self._resumed()
+        self.began = time.time()
         for epoch in range(first_epoch, self.config.bsgd.epochs):
             order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(self.n_turns)
             counted = counted if epoch == first_epoch else np.zeros(3)
@@ -283,6 +346,7 @@ class BSGDFit(Fit):
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
         """The score of each window; they are learned one after the other."""
         [learner] = self.learners
+        pace = Pace(self._cooled_epochs * self.store.n, self.began, self.until)
 
         def read(number: int) -> Labelled:
             return self.source.read(self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)])
@@ -290,8 +354,7 @@ class BSGDFit(Fit):
         for window in ahead(read, order):
             step, rows = BLOCKS * learner.block_rows, len(window[0])
             pieces = [slice(start, start + step) for start in range(0, rows, step)]
-            total = self._cooled_epochs * self.store.n
-            yield _learned(self.task, learner, window, pieces, total, self.engine.threads, self._is_over)
+            yield _learned(self.task, learner, window, pieces, pace, self.engine.threads, self._is_over)
 
     @property
     def _cooled_epochs(self) -> int:
@@ -308,22 +371,32 @@ class BSGDFit(Fit):
         """The score of each turn: one window of every region, learned in parallel."""
         assert self.regions is not None
         shared = (self.engine.share(self.regions),)
-        # more than one, if there are more slots than learners
-        threads = max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
+        window = len(self.learners) if self.engine.is_local else None  # a free slot takes the next region at once
         for number in order:
             spans = self.spans[number].tolist()
-            seed = [self.config.seed, SHUFFLE, epoch, int(number)]
-            learn = partial(_take_turn, threads, self._cooled_epochs, seed)
-            ends = shares_of_time(self.until, len(spans), self.engine.slots)
-            turns = list(zip(range(len(spans)), spans, ends, strict=True))
+            learn = partial(_take_turn, self._turn([self.config.seed, SHUFFLE, epoch, int(number)]))
             makers = (partial(self._learner, learner.options) for learner in self.learners)
             states_before = (learner.to_state() for learner in self.learners)
-            states, scores = zip(*self.engine.map(learn, turns, makers, states_before, shared=shared), strict=True)
+            turns = self.engine.map(learn, list(enumerate(spans)), makers, states_before, shared=shared, window=window)
+            states, scores = zip(*turns, strict=True)
             for learner, state in zip(self.learners, states, strict=True):
                 learner.restore(state)
             score: np.ndarray = sum(scores, start=np.zeros(3))
             self.late = self.late or score[2] < sum(stop - start for start, stop in spans)
             yield score
+
+    def _turn(self, seed: list[int]) -> Turn:
+        is_local, count, slots = self.engine.is_local, len(self.learners), self.engine.slots
+        return Turn(
+            self._cooled_epochs,
+            seed,
+            count,
+            slots,
+            threads=max(1, slots // count) if is_local else 1,  # more than one, if there are more slots than regions
+            until=self.until,
+            passed=time_passed(self.began, self.until),
+            order=itertools.count() if is_local else None,
+        )
 
     def _state(self, position: Mapping[str, object]) -> dict[str, object]:
         states = (prefixed(_prefix(number), learner.to_state()) for number, learner in enumerate(self.learners))
@@ -438,24 +511,23 @@ class _WindowReader(SizedInBytes):
 
 
 def _take_turn(
-    threads: int,
-    cooled_epochs: int,
-    seed: list[int],
+    turn: Turn,
     regions: Regions,
-    turn: tuple[int, tuple[int, int], float | None],
+    part: tuple[int, tuple[int, int]],
     make_learner: Callable[[], BudgetLearner],
     state: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """A learner's state after a turn, and its score there, of the rows that there was time for. turn: a region, its
-    rows start..stop, and the time at which it ends; seed: with the region, of their order."""
-    learner, (region, span, until) = make_learner(), turn
+    """A learner's state after a turn, and its score there, of the rows that there was time for. part: a region, and its
+    rows start..stop."""
+    learner, (region, span) = make_learner(), part
+    began, until = time.time(), turn.end(region)
     learner.restore(state)
     window = regions.read(region, *span)
-    order = np.random.default_rng([*seed, region]).permutation(len(window[0]))
+    order = np.random.default_rng([*turn.seed, region]).permutation(len(window[0]))
     step = BLOCKS * learner.block_rows
     pieces = [order[start : start + step] for start in range(0, len(order), step)]
-    total = cooled_epochs * int(regions.sizes[region])
-    score = _learned(regions.task, learner, window, pieces, total, threads, lambda: is_late(until))
+    pace = Pace(turn.cooled_epochs * int(regions.sizes[region]), began, until, turn.passed)
+    score = _learned(regions.task, learner, window, pieces, pace, turn.threads, lambda: is_late(until))
     return learner.to_state(), score
 
 
@@ -463,31 +535,23 @@ def _prefix(number: int) -> str:
     return f"learner{number or ''}_"
 
 
-def _cooling(t: int, m: int, total: int) -> np.ndarray:
-    """(m,) factors on the steps after t: 1, and falling to 0 over the last share of total. A last step as long as those
-    before would decide by the last few rows; the mean of all steps keeps what merges have lost in the meantime."""
-    left = 1 - (t + np.arange(m)) / total if total else np.ones(m)
-    return np.clip(left / COOLING, 0.0, 1.0)
-
-
 def _learned(
     task: Task,
     learner: BudgetLearner,
     window: Labelled,
     pieces: Sequence[Any],
-    total: int,
+    pace: Pace,
     threads: int,
     is_over: Callable[[], bool],
 ) -> np.ndarray:
     """(3,) of rows that are learned piece by piece, as far as there is time: how many were predicted right, the sum of
-    their losses over all columns, and how many they are. total: rows of the learner at whose end steps become shorter;
-    0: they do not."""
+    their losses over all columns, and how many they are."""
     (rows, targets, weights), score = window, np.zeros(3)
     options, (origin, unit) = learner.options, learner.units
     for number, piece in enumerate(pieces):
         if number and is_over():
             break
-        cooled = weights[piece] * _cooling(learner.t, len(weights[piece]), total)
+        cooled = weights[piece] * pace.factors(learner.t, len(weights[piece]))
         decisions = learner.learn(rows.take(piece), targets[piece], cooled, threads)
         Y, f = (targets[piece] - origin) / unit, (decisions - origin) / unit
         losses = values(options.loss, Y, f, options.epsilon)

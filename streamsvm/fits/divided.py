@@ -45,7 +45,7 @@ from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.kernels.row_cache import WIDE
 from streamsvm.parallel.engine import several
-from streamsvm.parallel.machine import MiB, free_bytes, process_bytes
+from streamsvm.parallel.machine import WORKER_BYTES, MiB, free_bytes, process_bytes
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
@@ -413,7 +413,8 @@ STREAMED_SHARE = 32  # rows of partitions beyond 1 / 32 of the limit are read ag
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes: the limit; what the process holds already, vectors of all rows, rows held in memory, kernel rows kept."""
+    """Bytes: the limit, what the process (or that of a worker) holds already, vectors of all rows, rows held in memory,
+    kernel rows kept."""
 
     limit_bytes: int
     process_bytes: int
@@ -443,12 +444,13 @@ def plan_memory(
 
     columns: coefficients of a row.
     cache_bytes: for kernel rows, less if memory is short.
-    on_worker: the limit and threads are those of a cluster's worker, which sees partitions only. parts_alone: the fit
-    solves partitions only, for which the data of each row may be in files.
+    on_worker: the limit and threads are those of a cluster's worker, which sees partitions only. Then what this process
+    holds does not count.
+    parts_alone: the fit solves partitions only, for which the data of each row may be in files.
     """
     n, raw, row, rows = samples.n, samples.as_stored, samples.nbytes / samples.n, int(samples.nbytes)
     limit = limit_bytes or free_bytes()
-    process = process_bytes()
+    process = WORKER_BYTES if on_worker else process_bytes()
     in_memory = not on_worker and stay_in_memory(n, row, columns, limit, threads, parts_alone)
     vectors = 0 if on_worker or (parts_alone and not in_memory) else vector_bytes(n, columns)
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)

@@ -32,7 +32,7 @@ from streamsvm.hss.matrix import (
 from streamsvm.hss.tree import ClusterTree, nearest_neighbours, order_rows, principal_direction, strips_of
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.engine import Engine, SerialEngine
-from streamsvm.parallel.machine import MiB
+from streamsvm.parallel.machine import WORKER_BYTES
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import strips
 
@@ -49,8 +49,7 @@ PROBES = 4  # random vectors, and
 PROBED_ROWS = 300  # rows of the product, by which errors are estimated; all of them
 SIGNS = 16  # random vectors by which it is seen whether rtol is reached
 PROBED_VALUES = 1 << 22  # if these are few: of a narrow kernel, few entries make the error
-WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
-USED_SHARE = 0.8  # of its memory that it may use
+USED_SHARE = 0.8  # of a worker's memory that it may use
 
 Operator = TypeVar("Operator", HSSMatrix, ULVFactor)
 Inside = Callable[[np.ndarray], np.ndarray]

@@ -46,6 +46,7 @@ def peak_rss_bytes(pid: int | None = None) -> int:
 
 
 MiB = 1 << 20
+WORKER_BYTES = 256 * MiB  # of a cluster's worker: its process, and what it loads
 FREE_SHARE = 0.8  # of the memory, for a fit without a limit
 
 

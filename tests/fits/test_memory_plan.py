@@ -17,7 +17,7 @@ from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import MemoryLimitError
 from streamsvm.fits.divided import LEAST_ROWS, plan_memory
-from streamsvm.parallel.machine import MiB
+from streamsvm.parallel.machine import WORKER_BYTES, MiB
 
 GiB = 1 << 30
 
@@ -79,6 +79,17 @@ def test_a_tight_limit_takes_threads_away_before_it_fails():
     plans = [plan_memory(facts, 1, limit * MiB, 8, cache_bytes=0).threads for limit in (500, 700, 1000, 4000)]
     assert plans == sorted(plans)
     assert plans[0] < 8
+
+
+def test_a_worker_has_its_memory_however_much_the_leading_process_holds(monkeypatch):
+    facts, options = samples(900, 50), {"cache_bytes": 0, "on_worker": True}
+    small = plan_memory(facts, 1, 2 * GiB, 1, **options)
+    monkeypatch.setattr("streamsvm.fits.divided.process_bytes", lambda: 5 * GiB // 2)
+    assert plan_memory(facts, 1, 2 * GiB, 1, **options) == small
+    assert small.process_bytes == WORKER_BYTES
+    assert small.max_part_rows > 900
+    with pytest.raises(MemoryLimitError, match=r"a memory limit of 2.0 GiB is too small for 900 rows"):
+        plan_memory(facts, 1, 2 * GiB, 1, cache_bytes=0)
 
 
 def test_without_a_limit_free_memory_is_the_limit(monkeypatch):

@@ -445,6 +445,11 @@ def test_linear_problems(tables):
     }
     ratios = [float(row["objective / LIBLINEAR's"]) for row in found["The same problem as LIBLINEAR's"]]
     assert max(ratios) < 1.002  # below 1 where LIBLINEAR has not ended
+    sparse_rows = {row["data"]: row for row in found["Sparse rows"]}
+    assert [*sparse_rows] == ["reuters", "w8a", "a9a", "sector", "topics", "topics as counts"]
+    assert all(float(row["objective / LIBLINEAR's"]) < 1 + 2e-5 for row in sparse_rows.values())
+    assert all(row["ratio"] > 0 and row["score"] > 0 for row in sparse_rows.values())
+    assert (sparse_rows["topics"]["rows"], sparse_rows["topics"]["features"]) == (320, 62_061)
     assert all(float(row["MAP"]) > 0.9 for row in found["MQ2008, five folds"])
     assert found["Abalone, ordinal"][0]["mean absolute error"] < 1
 
