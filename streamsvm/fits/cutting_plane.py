@@ -53,7 +53,6 @@ LANDMARKS = 3  # random stream of the landmarks
 SPARSE = 0.15  # share of entries that are not 0, up to which dual descent is chosen
 DUAL_SHARE = 0.5  # of the memory limit, which dual descent may take where it is not asked for
 TYPICAL_PASSES = 60
-TINY = float(np.finfo(np.float64).tiny)
 LEAST_STEPS = 2  # the first step takes the plane at 0, and stays there
 AROUND_0 = (
     "the rows lie all around 0: no linear function describes them, and every row counts as inside; use a kernel with "
@@ -181,7 +180,7 @@ class CuttingPlaneFit(Fit):
                 n_support = risk.support(state.points[0], [])
             else:
                 n_support = risk.support(*state.points)
-        objective, gap = state.objective, state.objective - state.bound
+        objective, gap = state.objective, state.gap
         if isinstance(risk, SupportRisk):
             objective, gap = max(0.0, -state.bound), max(0.0, gap)  # of the dual, as LIBSVM reports it
         facts: JsonObject = {"task": self.config.task, "steps": state.steps, "passes": n_passes, "planes": state.planes}
@@ -207,12 +206,11 @@ class CuttingPlaneFit(Fit):
             stopped_by = "time"
         else:
             stopped_by = "passes" if passes >= self.options.passes else "rounding"
-        facts: JsonObject = {"stopped_by": stopped_by, "relative_gap": max(c.relative_gap for c in state.columns)}
+        facts: JsonObject = {"stopped_by": stopped_by, "relative_gap": state.largest_relative_gap}
         if self.options.epsilon is not None:
             facts["epsilon"] = self.options.epsilon
-        excess = max(c.excess for c in state.columns)
-        if self.task.loss != "support" and math.isfinite(excess):
-            facts["slack"] = excess
+        if self.task.loss != "support" and math.isfinite(state.largest_excess):
+            facts["slack"] = state.largest_excess
         return facts
 
     def _linear_model(self, state: BundleState | DualState, features: Nystroem | None, bias: float) -> LinearModel:
@@ -280,9 +278,9 @@ class CuttingPlaneFit(Fit):
         def on_step(state: BundleState | DualState) -> None:
             nonlocal last
             now = time.perf_counter()
-            gap = (state.objective - state.bound) / max(abs(state.objective), TINY)
+            gap = state.relative_gap
             rows_s = self.store.n / (now - last)
-            value = gap if rule.measure == "gap" else max(c.excess for c in state.columns)
+            value = gap if rule.measure == "gap" else state.largest_excess
             passes.note, last = {rule.measure: value, "rows_s": rows_s}, now
             self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, gap, rows_s))
             done = approach(value) if not self._stop(state, passes) else 1.0
