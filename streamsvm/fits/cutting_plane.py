@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,9 @@ class CuttingPlaneFit(Fit):
         if self.options.method != "auto" or self._no_dual:
             return self.is_dual
         fits = process_bytes() + sum(self._dual_bytes.values()) <= DUAL_SHARE * self.limit_bytes
-        return self.engine.is_local and fits and self._share_of_entries() <= SPARSE
+        return self.engine.is_local and fits and self._share_of_entries <= SPARSE
 
+    @cached_property
     def _share_of_entries(self) -> float:
         """Of the entries of the first rows those that are not 0, however they are stored."""
         rows = self.scaling.apply(first_rows(self.store))
@@ -259,7 +261,7 @@ class CuttingPlaneFit(Fit):
 
     def _dual(self) -> RowsDual:
         rows = read_blocks(self.samples, self.samples.blocks())
-        rows = Rows(sparse.csr_array(rows.X)) if self._share_of_entries() <= SPARSE else rows
+        rows = Rows(sparse.csr_array(rows.X)) if self._share_of_entries <= SPARSE else rows
         terms, dual_data = self._pieces, self.prepared.target_source.read(0, self.store.n)
         columns = terms.row_columns(dual_data.targets)
         return RowsDual(rows, terms, columns, dual_data.upper, self.options.bias, self.engine)

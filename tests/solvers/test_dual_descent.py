@@ -14,6 +14,7 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Record, Step
+from streamsvm.fits import cutting_plane
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.row_risk import OneVsRestTerms, TubeTerms
@@ -119,6 +120,15 @@ def test_sparse_rows_that_fit_are_solved_by_it_however_they_are_stored(monkeypat
     assert fitted(X, cutting_plane={"method": "ocas"})[0] > 0
     monkeypatch.setattr("streamsvm.fits.cutting_plane.DUAL_SHARE", 0)
     assert fitted(X)[0] > 0
+
+
+def test_the_first_rows_are_read_once_for_both_choices(monkeypatch):
+    """Of the method, and of how dual descent holds the rows."""
+    read, first_rows = [], cutting_plane.first_rows
+    monkeypatch.setattr(cutting_plane, "first_rows", lambda store: read.append(store) or first_rows(store))
+    X, y = words()
+    assert train_in_memory(Store.from_arrays(X, y), config())[1]["planes"] == 0
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize(
