@@ -27,7 +27,7 @@ from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import LinearModel
-from streamsvm.parallel.machine import free_bytes, process_bytes, require_memory
+from streamsvm.parallel.machine import fits_memory, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.pair_risk import PairRisk
@@ -126,7 +126,7 @@ class CuttingPlaneFit(Fit):
         more_planes = int(np.clip(left_bytes // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
         self.most_planes = self.most_idle + 3 + more_planes
         self.bytes["plane_bytes"] += 2 * more_planes * plane_bytes
-        self.bytes = self._dual_bytes if self.is_dual else self.bytes
+        self.bytes = self._dual_bytes(self.engine.threads) if self.is_dual else self.bytes
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
     def plan(self) -> JsonObject:
@@ -136,11 +136,13 @@ class CuttingPlaneFit(Fit):
         return self.bytes | rows | facts
 
     def _chooses_dual(self) -> bool:
-        """Whether by dual descent, as given, or as the first rows and the memory suggest."""
+        """Whether by dual descent, as given, or as the first rows and the memory suggest. A cluster or other threads
+        choose alike, and have the same model: the memory is that of all columns side by side."""
         if self.options.method != "auto" or self._no_dual:
             return self.is_dual
-        fits = process_bytes() + sum(self._dual_bytes.values()) <= DUAL_SHARE * self.limit_bytes
-        return self.engine.is_local and fits and self._share_of_entries <= SPARSE
+        needed_bytes = sum(self._dual_bytes(self.columns).values())
+        fits = needed_bytes <= DUAL_SHARE * self.limit_bytes and fits_memory(self.limit_bytes, needed_bytes)
+        return fits and self._share_of_entries <= SPARSE
 
     @cached_property
     def _share_of_entries(self) -> float:
@@ -158,14 +160,14 @@ class CuttingPlaneFit(Fit):
             return "has the hinge loss"
         return "takes rows as they are, without landmarks" if self.options.landmarks is not None else ""
 
-    @property
-    def _dual_bytes(self) -> dict[str, int]:
-        """Of the rows, twice, as they are read; of the variables before and after a step, and of a task's vectors."""
+    def _dual_bytes(self, tasks: int) -> dict[str, int]:
+        """Of the rows, twice, as they are read; of the variables before and after a step, and of the vectors of so many
+        tasks. All of this process, on a cluster, too."""
         n, pieces = self.store.n, 2 if self.task.loss == "epsilon" else 1
         return {
             "rows_bytes": int(2 * self.samples.nbytes),
             "vector_bytes": n * (24 * self.columns * pieces + self._pieces.row_bytes + 16),
-            "task_bytes": min(self.engine.threads, self.columns) * n * (24 * pieces + 24),
+            "task_bytes": min(tasks, self.columns) * n * (24 * pieces + 24),
         }
 
     def solve(self, draft: ModelDraft) -> Solution:
@@ -264,7 +266,7 @@ class CuttingPlaneFit(Fit):
         rows = Rows(sparse.csr_array(rows.X)) if self._share_of_entries <= SPARSE else rows
         terms, dual_data = self._pieces, self.prepared.target_source.read(0, self.store.n)
         columns = terms.row_columns(dual_data.targets)
-        return RowsDual(rows, terms, columns, dual_data.upper, self.options.bias, self.engine)
+        return RowsDual(rows, terms, columns, dual_data.upper, self.options.bias, self.engine.local)
 
     def _solve(
         self, risk: Any, passes: Passes | RowsDual, saved: Mapping[str, np.ndarray] | None

@@ -59,7 +59,7 @@ class LinearDual(Protocol):
 @dataclass
 class RowsDual:
     """The dual of rows in memory, with a constant feature `bias` unless it is 0. terms, row_columns: what makes their
-    losses. Its passes are visits of rows over their number."""
+    losses. engine: threads of this process, which has the rows. Its passes are visits of rows over their number."""
 
     rows: Rows
     terms: LossTerms
@@ -109,7 +109,7 @@ class RowsDual:
         return w, half + losses, float(np.sum(alpha * c)) - half
 
     def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
-        return self.engine.local.map(solve, columns, phase="columns")
+        return self.engine.map(solve, columns, phase="columns")
 
     def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
         """How many rows have a loss in any column at W (d, columns)."""

@@ -20,7 +20,7 @@ from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.row_risk import OneVsRestTerms, TubeTerms
 from streamsvm.solvers import loop
 from streamsvm.solvers.dual_descent import DualDescent, DualState
-from streamsvm.train import train, train_in_memory
+from streamsvm.train import planned_fit, train, train_in_memory
 
 TIGHT = 1e-8
 
@@ -120,6 +120,19 @@ def test_sparse_rows_that_fit_are_solved_by_it_however_they_are_stored(monkeypat
     assert fitted(X, cutting_plane={"method": "ocas"})[0] > 0
     monkeypatch.setattr("streamsvm.fits.cutting_plane.DUAL_SHARE", 0)
     assert fitted(X)[0] > 0
+
+
+def test_the_choice_depends_on_rows_and_memory_not_on_threads(monkeypatch):
+    X = words()[0]
+    store = Store.from_arrays(X, np.arange(len(X)) % 4)
+    chosen: dict[int, list[bool]] = {1: [], 8: []}
+    for share in np.geomspace(1e-6, 1e-2, 40):
+        monkeypatch.setattr(cutting_plane, "DUAL_SHARE", share)
+        for threads, found in chosen.items():
+            with planned_fit(store, config(memory_limit="8GiB", threads=threads)) as fit:
+                found.append(fit._chooses_dual())
+    assert chosen[1] == chosen[8]
+    assert {*chosen[1]} == {False, True}
 
 
 def test_the_first_rows_are_read_once_for_both_choices(monkeypatch):
