@@ -19,7 +19,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.cache import PASS_BYTES, CachedSamples, Columns
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Samples, gather, read_blocks
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import DataError
 from streamsvm.events import Step
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
 from streamsvm.fits.drafts import ModelDraft
@@ -115,10 +115,7 @@ class CuttingPlaneFit(Fit):
         self.samples = prepared.samples
         self.limit_bytes = config.memory_limit or free_bytes()
         self.is_dual = self.options.method == "dual"  # of "auto" it is known when the rows are read
-        if self.is_dual and self._no_dual:
-            raise ConfigError(
-                f"cutting_plane.method is 'dual', which {self._no_dual}; expected 'auto', 'ocas' or 'plain'"
-            )
+        self.options.require_task(self.task)  # which may follow from the rows
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
@@ -138,7 +135,7 @@ class CuttingPlaneFit(Fit):
     def _chooses_dual(self) -> bool:
         """Whether by dual descent, as given, or as the first rows and the memory suggest. A cluster or other threads
         choose alike, and have the same model: the memory is that of all columns side by side."""
-        if self.options.method != "auto" or self._no_dual:
+        if self.options.method != "auto" or self.options.no_dual(self.task):
             return self.is_dual
         needed_bytes = sum(self._dual_bytes(self.columns).values())
         fits = needed_bytes <= DUAL_SHARE * self.limit_bytes and fits_memory(self.limit_bytes, needed_bytes)
@@ -150,15 +147,6 @@ class CuttingPlaneFit(Fit):
         rows = self.scaling.apply(first_rows(self.store))
         entries = rows.csr.count_nonzero() if rows.is_sparse else np.count_nonzero(rows.X)
         return float(entries / max(len(rows) * rows.d, 1))
-
-    @property
-    def _no_dual(self) -> str:
-        """Why dual descent cannot solve this problem; "" if it can."""
-        if self.task.compares_rows or self.prepared.no_targets.nu is not None:
-            return "solves classes and numbers"
-        if self.calibration is not None:
-            return "has the hinge loss"
-        return "takes rows as they are, without landmarks" if self.options.landmarks is not None else ""
 
     def _dual_bytes(self, tasks: int) -> dict[str, int]:
         """Of the rows, twice, as they are read; of the variables before and after a step, and of the vectors of so many

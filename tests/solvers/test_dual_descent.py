@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
+from every_case import every_case
 from scipy import sparse
 from sklearn.datasets import load_diabetes
 from sklearn.svm import LinearSVC, LinearSVR
@@ -20,6 +21,7 @@ from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.row_risk import OneVsRestTerms, TubeTerms
 from streamsvm.solvers import loop
 from streamsvm.solvers.dual_descent import DualDescent, DualState
+from streamsvm.tasks import task_for
 from streamsvm.train import planned_fit, train, train_in_memory
 
 TIGHT = 1e-8
@@ -142,6 +144,37 @@ def test_the_first_rows_are_read_once_for_both_choices(monkeypatch):
     X, y = words()
     assert train_in_memory(Store.from_arrays(X, y), config())[1]["planes"] == 0
     assert len(read) == 1
+
+
+CANNOT = [
+    ({"cutting_plane": {"loss": "logistic"}}, "has the hinge loss, not 'logistic'"),
+    ({"cutting_plane": {"landmarks": 10}, "kernel": {"name": "rbf"}}, "takes rows as they are, without landmarks"),
+    ({"task": "ordinal"}, "solves classes and numbers, not task 'ordinal'"),
+    ({"task": "oneclass"}, "solves classes and numbers, not task 'oneclass'"),
+]
+
+
+@every_case(("options", "reason"), CANNOT)
+def test_options_that_it_cannot_solve_are_refused_before_a_fit(options, reason):
+    """auto takes planes for the same reasons."""
+    sections = options.get("cutting_plane", {})
+    with pytest.raises(ConfigError) as refused:
+        config(**options | {"cutting_plane": sections | {"method": "dual"}})
+    expected = f"test: cutting_plane.method is 'dual', which {reason}; expected 'auto', 'ocas' or 'plain'"
+    assert str(refused.value) == expected
+    assert config(**options).cutting_plane.no_dual(task_for(config(**options))) == reason
+
+
+def test_a_task_that_the_rows_decide_is_refused_by_the_fit():
+    X, y = data()
+    store = Store.from_arrays(X, y, qid=np.arange(len(X)) // 10)
+    with pytest.raises(ConfigError, match="solves classes and numbers, not task 'rank'"):
+        train_in_memory(store, config(cutting_plane={"method": "dual"}))
+
+
+def test_options_of_another_solver_do_not_matter():
+    unread = {"method": "dual", "loss": "logistic"}
+    assert config(solver="dcsvm", cutting_plane=unread).cutting_plane.method == "dual"
 
 
 @pytest.mark.parametrize(
