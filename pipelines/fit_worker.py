@@ -51,6 +51,10 @@ def libsvm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, An
 def intelex(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     from sklearnex.svm import SVC
 
+    if "threads" in options:
+        import daal4py
+
+        daal4py.daalinit(options["threads"])
     return _scikit(SVC, options, np.float32)
 
 

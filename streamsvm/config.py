@@ -176,6 +176,7 @@ class FitConfig(Options):
         if self.task is not None:
             named = [name for name in ("positive", "class_weight") if getattr(self, name)]
             task_of(self.task).require(self.solver, named)
+            self.solver_options.require_task(task_of(self.task))
         if self.nu is not None:
             task_of(self.task or default_task(self.solver, has_queries=False)).require_alone(self)
         return self

@@ -188,9 +188,11 @@ def recorded():
 
 
 def skeleton(text):
-    """Names, and values without their numbers, where these are not the data's."""
+    """Names, and values without their numbers, where these are not the data's. A score that the chosen one is compared
+    with is printed only where it differs."""
     lines = (" ".join(line.split()) for line in BRIEF.sub("", text).splitlines())
-    return [OF_DATA.sub(r"\1", UNIT.sub("iB", NUMBER.sub("#", line))) for line in lines if line]
+    lines = (line for line in lines if line and not line.startswith("search, with"))
+    return [OF_DATA.sub(r"\1", UNIT.sub("iB", NUMBER.sub("#", line))) for line in lines]
 
 
 @pytest.mark.slow  # every command in a process of its own

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.cache import PASS_BYTES, CachedSamples, Columns
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Samples, gather, read_blocks
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import DataError
 from streamsvm.events import Step
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
 from streamsvm.fits.drafts import ModelDraft
@@ -26,7 +27,7 @@ from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import LinearModel
-from streamsvm.parallel.machine import free_bytes, process_bytes, require_memory
+from streamsvm.parallel.machine import fits_memory, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.pair_risk import PairRisk
@@ -53,7 +54,6 @@ LANDMARKS = 3  # random stream of the landmarks
 SPARSE = 0.15  # share of entries that are not 0, up to which dual descent is chosen
 DUAL_SHARE = 0.5  # of the memory limit, which dual descent may take where it is not asked for
 TYPICAL_PASSES = 60
-TINY = float(np.finfo(np.float64).tiny)
 LEAST_STEPS = 2  # the first step takes the plane at 0, and stays there
 AROUND_0 = (
     "the rows lie all around 0: no linear function describes them, and every row counts as inside; use a kernel with "
@@ -115,10 +115,7 @@ class CuttingPlaneFit(Fit):
         self.samples = prepared.samples
         self.limit_bytes = config.memory_limit or free_bytes()
         self.is_dual = self.options.method == "dual"  # of "auto" it is known when the rows are read
-        if self.is_dual and self._no_dual:
-            raise ConfigError(
-                f"cutting_plane.method is 'dual', which {self._no_dual}; expected 'auto', 'ocas' or 'plain'"
-            )
+        self.options.require_task(self.task)  # which may follow from the rows
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
@@ -126,7 +123,7 @@ class CuttingPlaneFit(Fit):
         more_planes = int(np.clip(left_bytes // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
         self.most_planes = self.most_idle + 3 + more_planes
         self.bytes["plane_bytes"] += 2 * more_planes * plane_bytes
-        self.bytes = self._dual_bytes if self.is_dual else self.bytes
+        self.bytes = self._dual_bytes(self.engine.threads) if self.is_dual else self.bytes
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
     def plan(self) -> JsonObject:
@@ -136,35 +133,29 @@ class CuttingPlaneFit(Fit):
         return self.bytes | rows | facts
 
     def _chooses_dual(self) -> bool:
-        """Whether by dual descent, as given, or as the first rows and the memory suggest."""
-        if self.options.method != "auto" or self._no_dual:
+        """Whether by dual descent, as given, or as the first rows and the memory suggest. A cluster or other threads
+        choose alike, and have the same model: the memory is that of all columns side by side."""
+        if self.options.method != "auto" or self.options.no_dual(self.task):
             return self.is_dual
-        fits = process_bytes() + sum(self._dual_bytes.values()) <= DUAL_SHARE * self.limit_bytes
-        return self.engine.is_local and fits and self._share_of_entries() <= SPARSE
+        needed_bytes = sum(self._dual_bytes(self.columns).values())
+        fits = needed_bytes <= DUAL_SHARE * self.limit_bytes and fits_memory(self.limit_bytes, needed_bytes)
+        return fits and self._share_of_entries <= SPARSE
 
+    @cached_property
     def _share_of_entries(self) -> float:
         """Of the entries of the first rows those that are not 0, however they are stored."""
         rows = self.scaling.apply(first_rows(self.store))
         entries = rows.csr.count_nonzero() if rows.is_sparse else np.count_nonzero(rows.X)
         return float(entries / max(len(rows) * rows.d, 1))
 
-    @property
-    def _no_dual(self) -> str:
-        """Why dual descent cannot solve this problem; "" if it can."""
-        if self.task.compares_rows or self.prepared.no_targets.nu is not None:
-            return "solves classes and numbers"
-        if self.calibration is not None:
-            return "has the hinge loss"
-        return "takes rows as they are, without landmarks" if self.options.landmarks is not None else ""
-
-    @property
-    def _dual_bytes(self) -> dict[str, int]:
-        """Of the rows, twice, as they are read; of the variables before and after a step, and of a task's vectors."""
+    def _dual_bytes(self, tasks: int) -> dict[str, int]:
+        """Of the rows, twice, as they are read; of the variables before and after a step, and of the vectors of so many
+        tasks. All of this process, on a cluster, too."""
         n, pieces = self.store.n, 2 if self.task.loss == "epsilon" else 1
         return {
             "rows_bytes": int(2 * self.samples.nbytes),
             "vector_bytes": n * (24 * self.columns * pieces + self._pieces.row_bytes + 16),
-            "task_bytes": min(self.engine.threads, self.columns) * n * (24 * pieces + 24),
+            "task_bytes": min(tasks, self.columns) * n * (24 * pieces + 24),
         }
 
     def solve(self, draft: ModelDraft) -> Solution:
@@ -181,7 +172,7 @@ class CuttingPlaneFit(Fit):
                 n_support = risk.support(state.points[0], [])
             else:
                 n_support = risk.support(*state.points)
-        objective, gap = state.objective, state.objective - state.bound
+        objective, gap = state.objective, state.gap
         if isinstance(risk, SupportRisk):
             objective, gap = max(0.0, -state.bound), max(0.0, gap)  # of the dual, as LIBSVM reports it
         facts: JsonObject = {"task": self.config.task, "steps": state.steps, "passes": n_passes, "planes": state.planes}
@@ -207,12 +198,11 @@ class CuttingPlaneFit(Fit):
             stopped_by = "time"
         else:
             stopped_by = "passes" if passes >= self.options.passes else "rounding"
-        facts: JsonObject = {"stopped_by": stopped_by, "relative_gap": max(c.relative_gap for c in state.columns)}
+        facts: JsonObject = {"stopped_by": stopped_by, "relative_gap": state.largest_relative_gap}
         if self.options.epsilon is not None:
             facts["epsilon"] = self.options.epsilon
-        excess = max(c.excess for c in state.columns)
-        if self.task.loss != "support" and math.isfinite(excess):
-            facts["slack"] = excess
+        if self.task.loss != "support" and math.isfinite(state.largest_excess):
+            facts["slack"] = state.largest_excess
         return facts
 
     def _linear_model(self, state: BundleState | DualState, features: Nystroem | None, bias: float) -> LinearModel:
@@ -261,10 +251,10 @@ class CuttingPlaneFit(Fit):
 
     def _dual(self) -> RowsDual:
         rows = read_blocks(self.samples, self.samples.blocks())
-        rows = Rows(sparse.csr_array(rows.X)) if self._share_of_entries() <= SPARSE else rows
+        rows = Rows(sparse.csr_array(rows.X)) if self._share_of_entries <= SPARSE else rows
         terms, dual_data = self._pieces, self.prepared.target_source.read(0, self.store.n)
         columns = terms.row_columns(dual_data.targets)
-        return RowsDual(rows, terms, columns, dual_data.upper, self.options.bias, self.engine)
+        return RowsDual(rows, terms, columns, dual_data.upper, self.options.bias, self.engine.local)
 
     def _solve(
         self, risk: Any, passes: Passes | RowsDual, saved: Mapping[str, np.ndarray] | None
@@ -280,9 +270,9 @@ class CuttingPlaneFit(Fit):
         def on_step(state: BundleState | DualState) -> None:
             nonlocal last
             now = time.perf_counter()
-            gap = (state.objective - state.bound) / max(abs(state.objective), TINY)
+            gap = state.relative_gap
             rows_s = self.store.n / (now - last)
-            value = gap if rule.measure == "gap" else max(c.excess for c in state.columns)
+            value = gap if rule.measure == "gap" else state.largest_excess
             passes.note, last = {rule.measure: value, "rows_s": rows_s}, now
             self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, gap, rows_s))
             done = approach(value) if not self._stop(state, passes) else 1.0

@@ -19,6 +19,8 @@ from streamsvm.storage.text import names_in, parse_time
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
+    from streamsvm.tasks.base import Task
+
 SIZE_UNITS = {"b": 1} | {
     prefix + unit: base**power
     for unit, base in (("b", 1000), ("ib", 1024))
@@ -166,6 +168,9 @@ class SolverOptions(Options):
 
     def require(self, kernel: KernelConfig) -> None:
         """Raises ValueError, if the solver is selected, for a kernel that these options do not support."""
+
+    def require_task(self, task: Task) -> None:
+        """Raises ConfigError, if the solver is selected, for a task that these options do not support."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from operator import eq, is_, not_
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from streamsvm.errors import ConfigError
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.options.base import Count, KernelConfig, ReadRule, Real, SolverOptions, Whole
 from streamsvm.options.layers import merged
+
+if TYPE_CHECKING:
+    from streamsvm.tasks.base import Task
 
 Clustering = Literal["kernel", "input"]
 Combine = Literal["nearest", "naive", "committee"]
@@ -180,6 +184,19 @@ class CuttingPlaneConfig(SolverOptions):
             raise ValueError(
                 f"cutting_plane.landmarks approximate a nonlinear kernel; found kernel.name {kernel.name!r}"
             )
+        self.require_task()
+
+    def require_task(self, task: Task | None = None) -> None:
+        if self.method == "dual" and (reason := self.no_dual(task)):
+            raise ConfigError(f"cutting_plane.method is 'dual', which {reason}; expected 'auto', 'ocas' or 'plain'")
+
+    def no_dual(self, task: Task | None = None) -> str:
+        """Why dual descent cannot solve what these options say, of this task if it is known. "" if it can."""
+        if task is not None and (task.compares_rows or task.loss == "support"):
+            return f"solves classes and numbers, not task {task.name!r}"
+        if self.loss != "hinge":
+            return f"has the hinge loss, not {self.loss!r}"
+        return "takes rows as they are, without landmarks" if self.landmarks is not None else ""
 
 
 class ADMMHSSConfig(SolverOptions):

@@ -17,6 +17,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.engine import Engine
+from streamsvm.problems.passes import scores, slopes
 from streamsvm.problems.row_risk import LossTerms
 
 Result = TypeVar("Result")
@@ -58,7 +59,7 @@ class LinearDual(Protocol):
 @dataclass
 class RowsDual:
     """The dual of rows in memory, with a constant feature `bias` unless it is 0. terms, row_columns: what makes their
-    losses. Its passes are visits of rows over their number."""
+    losses. engine: threads of this process, which has the rows. Its passes are visits of rows over their number."""
 
     rows: Rows
     terms: LossTerms
@@ -102,20 +103,19 @@ class RowsDual:
 
     def evaluated(self, column: int, alpha: np.ndarray) -> tuple[np.ndarray, float, float]:
         y, c = self._signs_and_offsets(column)
-        w = np.zeros(self.d)
-        _combined(_arrays(self.rows), np.sum(alpha * y, axis=0), self.bias, w)
+        w = slopes(self.rows, np.sum(alpha * y, axis=0)[:, None], self.bias)[:, 0]
         half, products = 0.5 * float(w @ w), self._products_of(w)
         losses = sum(float(self.upper @ np.maximum(b - signs * products, 0)) for signs, b in zip(y, c, strict=True))
         return w, half + losses, float(np.sum(alpha * c)) - half
 
     def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
-        return self.engine.local.map(solve, columns, phase="columns")
+        return self.engine.map(solve, columns, phase="columns")
 
     def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
         """How many rows have a loss in any column at W (d, columns)."""
         has_loss = np.zeros(self.n, bool)
         for column in range(self.columns):
-            products = self._products_of(W[:, column].copy())
+            products = self._products_of(W[:, column])
             for y, c in self.pieces(column):
                 has_loss |= c - y * products > 0
         return int(has_loss.sum())
@@ -127,9 +127,7 @@ class RowsDual:
 
     def _products_of(self, w: np.ndarray) -> np.ndarray:
         """(n,) w'x_i."""
-        products = np.empty(self.n)
-        _scores(_arrays(self.rows), w, self.bias, products)
-        return products
+        return scores(self.rows, w[:, None], self.bias)[:, 0]
 
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -169,20 +167,6 @@ def _add(arrays, i, by, bias, w):
     else:
         for k in range(X.shape[1]):
             w[k] += by * X[i, k]
-
-
-@nb.njit(cache=True, nogil=True)
-def _scores(arrays, w, bias, out):
-    for i in range(len(out)):
-        out[i] = _score(arrays, i, w, bias)
-
-
-@nb.njit(cache=True, nogil=True)
-def _combined(arrays, coefficients, bias, w):
-    """w += sum_i coefficients_i x_i."""
-    for i in range(len(coefficients)):
-        if coefficients[i] != 0.0:
-            _add(arrays, i, coefficients[i], bias, w)
 
 
 @nb.njit(cache=True, nogil=True, inline="always")

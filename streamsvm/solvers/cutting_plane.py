@@ -21,14 +21,15 @@ R(w, rho). Its slopes r stand apart from A then, and the small problem keeps r'a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import piqp
 
 from streamsvm.problems.passes import LinearRisk, View
 from streamsvm.problems.products import dense_times, dense_transposed_times
+from streamsvm.solvers.columns import Column, ColumnSolver, ColumnsState
 
 Planes = Literal["ocas", "plain"]
 NEAREST, FARTHEST = 0.01, 0.2  # of the way from the predicted best point to w: where planes are taken
@@ -39,14 +40,13 @@ QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
 MOST_IDLE = 100
 MOST_STILL = 100  # steps in which the gap of a column does not fall by LEAST_FALL of itself: rounding has ended it
 LEAST_FALL = 1e-3
-TINY = float(np.finfo(np.float64).tiny)
 LEAST_SHARE = 1e-9  # of a plane's size: an objective below it is 0
 ARRAYS = ("w", "f", "target", "A", "r", "b", "H", "alpha", "idle")
 NUMBERS = ("objective", "bound", "step", "beyond", "reward", "least_gap", "still", "weight", "excess")
 
 
 @dataclass
-class Bundle:
+class Bundle(Column):
     """The state of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers. r (T,): their
     slopes of a free last entry. w (d,) is the best point, f its scores if the risk needs them again; target (d,) the
     minimiser of the small problem. Planes are tight where they were taken, whatever A rounds."""
@@ -54,15 +54,10 @@ class Bundle:
     w: np.ndarray
     f: np.ndarray
     target: np.ndarray
-    objective: float = np.inf  # of w, from the first plane on
-    bound: float = 0.0
     step: float = 1.0  # the last one's length, as a share of the way
     beyond: float = 0.05  # and how far beyond it the plane is taken
     reward: float = 0.0  # of the last entry; 0: it is regularised like the others
-    least_gap: float = np.inf  # at the last step that made it fall by LEAST_FALL of itself
-    still: int = 0  # steps since then
-    weight: float = 1.0  # sum of the weights of all losses: the C of the paper
-    excess: float = np.inf  # of the mean loss over its lower bound, which the paper's epsilon limits
+    excess: float = np.inf  # of the mean loss over its lower bound by the planes, as `CuttingPlane` measures it
     A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     r: np.ndarray = field(default_factory=lambda: np.zeros(0))
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -70,9 +65,7 @@ class Bundle:
     alpha: np.ndarray = field(default_factory=lambda: np.zeros(0))
     idle: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    @property
-    def gap(self) -> float:
-        return self.objective - self.bound
+    least_fall: ClassVar[float] = LEAST_FALL
 
     @property
     def reach(self) -> float:
@@ -81,14 +74,9 @@ class Bundle:
 
     @property
     def least(self) -> float:
-        """The minimum at which an objective is distinguishable from 0."""
-        if not self.reward:
+        if not self.reward or not len(self.b):
             return 0.0
         return LEAST_SHARE * float(np.max(np.diag(self.H) * (self.reward / np.maximum(self.r, self.reward)) ** 2))
-
-    @property
-    def relative_gap(self) -> float:
-        return self.gap / max(abs(self.objective), self.least, TINY)
 
     def cost(self, w: np.ndarray) -> float:
         """The objective of w without R."""
@@ -133,13 +121,6 @@ class Bundle:
         is_shallow = bound - before < DEEP * self.gap
         self.beyond = min(1.3 * self.beyond, FARTHEST) if is_shallow else max(0.8 * self.beyond, NEAREST)
 
-    def note_gap(self) -> None:
-        """Counts steps that do not improve the gap."""
-        if self.gap < (1 - LEAST_FALL) * self.least_gap:
-            self.least_gap, self.still = self.gap, 0
-        else:
-            self.still += 1
-
     def solve(self, most_idle: int, most_planes: int | None = None) -> None:
         """Solves the small problem for multipliers and lower bound; drops planes that were idle for longer. Of more
         than most_planes, those with the smallest multipliers become one, their mean, which is below R as they are, and
@@ -180,20 +161,8 @@ class Bundle:
         self.H = self.H[np.ix_(mask, mask)]
 
 
-@dataclass
-class BundleState:
-    """All columns, how many steps were taken, and which columns are still open."""
-
-    columns: list[Bundle]
-    steps: int = 0
-
-    @property
-    def objective(self) -> float:
-        return sum(bundle.objective for bundle in self.columns)
-
-    @property
-    def bound(self) -> float:
-        return sum(bundle.bound for bundle in self.columns)
+class BundleState(ColumnsState[Bundle]):
+    """The bundles of all columns."""
 
     @property
     def points(self) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -227,7 +196,7 @@ class BundleState:
 
 
 @dataclass(frozen=True)
-class CuttingPlane:
+class CuttingPlane(ColumnSolver[Bundle]):
     """The solver; a step is one plane for each column whose gap is above tol times its objective. If epsilon is given,
     it is one for each column whose mean loss is more than epsilon above its lower bound. Plain, that excess is the
     paper's: how far the last minimum violates the most violated constraint. With the line search it is the gap over the
@@ -240,6 +209,7 @@ class CuttingPlane:
     most_idle: int = MOST_IDLE
     most_planes: int | None = None
     epsilon: float | None = None
+    most_still: ClassVar[int] = MOST_STILL
 
     def init(self, problem: LinearRisk) -> BundleState:
         """w = 0, without a pass; a free entry is 1."""
@@ -251,7 +221,7 @@ class CuttingPlane:
         return BundleState(list(columns))
 
     def step(self, problem: LinearRisk, state: BundleState) -> BundleState:
-        open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.may_improve(bundle)])
+        open_columns = np.array(self.improvable(state))
         bundles = [state.columns[c] for c in open_columns]
         W, Q = (np.stack(points, axis=1) for points in zip(*((b.w, self._query(b)) for b in bundles), strict=True))
         views = problem.at(open_columns, W, Q, [bundle.f for bundle in bundles])
@@ -265,24 +235,7 @@ class CuttingPlane:
             bundle.note_gap()
             if self.method == "ocas":
                 bundle.excess = bundle.gap / bundle.weight
-        return replace(state, steps=state.steps + 1)
-
-    def is_open(self, bundle: Bundle) -> bool:
-        if not len(bundle.b):
-            return True
-        if self.epsilon is not None:
-            return bundle.excess > self.epsilon
-        return bundle.gap > self.tol * max(abs(bundle.objective), bundle.least)
-
-    def may_improve(self, bundle: Bundle) -> bool:
-        return self.is_open(bundle) and bundle.still < MOST_STILL
-
-    def done(self, state: BundleState) -> bool:
-        return not any(map(self.is_open, state.columns))
-
-    def has_ended(self, state: BundleState) -> bool:
-        """Whether no step follows: all columns are solved, or no plane improves those that are not."""
-        return not any(map(self.may_improve, state.columns))
+        return BundleState(state.columns, state.steps + 1)
 
     def _query(self, bundle: Bundle) -> np.ndarray:
         """The point at which the next plane is taken."""

@@ -16,6 +16,7 @@ from cases import SOLVERS, VARIANTS, WITHOUT_LABELS, config
 from dask.sizeof import sizeof
 from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, span
 from making import samples, write
+from scipy import sparse
 
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
@@ -304,6 +305,26 @@ def test_cutting_planes_send_nothing_of_each_row(store, cluster, tmp_path, monke
     report = train(store, there, model_path=tmp_path / "m.zarr")
     assert report["passes"] > 3
     assert not [value for value in sent if isinstance(value, np.ndarray) and len(value) > D + 1]
+
+
+@pytest.mark.parametrize(("share", "is_dual"), [(0.5, True), (0.0, False)])
+def test_sparse_rows_have_the_model_of_threads(share, is_dual, cluster, tmp_path, monkeypatch):
+    """By dual descent, in this process, if they fit; else by planes, on the workers."""
+    monkeypatch.setattr("streamsvm.fits.cutting_plane.DUAL_SHARE", share)
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((N, 60), density=0.1, format="csr", dtype=np.float32, rng=rng)
+    y = np.argmax(X[:, :3].toarray() + 0.1 * rng.random((N, 3)), axis=1)
+    store = write(tmp_path / "s.zarr", Rows(X), y, step=N, chunk_rows=64)
+    options = {"solver": "cutting-plane", "kernel": {"name": "linear"}, "scale": "maxabs", "memory_limit": "2GiB"}
+    (here, report), (there, theirs) = (
+        train_in_memory(store, build_config(("t", options | where)))
+        for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address})
+    )
+    assert ((report["planes"] == 0), (theirs["planes"] == 0)) == (is_dual, is_dual)
+    np.testing.assert_array_equal(here.coef, there.coef)
+    np.testing.assert_array_equal(here.intercept, there.intercept)
+    for name in ("objective", "gap", "steps", "passes", "n_support"):
+        assert report[name] == theirs[name]
 
 
 def test_cutting_planes_stop_by_their_slack_where_threads_do(store, cluster):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import re
 import runpy
 import shutil
 import subprocess
@@ -273,6 +274,56 @@ def test_solvers_are_compared_on_the_same_arrays(tables):
     for mine, least in ((ours, libsvm), (our_biased, their_biased)):
         assert mine == pytest.approx(least, rel=1e-3)
         assert mine >= least
+
+
+def stub(folder):
+    """An interpreter with modules of the names that the peer has, which write down what they are told."""
+    modules = folder / "modules"
+    (modules / "sklearnex").mkdir(parents=True)
+    (modules / "sklearnex" / "__init__.py").touch()
+    (modules / "daal4py.py").write_text(
+        f"def daalinit(threads):\n    print(threads, file=open({str(folder / 'threads')!r}, 'a'))\n"
+    )
+    (modules / "sklearnex" / "svm.py").write_text(
+        "import numpy as np\n\n"
+        "class SVC:\n"
+        "    def __init__(self, C, tol, kernel, gamma): pass\n"
+        "    def fit(self, X, y): self.n_support_, self.label = np.array([len(y)]), y[0]; return self\n"
+        "    def predict(self, X): return np.full(len(X), self.label)\n"
+    )
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={modules} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.slow  # as others of this file
+def test_exact_fits_with_a_bias_are_compared_with_a_peer_of_another_interpreter(data, tmp_path):
+    python = stub(tmp_path)
+    here(data, tmp_path, "dcsvm_table.py", "--only", "peers", "--peer-python", python)
+    [table] = written(tmp_path)
+    assert [(row["set"], row["C"]) for row in table.rows] == [
+        ("covtype", 1), ("covtype", 32), ("a9a", 1), ("a9a", 8), ("letter", 1), ("letter", 32),
+    ]  # fmt: skip
+    for row in table.rows:
+        ours, theirs, bare = (row[n].median for n in ("seconds", "seconds, intelex", "seconds without a bias"))
+        assert (row["streamsvm / intelex"], row["bias / none"]) == (ours / theirs, ours / bare)
+        assert row["accuracy"] > row["accuracy, intelex"]  # the stub's label is always the same
+    assert (tmp_path / "threads").read_text().split() == ["2"] * len(table.rows)
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [(sys.executable, r"scikit-learn-intelex cannot be imported \(.*Error: .*\)"), ("./none", "No such file .*")],
+)
+def test_a_peer_that_is_missing_is_one_line(python, why, data, tmp_path, monkeypatch, capsys):
+    hidden = tmp_path / "daal4py.py"
+    hidden.write_text("raise ImportError('hidden')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(AssertionError):  # of the exit status
+        here(data, tmp_path, "dcsvm_table.py", "--only", "peers", "--peer-python", python)
+    said = capsys.readouterr().err
+    assert re.fullmatch(rf"dcsvm_table.py: --peer-python {python}: {why}; expected an interpreter .*\n", said)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
+from every_case import every_case
 from scipy import sparse
 from sklearn.datasets import load_diabetes
 from sklearn.svm import LinearSVC, LinearSVR
@@ -14,12 +15,14 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Record, Step
+from streamsvm.fits import cutting_plane
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.row_risk import OneVsRestTerms, TubeTerms
 from streamsvm.solvers import loop
 from streamsvm.solvers.dual_descent import DualDescent, DualState
-from streamsvm.train import train, train_in_memory
+from streamsvm.tasks import task_for
+from streamsvm.train import planned_fit, train, train_in_memory
 
 TIGHT = 1e-8
 
@@ -119,6 +122,59 @@ def test_sparse_rows_that_fit_are_solved_by_it_however_they_are_stored(monkeypat
     assert fitted(X, cutting_plane={"method": "ocas"})[0] > 0
     monkeypatch.setattr("streamsvm.fits.cutting_plane.DUAL_SHARE", 0)
     assert fitted(X)[0] > 0
+
+
+def test_the_choice_depends_on_rows_and_memory_not_on_threads(monkeypatch):
+    X = words()[0]
+    store = Store.from_arrays(X, np.arange(len(X)) % 4)
+    chosen: dict[int, list[bool]] = {1: [], 8: []}
+    for share in np.geomspace(1e-6, 1e-2, 40):
+        monkeypatch.setattr(cutting_plane, "DUAL_SHARE", share)
+        for threads, found in chosen.items():
+            with planned_fit(store, config(memory_limit="8GiB", threads=threads)) as fit:
+                found.append(fit._chooses_dual())
+    assert chosen[1] == chosen[8]
+    assert {*chosen[1]} == {False, True}
+
+
+def test_the_first_rows_are_read_once_for_both_choices(monkeypatch):
+    """Of the method, and of how dual descent holds the rows."""
+    read, first_rows = [], cutting_plane.first_rows
+    monkeypatch.setattr(cutting_plane, "first_rows", lambda store: read.append(store) or first_rows(store))
+    X, y = words()
+    assert train_in_memory(Store.from_arrays(X, y), config())[1]["planes"] == 0
+    assert len(read) == 1
+
+
+CANNOT = [
+    ({"cutting_plane": {"loss": "logistic"}}, "has the hinge loss, not 'logistic'"),
+    ({"cutting_plane": {"landmarks": 10}, "kernel": {"name": "rbf"}}, "takes rows as they are, without landmarks"),
+    ({"task": "ordinal"}, "solves classes and numbers, not task 'ordinal'"),
+    ({"task": "oneclass"}, "solves classes and numbers, not task 'oneclass'"),
+]
+
+
+@every_case(("options", "reason"), CANNOT)
+def test_options_that_it_cannot_solve_are_refused_before_a_fit(options, reason):
+    """auto takes planes for the same reasons."""
+    sections = options.get("cutting_plane", {})
+    with pytest.raises(ConfigError) as refused:
+        config(**options | {"cutting_plane": sections | {"method": "dual"}})
+    expected = f"test: cutting_plane.method is 'dual', which {reason}; expected 'auto', 'ocas' or 'plain'"
+    assert str(refused.value) == expected
+    assert config(**options).cutting_plane.no_dual(task_for(config(**options))) == reason
+
+
+def test_a_task_that_the_rows_decide_is_refused_by_the_fit():
+    X, y = data()
+    store = Store.from_arrays(X, y, qid=np.arange(len(X)) // 10)
+    with pytest.raises(ConfigError, match="solves classes and numbers, not task 'rank'"):
+        train_in_memory(store, config(cutting_plane={"method": "dual"}))
+
+
+def test_options_of_another_solver_do_not_matter():
+    unread = {"method": "dual", "loss": "logistic"}
+    assert config(solver="dcsvm", cutting_plane=unread).cutting_plane.method == "dual"
 
 
 @pytest.mark.parametrize(
