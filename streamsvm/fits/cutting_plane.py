@@ -53,6 +53,7 @@ from streamsvm.storage.text import JsonObject
 LANDMARKS = 3  # random stream of the landmarks
 SPARSE = 0.15  # share of entries that are not 0, up to which dual descent is chosen
 DUAL_SHARE = 0.5  # of the memory limit, which dual descent may take where it is not asked for
+WEIGHTS = 5  # of each column: the last and the best w, before and after a step, and the model's
 TYPICAL_PASSES = 60
 LEAST_STEPS = 2  # the first step takes the plane at 0, and stays there
 AROUND_0 = (
@@ -123,8 +124,14 @@ class CuttingPlaneFit(Fit):
         more_planes = int(np.clip(left_bytes // 4 // plane_bytes, 0, MOST_MORE))  # half of it, as planes are copied
         self.most_planes = self.most_idle + 3 + more_planes
         self.bytes["plane_bytes"] += 2 * more_planes * plane_bytes
-        self.bytes = self._dual_bytes(self.engine.threads) if self.is_dual else self.bytes
-        require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
+        self.planes_bytes = self.bytes
+        fits = fits_memory(config.memory_limit, sum(self.bytes.values()))
+        if self.is_dual or (self._may_be_dual and not fits):
+            self.bytes = self._dual_bytes(self.engine.threads)
+        self._require_memory()
+
+    def _require_memory(self) -> None:
+        require_memory(self.config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
     def plan(self) -> JsonObject:
         """The memory, and the bytes that a pass reads."""
@@ -132,14 +139,25 @@ class CuttingPlaneFit(Fit):
         rows = {"held_bytes": self._cache_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
         return self.bytes | rows | facts
 
-    def _chooses_dual(self) -> bool:
-        """Whether by dual descent, as given, or as the first rows and the memory suggest. A cluster or other threads
-        choose alike, and have the same model: the memory is that of all columns side by side."""
+    @property
+    def _may_be_dual(self) -> bool:
+        """Whether `auto` takes dual descent if the rows are sparse. A cluster or other threads choose alike, and have
+        the same model: the memory is that of all columns side by side."""
         if self.options.method != "auto" or self.options.no_dual(self.task):
-            return self.is_dual
+            return False
         needed_bytes = sum(self._dual_bytes(self.columns).values())
-        fits = needed_bytes <= DUAL_SHARE * self.limit_bytes and fits_memory(self.limit_bytes, needed_bytes)
-        return fits and self._share_of_entries <= SPARSE
+        return needed_bytes <= DUAL_SHARE * self.limit_bytes and fits_memory(self.limit_bytes, needed_bytes)
+
+    def _choose(self, *, was_dual: bool | None) -> None:
+        """Takes dual descent or planes: as the run began, as given, or as the first rows and the memory suggest."""
+        if was_dual is not None:
+            self.is_dual = was_dual
+        elif self._may_be_dual:
+            self.is_dual = self._share_of_entries <= SPARSE
+        needed = self._dual_bytes(self.engine.threads) if self.is_dual else self.planes_bytes
+        if needed != self.bytes:
+            self.bytes = needed
+            self._require_memory()
 
     @cached_property
     def _share_of_entries(self) -> float:
@@ -149,25 +167,28 @@ class CuttingPlaneFit(Fit):
         return float(entries / max(len(rows) * rows.d, 1))
 
     def _dual_bytes(self, tasks: int) -> dict[str, int]:
-        """Of the rows, twice, as they are read; of the variables before and after a step, and of the vectors of so many
-        tasks. All of this process, on a cluster, too."""
+        """Of the rows, twice, as they are read; of the variables before and after a step, of the vectors of so many
+        tasks, and of all w. All of this process, on a cluster, too."""
         n, pieces = self.store.n, 2 if self.task.loss == "epsilon" else 1
         return {
             "rows_bytes": int(2 * self.samples.nbytes),
             "vector_bytes": n * (24 * self.columns * pieces + self._pieces.row_bytes + 16),
             "task_bytes": min(tasks, self.columns) * n * (24 * pieces + 24),
+            "weight_bytes": 8 * (1 + self._length) * self.columns * WEIGHTS,
         }
 
     def solve(self, draft: ModelDraft) -> Solution:
-        saved = self.checkpoints.load()  # as the run began, whatever would be chosen now
-        self.is_dual = self._chooses_dual() if saved is None else "point" in saved
+        saved = self.checkpoints.load()
+        self._choose(was_dual=None if saved is None else "point" in saved)
         features = self._features()
         with self.phase("planes"):
             passes = self._dual() if self.is_dual else self._passes(features)
-            risk = passes if isinstance(passes, RowsDual) else self._risk(passes)
+            risk: Any = passes if isinstance(passes, RowsDual) else self._risk(passes)
             state = self._solve(risk, passes, saved)
             n_passes, late, is_flat = passes.count, not self._stop(state, passes), False
-            if isinstance(risk, SupportRisk) and isinstance(state, BundleState):
+            if isinstance(state, DualState):
+                n_support = state.n_support
+            elif isinstance(risk, SupportRisk):
                 is_flat = _with_best_threshold(state, risk)
                 n_support = risk.support(state.points[0], [])
             else:

@@ -111,15 +111,6 @@ class RowsDual:
     def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
         return self.engine.map(solve, columns, phase="columns")
 
-    def support(self, W: np.ndarray, scores: list[np.ndarray]) -> int:
-        """How many rows have a loss in any column at W (d, columns)."""
-        has_loss = np.zeros(self.n, bool)
-        for column in range(self.columns):
-            products = self._products_of(W[:, column])
-            for y, c in self.pieces(column):
-                has_loss |= c - y * products > 0
-        return int(has_loss.sum())
-
     def _signs_and_offsets(self, column: int) -> tuple[np.ndarray, np.ndarray]:
         """y and c (p, n) of all pieces."""
         pieces = self.pieces(column)

@@ -38,6 +38,11 @@ class DualState(ColumnsState[DualColumn]):
     """The variables of all columns."""
 
     @property
+    def n_support(self) -> int:
+        """Rows with a dual variable above 0 in any column."""
+        return int(np.any([(column.alpha > 0).any(axis=0) for column in self.columns], axis=0).sum())
+
+    @property
     def planes(self) -> int:
         return 0
 

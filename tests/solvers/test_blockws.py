@@ -18,7 +18,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.problems.dual import KernelDual
-from streamsvm.solvers import blockws, loop
+from streamsvm.solvers import blockws, descent, loop
 from streamsvm.solvers.blockws import BlockSolver, BlockState
 from streamsvm.solvers.descent import block_descent
 
@@ -287,6 +287,21 @@ def test_descent_moves_two_rows_where_one_alone_gets_nowhere():
     assert reference.kkt_violation(Q.astype(np.float64), a.astype(np.float64), p.upper) <= 1.1e-2
     best = reference.dual_objective(Q, reference.solve_dual(Q.astype(np.float64), p.upper))
     assert reference.dual_objective(Q, a) == pytest.approx(best, rel=1e-3)
+
+
+def test_the_best_of_two_rows_is_no_worse_than_any_on_a_grid():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        q = rng.uniform(-1, 1)
+        Q, g, upper = np.array([[1.0, q], [q, 1.0]]), rng.normal(size=2), rng.uniform(0.1, 2, 2)
+        a = upper * rng.choice([0.0, 0.3, 1.0], 2)
+        arrays = (each.astype(np.float32) for each in (np.diag(Q), g, a, upper))
+        best = descent._best_pair(descent.SubBlockVariables(*arrays), 0, 1, np.float32(q))
+        grid = np.stack(np.meshgrid(*(np.linspace(0, u, 101) for u in upper)), axis=-1).reshape(-1, 2)
+        change = np.vstack([grid, best]) - a
+        values = change @ g + 0.5 * np.sum(change @ Q * change, axis=1)
+        assert np.all((np.array(best) >= 0) & (best <= upper * (1 + 1e-6)))
+        assert values[-1] <= values[:-1].min() + 1e-5
 
 
 @pytest.mark.parametrize("bias", [False, True])

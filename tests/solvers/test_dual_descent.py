@@ -13,10 +13,11 @@ from sklearn.svm import LinearSVC, LinearSVR
 from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, CuttingPlaneSVR, Store, load_model
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, MemoryLimitError
 from streamsvm.events import Events, Record, Step
 from streamsvm.fits import cutting_plane
 from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.machine import process_bytes
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.row_risk import OneVsRestTerms, TubeTerms
 from streamsvm.solvers import loop
@@ -132,9 +133,30 @@ def test_the_choice_depends_on_rows_and_memory_not_on_threads(monkeypatch):
         monkeypatch.setattr(cutting_plane, "DUAL_SHARE", share)
         for threads, found in chosen.items():
             with planned_fit(store, config(memory_limit="8GiB", threads=threads)) as fit:
-                found.append(fit._chooses_dual())
+                fit._choose(was_dual=None)
+                found.append(fit.is_dual)
     assert chosen[1] == chosen[8]
     assert {*chosen[1]} == {False, True}
+
+
+def test_memory_that_dual_descent_alone_fits_is_enough():
+    """Planes of 30 wide columns would take three times as much."""
+    n, d = 120, 20_000
+    rng = np.random.default_rng(0)
+    X, y = sparse.random(n, d, 1e-3, format="csr", dtype=np.float32, random_state=rng), np.arange(n) % 30
+    limit = process_bytes() + (80 << 20)
+    assert train_in_memory(Store.from_arrays(sparse.csr_array(X), y), config(memory_limit=limit))[1]["planes"] == 0
+    with pytest.raises(MemoryLimitError, match="too small for 30 linear problems"):
+        train_in_memory(Store.from_arrays(X.toarray() + 1, y), config(memory_limit=limit))
+
+
+def test_support_vectors_have_a_dual_variable_above_0():
+    """Free ones lie on the margin up to rounding: whether they have a loss there depends on the order of the sweeps."""
+    X, y = data()
+    store, options = Store.from_arrays(X, y), {"tol": 1e-7, "cutting_plane": {"method": "dual"}}
+    counts = {train_in_memory(store, config(seed=seed, **options))[1]["n_support"] for seed in range(4)}
+    assert len(counts) == 1
+    assert counts.pop() < len(X)
 
 
 def test_the_first_rows_are_read_once_for_both_choices(monkeypatch):
