@@ -263,7 +263,7 @@ def solution(
             alpha[places] = class_pairs.solved(part.ids[order], alpha[places])
             continue
         first_alpha = alpha[places] if start is not None else None
-        dual = problem_of(part, part.bounds(dual_data.upper), None)
+        dual = problem_of(part, part.bounds(dual_data.upper))
         state = blockws.solve(dual, first_alpha, tol=TOL, bias=dual_data.task.has_bias, max_rounds=MOST_ROUNDS)
         if not state.violation <= NEAR:
             raise ConfigError(f"a trial ended at a violation of {state.violation:.2g}")

@@ -49,7 +49,7 @@ from streamsvm.parallel.machine import WORKER_BYTES, MiB, free_bytes, process_by
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
-from streamsvm.problems.subproblems import DualData, MakeDual, TaskDuals, in_memory, with_loss
+from streamsvm.problems.subproblems import MakeDual, TaskDuals, in_memory, with_loss
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
 from streamsvm.solvers.in_turn import InTurnState, Thresholds
@@ -80,7 +80,6 @@ class DividedProblem:
         self.shape = fit.store.n, fit.task.coefficients(len(fit.classes))
         self.count = fit.task.n_subproblems(len(fit.classes))
         self._parts: tuple[int, Vector] | None = None  # of the level that was divided last
-        self._bottom: tuple[int, Vector] | None = None  # of the lowest one
         self._told_capped = False
         self._groups: tuple[int, RowPartitions] | None = None
         self._duals: TaskDuals | None = None  # of the refinement or the whole
@@ -106,10 +105,6 @@ class DividedProblem:
     def _answers(self) -> TargetSource:
         prepared = self._fit.prepared
         return TargetsInMemory(prepared.dual_data) if self._memory.in_memory else prepared.target_source
-
-    def _asked(self) -> DualData:
-        dual_data = self._fit.prepared.dual_data
-        return dual_data if self._bottom is None else replace(dual_data, parts=self._bottom[1].all())
 
     def _vectors(self, level: int) -> VectorFactory:
         if self._memory.in_memory:
@@ -141,7 +136,7 @@ class DividedProblem:
             candidates,
             self._events,
         )
-        self._divided(level, parts)
+        self._parts = level, parts
         division = division_of(level, tree, sizes, self._bound(table, parts))
         self._tell_widened(division)
         return division
@@ -157,10 +152,6 @@ class DividedProblem:
                 f"dcsvm.clustering=kernel: gamma {own:g} is too large to divide the rows evenly: "
                 f"level {division.level} was divided with gamma {used} in {where}; the problem keeps gamma {own:g}"
             )
-
-    def _divided(self, level: int, parts: Vector) -> None:
-        self._parts = level, parts
-        self._bottom = self._bottom or self._parts
 
     def _bound(self, table: SampleBlocks, parts: Vector) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between partitions."""
@@ -185,10 +176,8 @@ class DividedProblem:
 
     def _regrouped(self, parts: Vector, division: Division, start: np.ndarray | None) -> RowPartitions:
         samples, vectors = self.samples, self._vectors(division.level)
-        is_lowest = self._bottom is None or self._bottom[0] == division.level
-        bottom_parts = None if is_lowest or self._bottom is None else self._bottom[1]
         start_values = None if start is None else vectors.copy("start", start)
-        columns = PartitionColumns(self._answers, bottom_parts, start_values)
+        columns = PartitionColumns(self._answers, start_values)
         if isinstance(samples, SamplesInMemory):
             return PartitionsInMemory(samples, parts.all(), division.n_parts, columns)
         folder = self._fit.scratch / "parts"
@@ -246,7 +235,7 @@ class DividedProblem:
 
     def to_arrays(self) -> dict[str, Any]:
         """What a checkpoint keeps with the solver's state: known levels, and their partitions if held in memory."""
-        divided = dict(arrays for arrays in (self._bottom, self._parts) if arrays is not None)
+        divided = {} if self._parts is None else dict([self._parts])
         in_memory = divided if self._memory.in_memory else {}
         arrays = {f"parts{level}": parts.all() for level, parts in in_memory.items()}
         return {"known_levels": np.array(list(divided), np.int64)} | arrays
@@ -260,7 +249,7 @@ class DividedProblem:
             self._events.warn(f"{error}; rows are divided again")
             return replace(state, stage=stage, division=None, solutions=())
         for level, parts in levels.items():
-            self._divided(level, parts)
+            self._parts = level, parts
         if self._keep is None or state.divided is None or state.level != self._early:
             return state
         with self._fit.phase("solve"):
@@ -295,7 +284,10 @@ class DividedProblem:
     def _gathered(self, ids: np.ndarray) -> TaskDuals:
         rows = gather(self.samples, ids, self._engine)
         make = in_memory(self._kernel, rows, self._engine.threads, self._memory.cache_bytes)
-        return TaskDuals(self._asked().among(ids), with_loss(make, squared=self._fit.config.dcsvm.is_squared))
+        return TaskDuals(self._fit.prepared.dual_data.among(ids), self._with_loss(make))
+
+    def _with_loss(self, make: MakeDual) -> MakeDual:
+        return with_loss(make, squared=self._fit.config.dcsvm.is_squared)
 
     def whole(self, division: Division | None) -> TaskDuals:
         """All subproblems, in memory or streamed."""
@@ -305,7 +297,7 @@ class DividedProblem:
                 make = in_memory(self._kernel, self.samples.rows, self._engine.threads, self._memory.cache_bytes)
             else:
                 make = self._streamed(division)
-            self._whole = TaskDuals(self._asked(), with_loss(make, squared=self._fit.config.dcsvm.is_squared))
+            self._whole = TaskDuals(self._fit.prepared.dual_data, self._with_loss(make))
         self._duals = self._whole
         return self._whole
 
@@ -313,8 +305,8 @@ class DividedProblem:
         kernel, engine = self._kernel, self._engine
         groups = self._by_position() if division is None else self._groups_of(division, None)
 
-        def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
-            return dual_of(part, lambda y: StreamedDual(kernel, groups, part.ids, y, upper, engine, parts))
+        def dual(part: Subproblem, upper: np.ndarray) -> DualQP:
+            return dual_of(part, lambda y: StreamedDual(kernel, groups, part.ids, y, upper, engine))
 
         return dual
 

@@ -58,26 +58,24 @@ ROUGH_TOL = 0.03  # of partitions that are solved to estimate a bias
 
 @dataclass(frozen=True)
 class PartitionColumns(SizedInBytes):
-    """The data that goes with rows into their partitions: ids, targets and bounds, and the start of their solution.
-    close: partitions of the lowest level. start: coefficients (n, columns). Both are None at the lowest level
-    itself."""
+    """The data that goes with rows into their partitions: ids, targets and bounds, and the start of their solution,
+    coefficients (n, columns); None at the lowest level."""
 
     answers: TargetSource
-    close: Vector | None = None
     start: Vector | None = None
 
     def read(self, start: int, stop: int) -> Arrays:
-        close, alpha = (v if v is None else v.read(start, stop) for v in (self.close, self.start))
-        return _arrays(np.arange(start, stop), self.answers.read(start, stop), close, alpha)
+        alpha = None if self.start is None else self.start.read(start, stop)
+        return _arrays(np.arange(start, stop), self.answers.read(start, stop), alpha)
 
     def take(self, ids: np.ndarray) -> Arrays:
-        close, alpha = (v if v is None else v.take(ids) for v in (self.close, self.start))
-        return _arrays(ids, self.answers.take(ids), close, alpha)
+        alpha = None if self.start is None else self.start.take(ids)
+        return _arrays(ids, self.answers.take(ids), alpha)
 
 
-def _arrays(ids: np.ndarray, data: DualData, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
+def _arrays(ids: np.ndarray, data: DualData, alpha: np.ndarray | None) -> Arrays:
     targets = data.targets
-    optional = {"linear": targets.linear, "groups": targets.groups, "close": close, "alpha": alpha}
+    optional = {"linear": targets.linear, "groups": targets.groups, "alpha": alpha}
     return {"ids": ids, "codes": targets.codes, "upper": data.upper} | {
         name: array for name, array in optional.items() if array is not None
     }
@@ -94,8 +92,7 @@ class TaskPartitions(SizedInBytes):
     def read(self, part: int) -> tuple[Rows, np.ndarray, DualData, np.ndarray]:
         """Rows of a partition, their ids, targets and bounds, and coefficients to begin with."""
         rows, of = self.reader.rows(part), self.reader.columns(part)
-        close = of.get("close", np.zeros(len(rows), np.int8))
-        data = DualData(self.task, self.targets.of(of), of["upper"], close)
+        data = DualData(self.task, self.targets.of(of), of["upper"])
         return rows, of["ids"], data, of.get("alpha", np.zeros(data.shape))
 
 

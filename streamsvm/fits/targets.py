@@ -27,7 +27,7 @@ class TargetsInMemory(SizedInBytes):
 
     @property
     def nbytes(self) -> int:
-        return size_of(vars(self.dual_data.targets)) + self.dual_data.upper.nbytes + self.dual_data.parts.nbytes
+        return size_of(vars(self.dual_data.targets)) + self.dual_data.upper.nbytes
 
     def read(self, start: int, stop: int) -> DualData:
         """The targets and bounds of rows start..stop."""
@@ -127,7 +127,7 @@ TargetSource = TargetsInMemory | TargetsInStore
 
 def dual_data_of(task: Task, targets: Targets, upper: np.ndarray) -> DualData:
     """The targets and bounds of rows that are in no partition yet."""
-    return DualData(task, targets, upper, np.zeros(len(upper), np.int8))
+    return DualData(task, targets, upper)
 
 
 def target_source_of(

@@ -72,6 +72,15 @@ class Kernel(ABC):
     def tiles(self, b: Rows) -> Tile:
         """Writes K(a, b) into float32 tiles; b is laid out once for many of them."""
 
+    def float64_tiles(self, b: Rows) -> Tile:
+        """Writes K(a, b) into float64 tiles, by default by `exact`."""
+        b = b.astype(np.float64)
+
+        def tile(a: Rows, out: np.ndarray) -> None:
+            out[:] = self.exact(a, b)
+
+        return tile
+
     @abstractmethod
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         """K(a, b), (m, q) float64 throughout; for small blocks."""
@@ -294,12 +303,8 @@ class Float64:
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float64."""
         out = np.empty((len(a), len(b))) if out is None else out
-        b = b.astype(np.float64)
-
-        def fill(start: int, stop: int) -> None:
-            out[start:stop] = self.kernel.exact(a.take(slice(start, stop)), b)
-
-        strips(fill, len(a), height(2 * len(b), a.d), threads)
+        tile, most = self.kernel.float64_tiles(b), height(2 * len(b), a.d)
+        strips(lambda start, stop: tile(a.take(slice(start, stop)), out[start:stop]), len(a), most, threads)
         return out
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
@@ -307,12 +312,15 @@ class Float64:
         out = np.zeros((len(a), *coef.shape[1:]))
         for first in range(0, len(b), COLUMNS):
             columns = slice(first, first + COLUMNS)
-            some, part = b.take(columns).astype(np.float64), coef[columns].astype(np.float64)
+            tile, part = self.kernel.float64_tiles(b.take(columns)), coef[columns].astype(np.float64)
 
-            def add(start: int, stop: int, some: Rows = some, part: np.ndarray = part) -> None:
-                out[start:stop] += self.kernel.exact(a.take(slice(start, stop)), some) @ part
+            def add(start: int, stop: int, tile: Tile = tile, part: np.ndarray = part) -> None:
+                values = np.empty((stop - start, len(part)))
+                tile(a.take(slice(start, stop)), values)
+                out[start:stop] += values @ part
 
-            strips(add, len(a), height(2 * len(part), a.d), threads)
+            if len(part):
+                strips(add, len(a), height(2 * len(part), a.d), threads)
         return out
 
 

@@ -57,6 +57,19 @@ class Distances(Stationary):
 
         return tile
 
+    def float64_tiles(self, b: Rows) -> Tile:
+        right, b_norms = transposed(b, np.float64), b.sq_norms
+
+        def tile(a: Rows, out: np.ndarray) -> None:
+            inner_tile(a, right, out)
+            self.finish_float64(out, a.sq_norms, b_norms)
+
+        return tile
+
+    def finish_float64(self, tile: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> None:
+        """As `finish`, in float64; by default by `of`, in more passes over the tile."""
+        tile[:] = self.of(_sq_distances(tile, a_norms, b_norms))
+
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         return self.of(sq_distances(a, b))
 
@@ -88,12 +101,16 @@ class Distances(Stationary):
 
 def sq_distances(a: Rows, b: Rows) -> np.ndarray:
     """|a-b|^2, (m, q) float64."""
-    out = inner_products(a, b, np.float64)
-    out *= 2.0
-    out -= a.sq_norms[:, None]
-    out -= b.sq_norms
-    np.minimum(out, 0.0, out=out)
-    return np.negative(out, out=out)
+    return _sq_distances(inner_products(a, b, np.float64), a.sq_norms, b.sq_norms)
+
+
+def _sq_distances(inner: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> np.ndarray:
+    """Squared distances from inner products, in place."""
+    inner *= 2.0
+    inner -= a_norms[:, None]
+    inner -= b_norms
+    np.minimum(inner, 0.0, out=inner)
+    return np.negative(inner, out=inner)
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,9 @@ class RBF(Distances):
 
     def finish(self, tile: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> None:
         epilogues.rbf(tile, a_norms, b_norms, np.float32(self.gamma))
+
+    def finish_float64(self, tile: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> None:
+        epilogues.rbf_float64(tile, a_norms, b_norms, self.gamma)
 
     def finish_slope(self, tile: np.ndarray, b_norms: np.ndarray, a_norms: np.ndarray) -> float:
         self.finish(tile, b_norms, a_norms)

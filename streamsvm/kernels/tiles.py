@@ -33,17 +33,18 @@ Products = Callable[[np.ndarray], np.ndarray]  # of a tile (q, h): (k, d, h)
 OPERAND_BYTES = 32 << 20  # of rows b times each column of coefficients, which GEMM reads
 
 
-def transposed(b: Rows) -> np.ndarray | sparse.csc_array:
-    """b', (d, q) float32: dense, or by features where b is very sparse."""
-    X = b.X.astype(np.float32, copy=False)
+def transposed(b: Rows, dtype: type = np.float32) -> np.ndarray | sparse.csc_array:
+    """b', (d, q) of this dtype: dense, or by features where b is very sparse."""
+    X: Any = b.X.astype(dtype, copy=False)
     if isinstance(X, np.ndarray):
         return np.ascontiguousarray(X.T)
     return X.tocsc() if X.nnz < SCATTER * len(b) * b.d else np.ascontiguousarray(X.toarray().T)
 
 
 def inner_tile(a: Rows, right: np.ndarray | sparse.csc_array, out: np.ndarray) -> None:
-    """Writes the inner products a @ b' into out: the one place that distinguishes sparse from dense."""
-    X = a.X.astype(np.float32, copy=False)
+    """Writes the inner products a @ b', of the dtype of b', into out: the one place that distinguishes sparse from
+    dense."""
+    X = a.X.astype(right.dtype, copy=False)
     if isinstance(right, sparse.csc_array):
         X = sparse.csr_array(X)
         _scatter(X.indptr, X.indices, X.data, right.indptr, right.indices, right.data, out)
@@ -118,7 +119,7 @@ def add_rows(indptr, indices, data, right, out):  # CSR (m, d) @ right (d, q)
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def _add_nonzero_rows(X, right, out):  # X (m, d) @ right (d, q)
     m, d = X.shape
-    indices, data = np.empty(d, np.int32), np.empty(d, np.float32)
+    indices, data = np.empty(d, np.int32), np.empty(d, X.dtype)
     for i in range(m):
         count = 0
         for k in range(d):

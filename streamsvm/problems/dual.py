@@ -39,13 +39,11 @@ class DualQP(BlockProblem, Protocol):
     """min over a of 1/2 a'Qa + p'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j).
 
     y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification (Hsieh
-    et al. 2014, (1)). `parts`: (n,) the partition of each row, if rows of different partitions are far from each other;
-    else None. nu, over_margin: as of a `Subproblem`; nu is relative to the bounds of all variables."""
+    et al. 2014, (1)). nu, over_margin: as of a `Subproblem`; nu is relative to the bounds of all variables."""
 
     linear: np.ndarray | float
     nu: float | None
     over_margin: bool
-    parts: np.ndarray | None
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """K(x_a, x_b), (len(a), len(b)) float32: no labels in it."""
@@ -107,7 +105,6 @@ class KernelDual(BoundedGap):
     y: np.ndarray
     upper: np.ndarray
     threads: int = 1
-    parts: np.ndarray | None = None
     cache_bytes: int = 0
     linear: np.ndarray | float = -1.0
     nu: float | None = None
@@ -188,7 +185,6 @@ class MatrixDual(BoundedGap):
 
     linear: np.ndarray | float = -1.0
     nu: float | None = None
-    parts: np.ndarray | None = None
 
     def __init__(
         self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1, source: KernelDual | None = None
@@ -293,7 +289,6 @@ class RepeatedDual(BoundedGap):
     the problem of the n rows with one variable each and labels of 1; all variables of a row have its bound."""
 
     nu: float | None = None
-    parts: np.ndarray | None = None
 
     def __init__(self, once: DualQP, y: np.ndarray, linear: np.ndarray | float) -> None:
         self.y, self.linear, self._n = y, linear, len(once.y)
@@ -365,7 +360,7 @@ class SquaredDual:
 
     def __init__(self, dual: DualQP) -> None:
         self._dual, self._cost = dual, dual.upper
-        self.y, self.linear, self.parts, self.nu = dual.y, dual.linear, dual.parts, dual.nu
+        self.y, self.linear, self.nu = dual.y, dual.linear, dual.nu
         self.upper, self.ridge = squared_terms(dual.upper)
 
     def in_float64(self) -> SquaredDual:

@@ -44,9 +44,8 @@ class StreamedDual(BoundedGap):
         y: np.ndarray,
         upper: np.ndarray,
         engine: Engine,
-        parts: np.ndarray | None = None,
     ) -> None:
-        self.y, self.upper, self.parts = y, upper, parts
+        self.y, self.upper = y, upper
         self.linear: np.ndarray | float = -1.0
         self.nu: float | None = None
         self._kernel: Kernel | Float64 = kernel

@@ -21,18 +21,16 @@ MATRIX_ROWS = 2048  # of a dual whose kernel values are made once: as many as a 
 
 @dataclass(frozen=True)
 class DualData(SizedInBytes):
-    """The targets of rows, their task, and bounds upper (n,) of their duals, C times the weights. `parts` (n,): numbers
-    of partitions whose rows are near each other. left_out (k,): sums of the bounds of rows that are left out, by their
-    codes: sums that duals keep are those of all rows."""
+    """The targets of rows, their task, and bounds upper (n,) of their duals, C times the weights. left_out
+    (k,): sums of the bounds of rows that are left out, by their codes: sums that duals keep are those of all rows."""
 
     task: Task
     targets: Targets
     upper: np.ndarray
-    parts: np.ndarray
     left_out: np.ndarray | None = None
 
     def take(self, ids: np.ndarray | slice) -> DualData:
-        return DualData(self.task, self.targets.take(ids), self.upper[ids], self.parts[ids])
+        return DualData(self.task, self.targets.take(ids), self.upper[ids])
 
     def times(self, factors: np.ndarray) -> DualData:
         """With bounds times these factors: (k,) by class, (1,) without classes, or (2, k), see `Targets.factors`."""
@@ -104,7 +102,7 @@ def sums_of(task: Task, targets: Targets, alpha: np.ndarray) -> np.ndarray:
 
 
 # the dual of a subproblem, its upper (m,), and the partitions of its rows if there are several
-MakeDual = Callable[[Subproblem, np.ndarray, "np.ndarray | None"], DualQP]
+MakeDual = Callable[[Subproblem, np.ndarray], DualQP]
 
 
 class TaskDuals:
@@ -153,9 +151,7 @@ class TaskDuals:
         part = self._at(number)
         if self._dual is None:
             assert part is not None  # it has places
-            parts = self.dual_data.parts[part.ids]
-            several = parts if len(parts) and np.any(parts != parts[0]) else None
-            self._dual = self._make(*self._feasible(part), several)
+            self._dual = self._make(*self._feasible(part))
         return self._dual
 
     def _feasible(self, part: Subproblem) -> tuple[Subproblem, np.ndarray]:
@@ -178,21 +174,21 @@ def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> Mak
     for successive duals of the same few rows, as of each class against the rest."""
     wide, matrix = is_wide(rows), SingleEntryCache[np.ndarray]()
 
-    def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
+    def dual(part: Subproblem, upper: np.ndarray) -> DualQP:
         members = rows if len(part.ids) == len(rows) else rows.take(part.ids)
-        if wide and parts is None and len(members) <= MATRIX_ROWS:
+        if wide and len(members) <= MATRIX_ROWS:
             K = matrix.of(part.ids, lambda ids: kernel.block(members, members, threads))
             return dual_of(
                 part, lambda y: MatrixDual(K, y, upper, threads, KernelDual(kernel, members, y, upper, threads))
             )
-        return dual_of(part, lambda y: KernelDual(kernel, members, y, upper, threads, parts, cache_bytes))
+        return dual_of(part, lambda y: KernelDual(kernel, members, y, upper, threads, cache_bytes))
 
     return dual
 
 
 def with_loss(make: MakeDual, *, squared: bool) -> MakeDual:
     """The same duals; squared: of squared losses."""
-    return (lambda part, upper, parts: SquaredDual(make(part, upper, parts))) if squared else make
+    return (lambda part, upper: SquaredDual(make(part, upper))) if squared else make
 
 
 def task_gradients(

@@ -41,8 +41,7 @@ FADES = 0.5  # of what a row of the block has violated lately, in a round
 CHECKED = 64  # rows at which float32 products are compared with float64
 EXACT_VALUES = 1 << 17  # of the kernel, at most, to certify a solution by float64
 CHECK_IDLE = 10  # idle sweeps between such comparisons
-REFRESH_ERROR = 0.25  # of tol: from this error of the gradient on, it is computed again in float64
-FLOAT64_ERROR = 20.0  # of tol: from this error on, the products of all steps to come are float64, too
+REFRESH_ERROR = 0.25  # of the violation, or tol: from this error of the gradient on, it is computed in float64
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,9 @@ class BlockState:
     that `threshold` has set, while y'a is not 0 yet; else None. is_rounded: above tol, and for rounding no step
     improves it. shrinks_below: the violation from which rows may be taken out. least, idle, gained: the least
     violation, the rounds since it last fell by much, and how far the objective has fallen in these. unsolved: blocks
-    whose own violation hardly fell. is_refreshed: the gradient was computed in float64 once, as float32 products had
-    added up to an error near tol. in_float64: coefficients of blocks are float64, and products too, if the problem has
+    whose own violation hardly fell. refreshed: rows whose gradient was computed in float64, as float32
+    products had added up to an error near tol. error: that their gradients had gathered when this was done again.
+    in_float64: coefficients of blocks are float64, and products too, if the problem has
     such: float32 was not enough."""
 
     alpha: np.ndarray
@@ -95,7 +95,8 @@ class BlockState:
     idle: int = 0
     gained: float = 0.0
     unsolved: int = 0
-    is_refreshed: bool = False
+    refreshed: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    error: float = np.inf
     in_float64: bool = False
 
     def to_arrays(self) -> dict[str, object]:
@@ -210,11 +211,14 @@ class BlockSolver:
         return self.unshrunk(problem, state) if state.shrunk else state
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
-        return self._checked(problem, self.measured(problem, self._start(problem, alpha)))
+        return self._begun(problem, self._start(problem, alpha))
 
     def at_bias(self, problem: DualQP, alpha: np.ndarray, bias: float) -> BlockState:
         """As `init`, of a solver without a bias, at a given one."""
-        return self._checked(problem, self.measured(problem, replace(self._start(problem, alpha), bias=bias)))
+        return self._begun(problem, replace(self._start(problem, alpha), bias=bias))
+
+    def _begun(self, problem: DualQP, start: BlockState) -> BlockState:
+        return self._checked(problem, self.measured(problem, start), is_due=True)
 
     def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
         n = len(problem.y)
@@ -301,38 +305,58 @@ class BlockSolver:
         return max(1.0, len(active_rows(state)) / self.block_rows)
 
     def _checked(self, problem: DualQP, state: BlockState, *, is_due: bool = False) -> BlockState:
-        """Compares the gradient with float64 at a sample of rows if the state seems solved, or is_due; the same state
-        if the error is small.
+        """Compares the gradient with float64 at samples of rows if the state seems solved, or is_due; the same state if
+        the error is small.
 
-        Else its gradient is computed in float64; the float32 steps that follow are few, and their rounding is small.
-        If that was done before, or the error is large, all products are float64 from here on."""
+        Else the gradient is computed in float64 where its error matters. The error of steps from there on grows with
+        the steps, which are small, so that this happens a few times at most. If the error does not halve each time,
+        all products are float64 from here on."""
+        is_due = is_due or self.is_solved(state)
         allowed = REFRESH_ERROR * max(self.tol, state.violation)
-        if state.in_float64 or not (is_due or self.is_solved(state)) or problem.float32_error(state.alpha) < allowed:
+        if state.in_float64 or not is_due or problem.float32_error(state.alpha) < allowed:
             return state
-        active, support = active_rows(state), np.flatnonzero(state.alpha)
-        rows = active[evenly(len(active), CHECKED)]
-        exact = problem.in_float64().apply(support, state.alpha[support], rows)
-        error = float(np.abs((state.gradient - problem.linear)[rows] - exact).max())
-        if error <= allowed:
+        undecided = self._undecided(problem, state)
+        is_refreshed = np.isin(undecided, state.refreshed)
+        new, refreshed = undecided[~is_refreshed], undecided[is_refreshed]
+        error = self._sampled_error(problem, state, refreshed)
+        if max(error, self._sampled_error(problem, state, new)) <= allowed:
             return state
-        if state.is_refreshed or error > FLOAT64_ERROR * self.tol:
+        if error > allowed and error > 0.5 * state.error:
             return self._in_float64(problem, state)
-        return self.measured(problem, replace(self._refreshed(problem, state), is_refreshed=True))
+        rows = undecided if error > allowed else new
+        return self.measured(problem, self._refreshed(problem, state, rows, error))
+
+    def _undecided(self, problem: DualQP, state: BlockState) -> np.ndarray:
+        """Rows whose gradient counts: all but those that stay at 0 whatever its float32 error is."""
+        least = self.tol + problem.float32_error(state.alpha)
+        return np.flatnonzero((state.alpha > 0) | (_shifted(problem, state, slice(None)) < least))
+
+    def _sampled_error(self, problem: DualQP, state: BlockState, rows: np.ndarray) -> float:
+        """The largest error of the gradient at some of these rows; 0 if there are none."""
+        if not len(rows):
+            return 0.0
+        rows, support = rows[evenly(len(rows), CHECKED)], np.flatnonzero(state.alpha)
+        exact = problem.in_float64().apply(support, state.alpha[support], rows)
+        return float(np.abs((state.gradient - problem.linear)[rows] - exact).max())
 
     def _in_float64(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state with its gradient in float64, as all products and coefficients are from here on; at zero, if
         float32 steps have led to worse."""
-        state = self._refreshed(problem, state)
+        state = self._refreshed(problem, state, np.arange(len(state.alpha)))
         if problem.nu is None and _rough_objective(problem, state) > 0:
             zeros = np.zeros(len(state.alpha))
             state = replace(state, alpha=zeros, gradient=zeros + problem.linear)
         return self.measured(problem, replace(state, in_float64=True))
 
-    def _refreshed(self, problem: DualQP, state: BlockState) -> BlockState:
-        """The state with its gradient computed in float64, all rows active."""
-        support = np.flatnonzero(state.alpha)
-        gradient = problem.in_float64().apply(support, state.alpha[support]) + problem.linear
-        return replace(state, gradient=gradient, active=None, shrunk=(), **NO_PROGRESS)
+    def _refreshed(self, problem: DualQP, state: BlockState, rows: np.ndarray, error: float = np.inf) -> BlockState:
+        """The state with all rows active, and its gradient at some computed in float64. error: of those that were
+        computed so before."""
+        state = self.unshrunk(problem, state) if state.shrunk else state
+        support, gradient = np.flatnonzero(state.alpha), state.gradient.copy()
+        linear = np.broadcast_to(problem.linear, gradient.shape)[rows]
+        gradient[rows] = problem.in_float64().apply(support, state.alpha[support], rows) + linear
+        refreshed, error = np.union1d(state.refreshed, rows), error or state.error
+        return replace(state, gradient=gradient, refreshed=refreshed, error=error, **NO_PROGRESS)
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
@@ -380,10 +404,7 @@ class BlockSolver:
         """Half of the previous block and, from each side, a quarter of worst violators; and what these rows have
         violated lately.
 
-        The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall.
-
-        If the problem knows partitions of rows far from each other, only the partitions that need it most take part,
-        and their free support vectors fill the block up: neighbours move against each other."""
+        The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall."""
         if self._is_one_block(problem, state):
             return np.flatnonzero(problem.upper > 0), np.empty(0)
         active = slice(None) if state.active is None else state.active
@@ -391,30 +412,16 @@ class BlockSolver:
         v[active] = row_violations(problem, state, active)
         recent = recent_violations(state, v)
         sides = -np.sign(problem.y * _shifted(problem, state, slice(None))) if self.bias else problem.y
-        previous, free = state.block, np.empty(0, np.intp)
+        previous = state.block
         if state.active is not None:  # a row shrunk since then has no gradient to go by
             previous = previous[np.isin(previous, state.active)]
-        if problem.parts is not None and not self.bias:  # else one partition gives what another takes
-            is_free = free_rows(problem, state, np.arange(len(v)))
-            chosen = self._neediest(problem.parts, v, is_free)
-            v[~chosen] = 0.0
-            previous, free = previous[chosen[previous]], np.flatnonzero(chosen & is_free)
         block = mixed_block(previous, recent, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
-        room = self.block_rows - len(block)
-        block = np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
         return block, recent[block]
 
     def _is_one_block(self, problem: BlockProblem, state: BlockState) -> bool:
         """Whether all rows that may move do so together, as they are few: each of thousands of pairs would take several
         rounds."""
         return not self.bias and state.active is None and int(np.count_nonzero(problem.upper > 0)) <= FEW
-
-    def _neediest(self, parts: np.ndarray, v: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """(n,) bool: rows of the partitions with most violation that hold a block of free or violating rows."""
-        rows = np.bincount(parts, weights=free | (v > self.row_tol))
-        order = np.argsort(-np.bincount(parts, weights=np.where(v > self.row_tol, v, 0.0)), kind="stable")
-        count = 1 + int(np.searchsorted(np.cumsum(rows[order]), self.block_rows, side="right"))
-        return np.isin(parts, order[:count])
 
     def solve_block(self, problem: BlockProblem, state: BlockState, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""

@@ -83,8 +83,7 @@ class PartSolution(SizedInBytes):
 
 class Divisible(Protocol):
     """The oracle: `count` subproblems over n rows, whose coefficients have this shape (n, columns), and how to divide
-    them. It knows the partitions of the level that was divided last, and of the lowest one, whose rows are close to
-    each other in all later subproblems."""
+    them. It knows the partitions of the level that was divided last."""
 
     shape: tuple[int, int]
     count: int

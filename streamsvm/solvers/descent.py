@@ -219,19 +219,20 @@ def _descent(chosen, variables, tol, max_steps):
     for j in range(q):
         low[j] = -big if a[j] < upper[j] else zero
         high[j] = big if a[j] > 0 else zero
-    delta, delta_j, row = zero, zero, np.zeros(q, np.float32)
+    delta, row = zero, np.zeros(q, np.float32)
     for step in range(max_steps):
-        for j in range(q):
-            g[j] += delta * row[j]
-        for j in range(q):
-            v[j] = abs(min(max(g[j], low[j]), high[j]))
+        for k in range(q):
+            g[k] += delta * row[k]
+        for k in range(q):
+            v[k] = abs(min(max(g[k], low[k]), high[k]))
         i = _arg_max(bits)
         if v[i] <= tol:
             break
         row = _row(chosen, i, None)
         new = min(max(a[i] - g[i] / diag[i], zero), upper[i])
-        if step >= q:
-            j = _partner(variables, low, high, i, row, v)
+        j = _partner(variables, low, high, i, row, v) if step >= q else i
+        delta_j = zero
+        if j != i:  # if any other row gains
             new, new_j = _best_pair(variables, i, j, row[j])
             delta_j = np.float32(new_j - a[j])
             _set(a, upper, low, high, j, new_j)
@@ -265,7 +266,7 @@ def _set(a, upper, low, high, i, value):
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def _partner(variables, low, high, i, row, gain):
     """The j with which the objective falls most if a_i is at its best for each a_j (Steinwart, Hush and Scovel 2011,
-    section 3); gain (q,) is overwritten. row: of Q[S, S], of i."""
+    section 3), i if none gains; gain (q,) is overwritten. row: of Q[S, S], of i."""
     diag, g, _, _ = variables
     flat = FLAT * diag[i]
     for j in range(len(g)):
@@ -273,7 +274,8 @@ def _partner(variables, low, high, i, row, gain):
         slope = min(max(g[j] - share * g[i], low[j]), high[j])
         gain[j] = slope * slope / max(diag[j] - share * row[j], flat)
     gain[i] = 0
-    return _arg_max(gain.view(np.int32))
+    j = _arg_max(gain.view(np.int32))
+    return j if gain[j] > 0 else np.int32(i)
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
@@ -347,10 +349,7 @@ def _pair_descent(chosen, variables, y, signs, tol, max_steps):
             is_last, t = True, zero
             continue
         is_last = signs is None
-        key = np.int32(0)
-        for k in range(q):
-            key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
-        j = key & _INDEX
+        j = _arg_max(bits)
         falling = _row(chosen, j, y)
         step = (f[i] - f[j]) / max(diag[i] + diag[j] - two * rising[j], flat)
         room_i, room_j = most[i] - z[i], z[j] - least[j]

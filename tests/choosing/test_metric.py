@@ -303,10 +303,8 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     X, y = noisy(k, 160)
     store = Store.from_arrays(X[:120], y[:120], sample_weight=np.linspace(0.5, 2, 120))
     data = prepare(store, build_config(("t", {"C": 3.0, "kernel": {"gamma": 0.2}})), Engine(1))
-    asked = DualData(task_of("classify"), data.targets, data.upper, np.zeros(120, np.int8))
-    held_out_data = DualData(
-        asked.task, type(data.targets)(data.targets.classes, y[120:]), np.linspace(1, 2, 40), np.zeros(40)
-    )
+    asked = DualData(task_of("classify"), data.targets, data.upper)
+    held_out_data = DualData(asked.task, type(data.targets)(data.targets.classes, y[120:]), np.linspace(1, 2, 40))
     rows, held, kernel = Rows(X[:120]), Rows(X[120:]), data.kernel
     found = solution(kernel, rows, asked, None)
     K = np.exp(-0.2 * ((X[:, None].astype(float) - X[None, :120]) ** 2).sum(axis=2))
@@ -342,7 +340,7 @@ def test_pairs_of_many_classes_are_solved_as_each_alone(loss, monkeypatch):
     X = (rng.normal(size=(k, D))[y] + 0.5 * rng.normal(size=(len(y), D))).astype(np.float32)
     config = build_config(("t", {"C": 3.0, "kernel": {"gamma": 0.2}}))
     data = prepare(Store.from_arrays(X, y, sample_weight=np.linspace(0.5, 2, len(y))), config, Engine(1))
-    asked = DualData(task_of("classify"), data.targets, data.upper, np.zeros(len(y), np.int8))
+    asked = DualData(task_of("classify"), data.targets, data.upper)
     first, held = asked.take(slice(150)), asked.take(slice(150, None))
     rows, unseen = Rows(X[:150]), Rows(X[150:])
     start = None
@@ -362,7 +360,7 @@ def test_pairs_of_many_classes_are_solved_as_each_alone(loss, monkeypatch):
 def test_trials_that_have_no_end_lose():
     X, y = noisy(2, 200)
     data = prepare(Store.from_arrays(X, y), build_config(("t", {})), Engine(1))
-    asked = DualData(task_of("classify"), data.targets, data.upper, np.zeros(200, np.int8))
+    asked = DualData(task_of("classify"), data.targets, data.upper)
     sample = Sample(Rows(1e12 * X), asked, Rows(X[:40]), asked.take(np.arange(40)), np.ones(2))
     learner = TrialSettings(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
     [found] = SampleTrials((sample,), learner, Engine(1)).tried(

@@ -82,7 +82,7 @@ def dual_data_of(y: np.ndarray, upper: float = 10.0) -> DualData:
     classes, codes = np.unique(y, return_inverse=True)
     targets = Classify().targets(Store.from_arrays(np.zeros((len(y), 1)), y), config())
     assert list(targets.codes) == list(codes)
-    return DualData(Classify(), targets, np.full(len(y), upper), np.zeros(len(y), np.int32))
+    return DualData(Classify(), targets, np.full(len(y), upper))
 
 
 def learned(X: np.ndarray, asked: DualData, refits: int = 1) -> tuple[np.ndarray, np.ndarray]:
