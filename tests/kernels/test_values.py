@@ -11,7 +11,7 @@ import reference
 from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.made import EVERY, KERNELS, OF_EACH_PRODUCT, WITH_GRADIENT, rows
+from kernels.made import EVERY, KERNELS, OF_EACH_PRODUCT, STEEP, WITH_GRADIENT, rows
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
@@ -22,7 +22,7 @@ from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
 from streamsvm.kernels.distance import RBF, Cauchy, Laplacian, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed
 from streamsvm.kernels.table import KERNELS as ROWS
-from streamsvm.kernels.tiles import COLUMNS
+from streamsvm.kernels.tiles import COLUMNS, SKIP_COLUMNS
 
 
 def rounding(kernel: Kernel, a: Rows, b: Rows) -> float:
@@ -95,6 +95,25 @@ def test_no_rows_give_empty_blocks_and_zero_products():
     assert kernel.block(a, none).shape == (5, 0)
     np.testing.assert_array_equal(kernel.apply(a, none, np.empty(0)), np.zeros(5))
     assert kernel.apply(none, a, np.ones(5)).shape == (0,)
+
+
+@pytest.mark.parametrize("layout", ["float32", "csr"])
+@pytest.mark.parametrize("kernel", [kernel for kernel in (*KERNELS, *STEEP) if kernel != Matern(0.4, 0.5)], ids=str)
+def test_float64_values_and_products_are_those_of_the_twin(kernel, layout):
+    """With so many columns that zeros of dense rows are skipped; not with a kernel of a root, which near 0 has half of
+    the digits."""
+    a, b = rows(70, 40, layout, 2, 0.1), rows(SKIP_COLUMNS + 5, 40, layout, 3, 0.1)
+    K, coef = reference.kernel_matrix(kernel, a.X, b.X), np.random.default_rng(4).normal(size=len(b))
+    exact = kernel.in_float64()
+    np.testing.assert_allclose(exact.block(a, b), K, rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(exact.apply(a, b, coef), K @ coef, rtol=1e-11, atol=1e-12 * np.abs(K).max())
+    assert exact.apply(a, b.take(slice(0)), coef[:0]).shape == (70,)
+
+
+def test_the_exponential_of_float64_is_accurate_over_its_whole_range():
+    x = np.linspace(0, 26.5, 5000)[:, None]
+    error = RBF(1.0).in_float64().block(Rows(np.zeros((1, 1))), Rows(x))[0] / np.exp(-(x**2).ravel()) - 1
+    assert np.all(np.abs(error) <= 1e-15 + 2.0**-52 * (x**2).ravel())
 
 
 @settings(max_examples=30)
