@@ -73,10 +73,9 @@ class BlockState:
     that `threshold` has set, while y'a is not 0 yet; else None. is_rounded: above tol, and for rounding no step
     improves it. shrinks_below: the violation from which rows may be taken out. least, idle, gained: the least
     violation, the rounds since it last fell by much, and how far the objective has fallen in these. unsolved: blocks
-    whose own violation hardly fell. refreshed: rows whose gradient was computed in float64, as float32
-    products had added up to an error near tol. error: that their gradients had gathered when this was done again.
-    in_float64: coefficients of blocks are float64, and products too, if the problem has
-    such: float32 was not enough."""
+    whose own violation hardly fell. refreshed: rows whose gradient was computed in float64, as float32 products
+    had added up to an error near tol. error: of the gradients of such rows, when they were computed again. in_float64:
+    coefficients of blocks are float64, and products too, if the problem has such: float32 was not enough."""
 
     alpha: np.ndarray
     gradient: np.ndarray
@@ -312,24 +311,25 @@ class BlockSolver:
         the steps, which are small, so that this happens a few times at most. If the error does not halve each time,
         all products are float64 from here on."""
         is_due = is_due or self.is_solved(state)
-        allowed = REFRESH_ERROR * max(self.tol, state.violation)
-        if state.in_float64 or not is_due or problem.float32_error(state.alpha) < allowed:
+        # all steps would follow the error of a start
+        allowed = REFRESH_ERROR * (max(self.tol, state.violation) if state.rounds else self.tol)
+        expected = problem.float32_error(state.alpha)
+        if state.in_float64 or not is_due or expected < allowed:
             return state
-        undecided = self._undecided(problem, state)
-        is_refreshed = np.isin(undecided, state.refreshed)
-        new, refreshed = undecided[~is_refreshed], undecided[is_refreshed]
-        error = self._sampled_error(problem, state, refreshed)
-        if max(error, self._sampled_error(problem, state, new)) <= allowed:
+        # rows whose gradient counts: not those that stay at 0 whatever its error is
+        rows = np.flatnonzero((state.alpha > 0) | (_shifted(problem, state, slice(None)) < self.tol + expected))
+        is_refreshed = np.isin(rows, state.refreshed)
+        error = self._sampled_error(problem, state, rows[is_refreshed])
+        new_error = self._sampled_error(problem, state, rows[~is_refreshed])
+        if max(error, new_error) <= allowed:
             return state
-        if error > allowed and error > 0.5 * state.error:
+        if error > max(allowed, 0.5 * state.error):
             return self._in_float64(problem, state)
-        rows = undecided if error > allowed else new
-        return self.measured(problem, self._refreshed(problem, state, rows, error))
-
-    def _undecided(self, problem: DualQP, state: BlockState) -> np.ndarray:
-        """Rows whose gradient counts: all but those that stay at 0 whatever its float32 error is."""
-        least = self.tol + problem.float32_error(state.alpha)
-        return np.flatnonzero((state.alpha > 0) | (_shifted(problem, state, slice(None)) < least))
+        if error > allowed:
+            state = replace(state, error=error)
+        else:
+            rows = rows[~is_refreshed]
+        return self.measured(problem, self._refreshed(problem, state, rows if new_error <= expected else None))
 
     def _sampled_error(self, problem: DualQP, state: BlockState, rows: np.ndarray) -> float:
         """The largest error of the gradient at some of these rows; 0 if there are none."""
@@ -342,21 +342,22 @@ class BlockSolver:
     def _in_float64(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state with its gradient in float64, as all products and coefficients are from here on; at zero, if
         float32 steps have led to worse."""
-        state = self._refreshed(problem, state, np.arange(len(state.alpha)))
+        state = self._refreshed(problem, state)
         if problem.nu is None and _rough_objective(problem, state) > 0:
             zeros = np.zeros(len(state.alpha))
             state = replace(state, alpha=zeros, gradient=zeros + problem.linear)
         return self.measured(problem, replace(state, in_float64=True))
 
-    def _refreshed(self, problem: DualQP, state: BlockState, rows: np.ndarray, error: float = np.inf) -> BlockState:
-        """The state with all rows active, and its gradient at some computed in float64. error: of those that were
-        computed so before."""
-        state = self.unshrunk(problem, state) if state.shrunk else state
+    def _refreshed(self, problem: DualQP, state: BlockState, rows: np.ndarray | None = None) -> BlockState:
+        """The state with its gradient at some rows, None: at all, computed in float64, and all rows active."""
+        state = self.unshrunk(problem, state) if state.shrunk and rows is not None else state
         support, gradient = np.flatnonzero(state.alpha), state.gradient.copy()
-        linear = np.broadcast_to(problem.linear, gradient.shape)[rows]
-        gradient[rows] = problem.in_float64().apply(support, state.alpha[support], rows) + linear
-        refreshed, error = np.union1d(state.refreshed, rows), error or state.error
-        return replace(state, gradient=gradient, refreshed=refreshed, error=error, **NO_PROGRESS)
+        some = slice(None) if rows is None else rows
+        gradient[some] = problem.in_float64().apply(support, state.alpha[support], rows)
+        gradient[some] += np.broadcast_to(problem.linear, gradient.shape)[some]
+        refreshed = np.arange(len(gradient)) if rows is None else np.union1d(state.refreshed, rows)
+        whole = {"active": None, "shrunk": (), **NO_PROGRESS}
+        return replace(state, gradient=gradient, refreshed=refreshed, **whole)
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
