@@ -584,6 +584,19 @@ def test_gradients_do_not_drift(bias):
     assert not state.in_float64  # the few steps from there on need no more
 
 
+def test_errors_of_float32_are_mended_without_float64_for_good():
+    """Rows far from the origin, whose products miss tol by far, at the start of a solver, too."""
+    near = problem(n=1500)
+    p = KernelDual(RBF(2.0), Rows(near.rows.X + 8), near.y, np.full(1500, 100.0))
+    state = blockws.solve(p, tol=1e-3)
+    support = np.flatnonzero(state.alpha)
+    rounded = blockws.violations(state.alpha, p.apply(support, state.alpha[support]) + p.linear, p.upper)
+    exact = blockws.violations(state.alpha, p.in_float64().apply(support, state.alpha[support]) + p.linear, p.upper)
+    assert exact.max() <= 1e-3 < 0.1 * rounded.max()
+    assert not state.in_float64
+    assert BlockSolver(1e-3).init(p, state.alpha).violation <= 1e-3
+
+
 @pytest.mark.parametrize("n", [10, blockws.FEW])
 def test_few_rows_take_one_round(n):
     p = problem(n)
