@@ -208,8 +208,7 @@ def poly(bench: Bench) -> list[Table]:
 def peers(bench: Bench) -> list[Table]:
     """Rows of two classes, and of 26, each pair of which is a problem."""
     _require_intelex(bench.peer_python)
-    cases = [(name, C) for name in bench.sizes.beside for C in TWO_C.get(name, (1.0, 32.0))]
-    records = [_beside(bench, name, C) for name, C in cases]
+    records = [record for name in bench.sizes.beside for record in _beside(bench, name)]
     ratios = [record["streamsvm / intelex"] for record in records]
     off = max(abs(record["accuracy"] - record["accuracy, intelex"]) for record in records)
     notes = [
@@ -224,20 +223,24 @@ def peers(bench: Bench) -> list[Table]:
     return [Table("Exact with a bias, next to scikit-learn-intelex", records, notes, checks)]
 
 
-def _beside(bench: Bench, name: str, C: float) -> dict[str, Any]:
-    train, test, rows = _stored_arrays(bench, name)
+def _beside(bench: Bench, name: str) -> list[dict[str, Any]]:
+    found = _letters(bench) if name == "letter" else Arrays(*arrays(name, bench))
+    few = found.few(bench.sizes.train_rows or BESIDE_ROWS.get(name), BESIDE_TEST_ROWS)
+    files = few.files(bench.work, f"{name}.beside")
+    rows = {"set": name, "training rows": len(few.y), "gamma": GAMMA[name]}
+    return [rows | _beside_at(bench, name, files, C) for C in TWO_C.get(name, (1.0, 32.0))]
+
+
+def _beside_at(bench: Bench, name: str, files: tuple[Path, Path], C: float) -> dict[str, Any]:
     given = {"C": C, "kernel": {"name": "rbf", "gamma": GAMMA[name]}, "tol": 1e-3, "threads": THREADS}
     solvers = [
         Solver("bias", "streamsvm", given | {"dcsvm": {"bias": True}}),
         Solver("intelex", "intelex", given, is_apart=True),
         Solver("none", "streamsvm", given | {"dcsvm": {"bias": False}}),
     ]
-    biased, intelex, without = bench.compare(train, test, solvers)
+    biased, intelex, without = bench.compare(*files, solvers)
     ours, theirs, bare = (record["seconds"] for record in (biased, intelex, without))
     return {
-        "set": name,
-        "training rows": rows,
-        "gamma": GAMMA[name],
         "C": C,
         "seconds": ours,
         "seconds, intelex": theirs,
@@ -247,19 +250,6 @@ def _beside(bench: Bench, name: str, C: float) -> dict[str, Any]:
         "seconds without a bias": bare,
         "bias / none": Factor(ours.median / bare.median),
     }
-
-
-def _stored_arrays(bench: Bench, name: str) -> tuple[Path, Path, int]:
-    """Files of the training and the test rows, and the number of the first."""
-    rows = bench.sizes.train_rows or BESIDE_ROWS.get(name)
-    train, test = (bench.work / f"{name}.beside.{rows or 'all'}{part}.npz" for part in ("", ".t"))
-    if not (train.exists() and test.exists()):
-        found = _letters(bench) if name == "letter" else Arrays(*arrays(name, bench))
-        found = found.few(rows, BESIDE_TEST_ROWS)
-        np.savez(train, X=found.X, y=found.y)
-        np.savez(test, X=found.X_test, y=found.y_test)
-    with np.load(train) as kept:
-        return train, test, len(kept["y"])
 
 
 def _letters(bench: Bench) -> Arrays:

@@ -410,10 +410,8 @@ def _published(name: str, solver: str | None) -> dict[str, Any]:
 def _beside(
     bench: Bench, name: str, arrays: Arrays, solvers: list[tuple[Solver, str | None]], title: str, runs: int
 ) -> Table:
-    train, test = (bench.work / f"{name}.{len(arrays.y)}{part}.npz" for part in ("", ".t"))
-    np.savez(train, X=arrays.X, y=arrays.y)
-    np.savez(test, X=arrays.X_test, y=arrays.y_test)
-    found = bench.compare(train, test, [solver for solver, _ in solvers], runs)
+    files = arrays.files(bench.work, f"{name}.{len(arrays.y)}")
+    found = bench.compare(*files, [solver for solver, _ in solvers], runs)
     libsvm = next((row["seconds"].median for row in found if row["solver"] == "LIBSVM"), None)
     records: Curve = []
     for row, (solver, published) in zip(found, solvers, strict=True):

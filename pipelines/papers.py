@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,13 @@ class Arrays:
         low, high = self.X.min(axis=0), self.X.max(axis=0)
         span = np.where(high > low, high - low, 1)
         return replace(self, X=(self.X - low) / span, X_test=(self.X_test - low) / span)
+
+    def files(self, folder: Path, name: str) -> tuple[Path, Path]:
+        """Files of the training and the test rows, as `Bench.compare` takes them."""
+        train, test = (folder / f"{name}{part}.npz" for part in ("", ".t"))
+        np.savez(train, X=self.X, y=self.y)
+        np.savez(test, X=self.X_test, y=self.y_test)
+        return train, test
 
 
 def _some(y: np.ndarray, rows: int | None) -> np.ndarray:

@@ -161,10 +161,11 @@ class Turn:
     passed: float
     order: Iterator[int] | None
 
-    def end(self, region: int) -> float | None:
-        """The time at which a region that starts now has had its share."""
+    def pace(self, region: int, rows: int) -> Pace:
+        """That of a region of so many rows which starts now, until it has had its share of time."""
         started = region if self.order is None else next(self.order)
-        return share_of_time(self.until, self.count - started, self.slots)
+        until = share_of_time(self.until, self.count - started, self.slots)
+        return Pace(self.cooled_epochs * rows, time.time(), until, self.passed)
 
 
 def sample_rows(n: int, n_regions: int, most: int) -> int:
@@ -520,14 +521,13 @@ def _take_turn(
     """A learner's state after a turn, and its score there, of the rows that there was time for. part: a region, and its
     rows start..stop."""
     learner, (region, span) = make_learner(), part
-    began, until = time.time(), turn.end(region)
+    pace = turn.pace(region, int(regions.sizes[region]))
     learner.restore(state)
     window = regions.read(region, *span)
     order = np.random.default_rng([*turn.seed, region]).permutation(len(window[0]))
     step = BLOCKS * learner.block_rows
     pieces = [order[start : start + step] for start in range(0, len(order), step)]
-    pace = Pace(turn.cooled_epochs * int(regions.sizes[region]), began, until, turn.passed)
-    score = _learned(regions.task, learner, window, pieces, pace, turn.threads, lambda: is_late(until))
+    score = _learned(regions.task, learner, window, pieces, pace, turn.threads, lambda: is_late(pace.until))
     return learner.to_state(), score
 
 

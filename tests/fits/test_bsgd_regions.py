@@ -121,7 +121,7 @@ def test_regions_that_wait_have_their_share_of_the_time(monkeypatch):
 def test_a_share_is_counted_by_starts_or_by_numbers(counts, ends, monkeypatch):
     monkeypatch.setattr("streamsvm.fits.bsgd.time.time", lambda: 100.0)
     turn = Turn(0, [], 3, slots=1, threads=1, until=130.0, passed=0.0, order=count() if counts else None)
-    assert [turn.end(region) for region in (2, 1, 0)] == ends
+    assert [turn.pace(region, 10).until for region in (2, 1, 0)] == ends
 
 
 def test_every_region_has_its_share_of_the_time_in_whatever_order_they_start(lessons, monkeypatch):
