@@ -210,14 +210,14 @@ class BlockSolver:
         return self.unshrunk(problem, state) if state.shrunk else state
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
-        return self._begun(problem, self._start(problem, alpha))
+        return self._begun(problem, self._start(problem, alpha), is_warm=alpha is not None and bool(alpha.any()))
 
     def at_bias(self, problem: DualQP, alpha: np.ndarray, bias: float) -> BlockState:
         """As `init`, of a solver without a bias, at a given one."""
-        return self._begun(problem, replace(self._start(problem, alpha), bias=bias))
+        return self._begun(problem, replace(self._start(problem, alpha), bias=bias), is_warm=bool(alpha.any()))
 
-    def _begun(self, problem: DualQP, start: BlockState) -> BlockState:
-        return self._checked(problem, self.measured(problem, start), is_due=True)
+    def _begun(self, problem: DualQP, start: BlockState, *, is_warm: bool) -> BlockState:
+        return self._checked(problem, self.measured(problem, start), is_due=is_warm)
 
     def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
         n = len(problem.y)
@@ -311,7 +311,7 @@ class BlockSolver:
         the steps, which are small, so that this happens a few times at most. If the error does not halve each time,
         all products are float64 from here on."""
         is_due = is_due or self.is_solved(state)
-        # all steps would follow the error of a start
+        # all steps would follow the error of a warm start
         allowed = REFRESH_ERROR * (max(self.tol, state.violation) if state.rounds else self.tol)
         expected = problem.float32_error(state.alpha)
         if state.in_float64 or not is_due or expected < allowed:
