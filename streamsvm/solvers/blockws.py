@@ -310,11 +310,12 @@ class BlockSolver:
         Else the gradient is computed in float64 where its error matters. The error of steps from there on grows with
         the steps, which are small, so that this happens a few times at most. If the error does not halve each time,
         all products are float64 from here on."""
-        is_due = is_due or self.is_solved(state)
+        if state.in_float64 or not (is_due or self.is_solved(state)):
+            return state
         # all steps would follow the error of a warm start
         allowed = REFRESH_ERROR * (max(self.tol, state.violation) if state.rounds else self.tol)
         expected = problem.float32_error(state.alpha)
-        if state.in_float64 or not is_due or expected < allowed:
+        if expected < allowed:
             return state
         # rows whose gradient counts: not those that stay at 0 whatever its error is
         rows = np.flatnonzero((state.alpha > 0) | (_shifted(problem, state, slice(None)) < self.tol + expected))
