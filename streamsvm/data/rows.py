@@ -14,6 +14,7 @@ from streamsvm.parallel.sizes import SizedInBytes
 
 Matrix: TypeAlias = np.ndarray | sparse.csr_array
 Part = TypeVar("Part", np.ndarray, "Rows")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,17 @@ class Rows(SizedInBytes):
         return self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes
 
     def take(self, ids: np.ndarray | slice) -> Rows:
-        return Rows(self.X[ids])
+        some = Rows(self.X[ids])
+        if "sq_norms" in vars(self):  # computed already
+            vars(some)["sq_norms"] = self.sq_norms[ids]
+        return some
+
+    def once(self, make: Callable[[Rows], Result]) -> Result:
+        """make(rows), computed once for these rows."""
+        results = vars(self).setdefault("_results", {})
+        if make not in results:
+            results[make] = make(self)
+        return results[make]
 
     def first_nonfinite(self, start: int = 0, *, gaps: bool = False) -> tuple[int, int, float] | None:
         """(row, column, value) of the first NaN or infinity, the first row being row `start`; None if there is none.

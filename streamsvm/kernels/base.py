@@ -7,15 +7,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
+from streamsvm.kernels.leaves import NEGLIGIBLE, applied_near, near_radius
 from streamsvm.kernels.table import KernelRow, kernel_names, kernel_row, parameters
-from streamsvm.kernels.tiles import COLUMNS, Keep, Slopes, Tile, accumulate, groups, height
+from streamsvm.kernels.tiles import COLUMNS, Keep, Slopes, Tile, applied, filled, groups, height
 from streamsvm.parallel.imports import imported
 from streamsvm.parallel.strips import evenly, strips
 from streamsvm.storage.arrays import Attrs
@@ -89,6 +89,10 @@ class Kernel(ABC):
     def diag(self, a: Rows) -> np.ndarray:
         """K(a_i, a_i), (m,) float64."""
 
+    def sq_radius(self, value: float) -> float:
+        """The squared distance of rows from which on values are below this one; infinite if there is none."""
+        return math.inf
+
     def largest(self, a: Rows) -> float:
         """The largest number that values of rows a are made of, at most `most`: beyond it float32 overflows."""
         return float(self.diag(a).max())
@@ -99,21 +103,16 @@ class Kernel(ABC):
 
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float32, written into `out` if it is given."""
-        out = np.empty((len(a), len(b)), np.float32) if out is None else out
-        tile, most = self.tiles(b), height(len(b), a.d)
-        strips(lambda start, stop: tile(a.take(slice(start, stop)), out[start:stop]), len(a), most, threads)
-        return out
+        return filled(self.tiles(b), a, np.empty((len(a), len(b)), np.float32) if out is None else out, threads)
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed. keep(columns,
         first row, tile) is called with each tile of the block. Raises ConfigError if values are beyond float32."""
-        out = np.zeros((len(a), *coef.shape[1:]))
-        for first in range(0, len(b), COLUMNS):
-            columns = slice(first, first + COLUMNS)
-            tile, part = self.tiles(b.take(columns)), coef[columns]
-            if len(part):
-                work = accumulate(tile, part, a, out, keep and partial(keep, columns))
-                strips(work, len(a), height(len(part), a.d), threads)
+        sq_radius = None if keep else near_radius(self.sq_radius(NEGLIGIBLE), a, b)
+        if sq_radius is None:
+            out = applied(self.tiles, a, b, coef, threads, keep)
+        else:
+            out = applied_near(self.tiles, a, b, coef, threads, sq_radius)
         self._check_finite(out)
         return out
 
@@ -302,26 +301,14 @@ class Float64:
 
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float64."""
-        out = np.empty((len(a), len(b))) if out is None else out
-        tile, most = self.kernel.float64_tiles(b), height(2 * len(b), a.d)
-        strips(lambda start, stop: tile(a.take(slice(start, stop)), out[start:stop]), len(a), most, threads)
-        return out
+        return filled(self.kernel.float64_tiles(b), a, np.empty((len(a), len(b))) if out is None else out, threads)
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64. keep: as `Kernel.apply`."""
-        out = np.zeros((len(a), *coef.shape[1:]))
-        for first in range(0, len(b), COLUMNS):
-            columns = slice(first, first + COLUMNS)
-            tile, part = self.kernel.float64_tiles(b.take(columns)), coef[columns].astype(np.float64)
-
-            def add(start: int, stop: int, tile: Tile = tile, part: np.ndarray = part) -> None:
-                values = np.empty((stop - start, len(part)))
-                tile(a.take(slice(start, stop)), values)
-                out[start:stop] += values @ part
-
-            if len(part):
-                strips(add, len(a), height(2 * len(part), a.d), threads)
-        return out
+        sq_radius = None if keep else near_radius(self.kernel.sq_radius(NEGLIGIBLE), a, b)
+        if sq_radius is None:
+            return applied(self.kernel.float64_tiles, a, b, coef, threads, keep, np.float64)
+        return applied_near(self.kernel.float64_tiles, a, b, coef, threads, sq_radius, np.float64)
 
 
 def needs_variance(options: KernelConfig) -> bool:

@@ -3,6 +3,7 @@ Laplacian kernel they are sums over features, which no inner product expresses."
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -123,6 +124,9 @@ class RBF(Distances):
     def of(self, sq: np.ndarray) -> np.ndarray:
         return np.exp(-self.gamma * sq)
 
+    def sq_radius(self, value: float) -> float:
+        return -math.log(value) / float(np.min(self.gamma))
+
     def slope(self, sq: np.ndarray) -> np.ndarray:
         return -self.gamma * self.of(sq)
 
@@ -186,6 +190,13 @@ class Matern(Distances):
     def typical_gamma(cls, d: int, variance: float) -> float:
         return 1.0 / variance**0.5
 
+    def sq_radius(self, value: float) -> float:
+        depth = s = -math.log(value)
+        first, second = self._factors
+        for _ in range(20):  # of s = depth + log p(s): each is nearer
+            s = depth + math.log(1.0 + s * (first + second * s))
+        return (s / float(np.min(self._rate))) ** 2
+
     def of(self, sq: np.ndarray) -> np.ndarray:
         s = self._rate * np.sqrt(sq)
         first, second = self._factors
@@ -248,6 +259,9 @@ class Laplacian(Stationary):
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
         return 1.0 / (d * variance) ** 0.5
+
+    def sq_radius(self, value: float) -> float:
+        return (math.log(value) / float(np.min(self.gamma))) ** 2  # |a-b| <= |a-b|_1
 
     def tiles(self, b: Rows) -> Tile:
         right, norms = transposed(b), _norms(b.X).astype(np.float32)

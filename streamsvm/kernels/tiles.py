@@ -10,15 +10,19 @@ and only a is transposed for each strip."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numba as nb
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
+from streamsvm.parallel.strips import strips
 
 Tile = Callable[[Rows, np.ndarray], None]  # writes K(a, b) of rows a into an array (m, q)
+Tiles = Callable[[Rows], Tile]  # of rows b
 Keep = Callable[[slice, int, np.ndarray], None]
 TILE_BYTES = 1 << 20  # half of a common L2: the other half holds the operands
 COLUMNS = 2048  # b is split so that a tile keeps at least TILE_BYTES / (4 * COLUMNS) rows
@@ -56,32 +60,65 @@ def inner_tile(a: Rows, right: np.ndarray | sparse.csc_array, out: np.ndarray) -
         np.matmul(X, right, out=out)
 
 
+def filled(tile: Tile, a: Rows, out: np.ndarray, threads: int) -> np.ndarray:
+    """out (m, q), with the kernel block of rows a written into it, tile by tile."""
+    most = height(out.shape[1], a.d, out.dtype)
+    strips(lambda start, stop: tile(a.take(slice(start, stop)), out[start:stop]), len(a), most, threads)
+    return out
+
+
+def applied(
+    tiles: Tiles,
+    a: Rows,
+    b: Rows,
+    coef: np.ndarray,
+    threads: int,
+    keep: Keep | None,
+    dtype: DTypeLike = np.float32,
+) -> np.ndarray:
+    """K(a, b) @ coef, (m,) or (m, k) float64, for coef (q,) or (q, k), without the block. tiles: whose values have this
+    dtype. keep(columns, first row, tile): called with each tile."""
+    out = np.zeros((len(a), *coef.shape[1:]))
+    for first in range(0, len(b), COLUMNS):
+        columns = slice(first, first + COLUMNS)
+        part = coef[columns]
+        if len(part):
+            add = accumulate(tiles(b.take(columns)), part, a, out, keep and partial(keep, columns), dtype)
+            strips(add, len(a), height(len(part), a.d, dtype), threads)
+    return out
+
+
 def accumulate(
-    tile_of: Tile, coef: np.ndarray, a: Rows, out: np.ndarray, keep: Callable[[int, np.ndarray], None] | None
+    tile_of: Tile,
+    coef: np.ndarray,
+    a: Rows,
+    out: np.ndarray,
+    keep: Callable[[int, np.ndarray], None] | None,
+    dtype: DTypeLike,
 ) -> Callable[[int, int], None]:
     """The function that adds to out (m, ...) the products of tiles of rows start..stop of a with coef (q,) or (q, k),
     and calls keep(start, tile)."""
-    few = coef.ndim == 1 or coef.shape[1] <= FEW
-    columns: Any = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else np.float32)
+    is_compiled = dtype == np.float32 and (coef.ndim == 1 or coef.shape[1] <= FEW)
+    columns: Any = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if is_compiled else dtype)
 
     def add(start: int, stop: int) -> None:
-        tile = np.empty((stop - start, len(coef)), np.float32)
+        tile, sums = np.empty((stop - start, len(coef)), dtype), out[start:stop].reshape(stop - start, -1)
         tile_of(a.take(slice(start, stop)), tile)
-        if few:
-            _add_products(tile, columns, out[start:stop].reshape(stop - start, -1))
+        if is_compiled:
+            _add_products(tile, columns, sums)
         else:
             # BLAS sets the invalid flag at times where all is finite; `Kernel.apply` checks
             with np.errstate(invalid="ignore"):
-                out[start:stop] += tile @ columns.T
+                sums += tile @ columns.T
         if keep is not None:
             keep(start, tile)
 
     return add
 
 
-def height(q: int, d: int) -> int:
-    """Rows of a tile of q columns, and of as many rows of d features as float32."""
-    return max(16, TILE_BYTES // (4 * max(q, min(d, COLUMNS), 1)))
+def height(q: int, d: int, dtype: DTypeLike = np.float32) -> int:
+    """Rows of a tile of q columns of this dtype, and of as many rows of d features as float32."""
+    return max(16, TILE_BYTES // (4 * max(np.dtype(dtype).itemsize // 4 * q, min(d, COLUMNS), 1)))
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)

@@ -77,10 +77,13 @@ def test_parts_of_an_early_model_have_the_same_share_of_outliers():
     assert len(early.model_.present) > 4
     for part in range(len(early.model_.present)):
         here = parts == part
-        assert np.count_nonzero(answers[here] == -1) == int(0.1 * here.sum())
         theirs = OneClassSVM(**SAME).fit(X[here])
-        found = early.decision_function(X[here])
-        np.testing.assert_allclose(found, theirs.decision_function(X[here]), atol=3e-3)
+        values = early.decision_function(X[here])
+        np.testing.assert_allclose(values, theirs.decision_function(X[here]), atol=3e-3)
+        np.testing.assert_array_equal(answers[here] == -1, values < 0)
+        # rows at the margin are on either side of 0 by rounding
+        within, beyond = np.count_nonzero(values < -1e-4), np.count_nonzero(values < 1e-4)
+        assert within <= int(0.1 * here.sum()) <= beyond <= within + 5
     assert early.offset_ == 0.0
     with pytest.raises(AttributeError, match="support vectors by part"):
         _ = early.dual_coef_
