@@ -12,6 +12,8 @@ from scipy import sparse
 
 from streamsvm.parallel.sizes import SizedInBytes
 
+EQUAL_ROWS = 1000  # that are compared at once
+
 Matrix: TypeAlias = np.ndarray | sparse.csr_array
 Part = TypeVar("Part", np.ndarray, "Rows")
 Result = TypeVar("Result")
@@ -49,10 +51,7 @@ class Rows(SizedInBytes):
         return self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes
 
     def take(self, ids: np.ndarray | slice) -> Rows:
-        some = Rows(self.X[ids])
-        if "sq_norms" in vars(self):  # computed already
-            vars(some)["sq_norms"] = self.sq_norms[ids]
-        return some
+        return Rows(self.X[ids])
 
     def once(self, make: Callable[[Rows], Result]) -> Result:
         """make(rows), computed once for these rows."""
@@ -99,6 +98,18 @@ class Rows(SizedInBytes):
         out = np.zeros((len(self), d), X.dtype)
         out[:, : len(columns)] = X
         return Rows(out)
+
+    def varying(self, share: float) -> Rows:
+        """Dense rows without the columns in which all are equal, if these are at least this share of all."""
+        X = self.X
+        if not isinstance(X, np.ndarray) or len(self) == 0:
+            return self
+        equal = np.arange(self.d)
+        for start in range(0, len(self), EQUAL_ROWS):
+            equal = equal[(X[start : start + EQUAL_ROWS, equal] == X[0, equal]).all(axis=0)]
+            if len(equal) < share * self.d:
+                return self
+        return Rows(np.delete(X, equal, axis=1))
 
     def astype(self, dtype: np.dtype | type) -> Rows:
         return self if self.X.dtype == dtype else Rows(self.X.astype(dtype))

@@ -27,6 +27,7 @@ Sums = Callable[[Any, Rows], np.ndarray]  # of a `Kernel` or `Float64`, and rows
 SUM_ERROR = 1e-3  # of a sum over support rows, over a typical sum: the default tol
 SUMS = 32  # rows at which it is measured
 COARSE = 1e-3  # error of a value, over those that rows differ by, from which on float32 is not enough
+AGREE = 0.25  # share of features without which products are so much faster that rows are copied
 ESTIMATOR_PARAMETERS = ("gamma", "degree", "coef0")
 
 
@@ -132,6 +133,10 @@ class Kernel(ABC):
         error = np.abs(sums(self, some) - exact).max(axis=0)
         return self if np.all(error <= SUM_ERROR * np.median(np.abs(exact), axis=0)) else self.in_float64()
 
+    def distinguishing(self, rows: Rows) -> Rows:
+        """Rows with the same values between each other, without features that do not count among them."""
+        return rows
+
     def float32_error(self, rows: Rows) -> float:
         """About the largest error of float32 values between rows like these."""
         return 2.0**-23 * float(self.diag(rows).max(initial=0.0)) + self.rounding(float(rows.sq_norms.max(initial=0.0)))
@@ -225,6 +230,10 @@ class Stationary(Kernel):
     def reach(self, a: Rows) -> float:
         """The largest value of gamma times distance (or squared distance) from the origin to these rows."""
 
+    def distinguishing(self, rows: Rows) -> Rows:
+        """The rows without features in which all agree, if these are a quarter or more of them."""
+        return rows.varying(AGREE)
+
     def widened(self) -> Self:
         """The kernel at twice the length."""
         return replace(self, gamma=self.gamma / 2**self._gamma_power)
@@ -298,6 +307,9 @@ class Float64:
 
     def diag(self, a: Rows) -> np.ndarray:
         return self.kernel.diag(a)
+
+    def distinguishing(self, rows: Rows) -> Rows:
+        return self.kernel.distinguishing(rows)
 
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float64."""

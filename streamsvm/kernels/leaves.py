@@ -22,7 +22,8 @@ NEGLIGIBLE = 2.0**-53  # of the largest value: a float64 sum does not see it
 MANY_VALUES = 1 << 22  # of a product from which leaves pay
 NEAR_SHARE = 0.25  # of pairs of rows up to which they do
 SAMPLE = 64  # rows of each side for this share
-LEAF_ROWS, SMALL_LEAF_ROWS = 512, 64  # of the rows of a product, and of those that it sums over
+LEAF_ROWS, SMALL_LEAF_ROWS = 512, 64  # of leaves for the rows of a product, and for those that it sums over
+LEAVES = 16  # at least, of the rows of a product
 SPREAD_ROWS = 128  # of a node, by whose spread it is divided
 
 
@@ -37,7 +38,7 @@ class Leaves(SizedInBytes):
     high: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows, most: int = LEAF_ROWS) -> Leaves:
+    def of(cls, rows: Rows, most: int) -> Leaves:
         """Dense rows in leaves of at most so many. A node is divided at the median of the feature that varies most."""
         X = rows.dense()
         order, starts = _divided(X, most)
@@ -50,12 +51,22 @@ class Leaves(SizedInBytes):
         """The rows of a leaf."""
         return self.order[self.starts[leaf] : self.starts[leaf + 1]]
 
-    def near(self, low: np.ndarray, high: np.ndarray, sq_radius: float) -> np.ndarray:
-        """Rows of the leaves whose boxes are within a distance of the box between two corners."""
-        return _members(self.order, self.starts, _sq_distances(low, high, self.low, self.high) < sq_radius)
+    def near(self, low: np.ndarray, high: np.ndarray, sq_radius: float) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the leaves whose boxes are within a distance of the box between two corners; and in which features
+        (d,) not all of these boxes are the same number."""
+        is_near = _sq_distances(low, high, self.low, self.high) < sq_radius
+        lowest = self.low[is_near].min(axis=0, initial=np.inf)
+        highest = self.high[is_near].max(axis=0, initial=-np.inf)
+        return _members(self.order, self.starts, is_near), np.minimum(low, lowest) < np.maximum(high, highest)
+
+
+def large_leaves(rows: Rows) -> Leaves:
+    """Leaves for the rows of a product: each is set up once, and of few rows large ones are not compact."""
+    return Leaves.of(rows, min(LEAF_ROWS, max(SMALL_LEAF_ROWS, len(rows) // LEAVES)))
 
 
 def small_leaves(rows: Rows) -> Leaves:
+    """Leaves for the rows that a product sums over."""
     return Leaves.of(rows, SMALL_LEAF_ROWS)
 
 
@@ -77,22 +88,35 @@ def applied_near(
     tiles: Tiles, a: Rows, b: Rows, coef: np.ndarray, threads: int, sq_radius: float, dtype: DTypeLike = np.float32
 ) -> np.ndarray:
     """As `tiles.applied`, without values of rows that are farther apart than the radius."""
-    left, right = a.once(Leaves.of), b.once(small_leaves)
+    left, right = a.once(large_leaves), b.once(small_leaves)
     out = np.zeros((len(a), *coef.shape[1:]))
 
     def add_leaves(start: int, stop: int) -> None:
         for leaf in range(start, stop):
-            members, columns = left.members(leaf), right.near(left.low[leaf], left.high[leaf], sq_radius)
-            rows, sums = a.take(members), np.zeros((len(members), *coef.shape[1:]))
-            for first in range(0, len(columns), COLUMNS):
-                some = columns[first : first + COLUMNS]
-                add = accumulate(tiles(b.take(some)), coef[some], rows, sums, None, dtype)
-                strips(add, len(members), height(len(some), a.d, dtype), 1)
+            members, (near, varying) = left.members(leaf), right.near(left.low[leaf], left.high[leaf], sq_radius)
+            features = np.flatnonzero(varying)  # the others do not count in a distance
+            rows, sums = _part(a, members, features), np.zeros((len(members), *coef.shape[1:]))
+            for first in range(0, len(near), COLUMNS):
+                some = near[first : first + COLUMNS]
+                add = accumulate(tiles(_part(b, some, features)), coef[some], rows, sums, None, dtype)
+                strips(add, len(members), height(len(some), len(features), dtype), 1)
             out[members] = sums
 
-    for rows in (a, b):
-        _ = rows.sq_norms  # once, for all parts
     strips(add_leaves, len(left), 4, threads)
+    return out
+
+
+def _part(rows: Rows, ids: np.ndarray, features: np.ndarray) -> Rows:
+    return Rows(_taken(rows.X, ids, features))
+
+
+@nb.njit(nogil=True, cache=True)
+def _taken(X, ids, features):  # X[ids][:, features]
+    out = np.empty((len(ids), len(features)), X.dtype)
+    for i in range(len(ids)):
+        row = X[ids[i]]
+        for j in range(len(features)):
+            out[i, j] = row[features[j]]
     return out
 
 
