@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamsvm.parallel.engine import Engine
 
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
-
+BLOCK_BYTES = 16 << 20  # of dense rows of float32 that are decided together
 
 Answer = tuple[np.ndarray, np.ndarray | None]  # decision values, and probabilities if the model has any
 ENDS = ("lower", "upper")  # of intervals, as columns
@@ -63,12 +63,20 @@ def predict_blocks(
     columns, unchecked = model.columns_in(store)
     if unchecked:
         events(Warned(unchecked))
-    blocks = store.blocks()
+    blocks = _blocks(store, engine)
     shared = decide, engine.share(model), engine.share(store), columns
     with compile_notices(events):
         answers = engine.map(_decide_block, blocks, shared=shared, phase=phase, events=events)
         for (start, stop), answer in zip(blocks, answers, strict=True):
             yield start, stop, answer
+
+
+def _blocks(store: Store, engine: Engine) -> list[tuple[int, int]]:
+    """Blocks of many rows, as partitions of a model and rows near each other are set up once for each block; two for
+    each task that runs at a time, if rows are few."""
+    rows = min(store.n // (2 * engine.slots), BLOCK_BYTES // (4 * store.d))
+    blocks = store.blocks()
+    return store.blocks(rows) if rows > blocks[0][1] else blocks
 
 
 def _decide_block(

@@ -20,6 +20,8 @@ from streamsvm.predict import PredictionOptions, evaluate, predict_blocks, write
 class Serial:
     """An engine of one thread."""
 
+    slots = 1
+
     def share(self, value):
         return value
 
@@ -62,7 +64,7 @@ def store(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3)).astype(np.float32)
     made = Store.from_arrays(X, np.where(X[:, 0] + rng.normal(size=1000) > 0, "yes", "no"))
-    monkeypatch.setattr(made, "blocks", lambda: [(0, 300), (300, 999), (999, 1000)])
+    monkeypatch.setattr(made, "blocks", lambda most=None: [(0, 300), (300, 999), (999, 1000)])
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -11,8 +11,6 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.parallel.sizes import SizedInBytes
-
-EQUAL_ROWS = 1000  # that are compared at once
 
 Matrix: TypeAlias = np.ndarray | sparse.csr_array
 Part = TypeVar("Part", np.ndarray, "Rows")
@@ -99,18 +97,6 @@ class Rows(SizedInBytes):
         out[:, : len(columns)] = X
         return Rows(out)
 
-    def varying(self, share: float) -> Rows:
-        """Dense rows without the columns in which all are equal, if these are at least this share of all."""
-        X = self.X
-        if not isinstance(X, np.ndarray) or len(self) == 0:
-            return self
-        equal = np.arange(self.d)
-        for start in range(0, len(self), EQUAL_ROWS):
-            equal = equal[(X[start : start + EQUAL_ROWS, equal] == X[0, equal]).all(axis=0)]
-            if len(equal) < share * self.d:
-                return self
-        return Rows(np.delete(X, equal, axis=1))
-
     def astype(self, dtype: np.dtype | type) -> Rows:
         return self if self.X.dtype == dtype else Rows(self.X.astype(dtype))
 
@@ -140,6 +126,20 @@ class Rows(SizedInBytes):
             tile = X[start : start + step].astype(np.float64)
             out[start : start + step] = np.einsum("ij,ij->i", tile, tile)
         return out
+
+
+def varying(blocks: Sequence[Rows], share: float) -> list[Rows]:
+    """Dense blocks without the columns in which all rows of all blocks are equal, if these are at least this share of
+    the columns; else the blocks."""
+    arrays = [rows.X for rows in blocks if isinstance(rows.X, np.ndarray) and len(rows)]
+    if len(arrays) < len(blocks):
+        return list(blocks)
+    low = np.min([X.min(axis=0) for X in arrays], axis=0)
+    high = np.max([X.max(axis=0) for X in arrays], axis=0)
+    if np.mean(low == high) < share:
+        return list(blocks)
+    columns = np.flatnonzero(low < high)
+    return [Rows(np.take(X, columns, axis=1)) for X in arrays]
 
 
 def concat(blocks: list[Rows]) -> Rows:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from streamsvm.data.rows import Rows
+from streamsvm.data.rows import Rows, varying
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.kernels.leaves import NEGLIGIBLE, applied_near, near_radius
 from streamsvm.kernels.table import KernelRow, kernel_names, kernel_row, parameters
 from streamsvm.kernels.tiles import COLUMNS, Keep, Slopes, Tile, applied, filled, groups, height
 from streamsvm.parallel.imports import imported
@@ -90,10 +89,6 @@ class Kernel(ABC):
     def diag(self, a: Rows) -> np.ndarray:
         """K(a_i, a_i), (m,) float64."""
 
-    def sq_radius(self, value: float) -> float:
-        """The squared distance of rows from which on values are below this one; infinite if there is none."""
-        return math.inf
-
     def largest(self, a: Rows) -> float:
         """The largest number that values of rows a are made of, at most `most`: beyond it float32 overflows."""
         return float(self.diag(a).max())
@@ -109,13 +104,18 @@ class Kernel(ABC):
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed. keep(columns,
         first row, tile) is called with each tile of the block. Raises ConfigError if values are beyond float32."""
-        sq_radius = None if keep else near_radius(self.sq_radius(NEGLIGIBLE), a, b)
-        if sq_radius is None:
+        out = None if keep else self.near_sums(a, b, coef, threads)
+        if out is None:
             out = applied(self.tiles, a, b, coef, threads, keep)
-        else:
-            out = applied_near(self.tiles, a, b, coef, threads, sq_radius)
         self._check_finite(out)
         return out
+
+    def near_sums(
+        self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, dtype: type = np.float32
+    ) -> np.ndarray | None:
+        """K(a, b) @ coef as of `apply`, from values of this dtype between rows that are near each other; None if the
+        others are not negligible."""
+        return None
 
     def in_float64(self) -> Float64:
         """The same kernel, whose values and sums are float64."""
@@ -133,9 +133,9 @@ class Kernel(ABC):
         error = np.abs(sums(self, some) - exact).max(axis=0)
         return self if np.all(error <= SUM_ERROR * np.median(np.abs(exact), axis=0)) else self.in_float64()
 
-    def distinguishing(self, rows: Rows) -> Rows:
-        """Rows with the same values between each other, without features that do not count among them."""
-        return rows
+    def distinguishing(self, *blocks: Rows) -> list[Rows]:
+        """Blocks of rows with the same values between any two rows, without features that do not count for these."""
+        return list(blocks)
 
     def float32_error(self, rows: Rows) -> float:
         """About the largest error of float32 values between rows like these."""
@@ -230,9 +230,9 @@ class Stationary(Kernel):
     def reach(self, a: Rows) -> float:
         """The largest value of gamma times distance (or squared distance) from the origin to these rows."""
 
-    def distinguishing(self, rows: Rows) -> Rows:
-        """The rows without features in which all agree, if these are a quarter or more of them."""
-        return rows.varying(AGREE)
+    def distinguishing(self, *blocks: Rows) -> list[Rows]:
+        """The blocks without features in which all rows agree, if these are a quarter or more of them."""
+        return varying(blocks, AGREE)
 
     def widened(self) -> Self:
         """The kernel at twice the length."""
@@ -308,8 +308,8 @@ class Float64:
     def diag(self, a: Rows) -> np.ndarray:
         return self.kernel.diag(a)
 
-    def distinguishing(self, rows: Rows) -> Rows:
-        return self.kernel.distinguishing(rows)
+    def distinguishing(self, *blocks: Rows) -> list[Rows]:
+        return self.kernel.distinguishing(*blocks)
 
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float64."""
@@ -317,10 +317,8 @@ class Float64:
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64. keep: as `Kernel.apply`."""
-        sq_radius = None if keep else near_radius(self.kernel.sq_radius(NEGLIGIBLE), a, b)
-        if sq_radius is None:
-            return applied(self.kernel.float64_tiles, a, b, coef, threads, keep, np.float64)
-        return applied_near(self.kernel.float64_tiles, a, b, coef, threads, sq_radius, np.float64)
+        out = None if keep else self.kernel.near_sums(a, b, coef, threads, np.float64)
+        return applied(self.kernel.float64_tiles, a, b, coef, threads, keep, np.float64) if out is None else out
 
 
 def needs_variance(options: KernelConfig) -> bool:

@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
 from streamsvm.kernels.base import OnnxGraph, Stationary, inner_products
+from streamsvm.kernels.leaves import NEGLIGIBLE, near_rows
 from streamsvm.kernels.tiles import Slopes, Tile, inner_tile, of_distances, transposed
 
 EPSILON = 2.0**-23  # of float32, times the squared norm: the error of a squared distance
@@ -48,6 +49,17 @@ class Distances(Stationary):
     @abstractmethod
     def onnx_of(self, graph: OnnxGraph, sq: str) -> str:
         """k of squared distances in an ONNX graph."""
+
+    def sq_radius(self, value: float) -> float:
+        """The squared distance of rows from which on values are below this one; infinite if there is none."""
+        return math.inf
+
+    def near_sums(
+        self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, dtype: type = np.float32
+    ) -> np.ndarray | None:
+        near = near_rows(self.sq_radius(NEGLIGIBLE), a, b)
+        finish = self.finish if dtype is np.float32 else self.finish_float64
+        return None if near is None else near.apply(finish, coef, threads, dtype)
 
     def tiles(self, b: Rows) -> Tile:
         right, b_norms = transposed(b), b.sq_norms.astype(np.float32)
@@ -259,9 +271,6 @@ class Laplacian(Stationary):
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
         return 1.0 / (d * variance) ** 0.5
-
-    def sq_radius(self, value: float) -> float:
-        return (math.log(value) / float(np.min(self.gamma))) ** 2  # |a-b| <= |a-b|_1
 
     def tiles(self, b: Rows) -> Tile:
         right, norms = transposed(b), _norms(b.X).astype(np.float32)

@@ -7,23 +7,25 @@ computed: on covtype with the gamma of Hsieh et al. 2014 nine of ten.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
-from numpy.typing import DTypeLike
 
 from streamsvm.data.rows import Rows
-from streamsvm.kernels.tiles import COLUMNS, Tiles, accumulate, height
+from streamsvm.kernels.tiles import COLUMNS, add_tile, columns_of, height
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly, strips
 
+Finish = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 NEGLIGIBLE = 2.0**-53  # of the largest value: a float64 sum does not see it
 MANY_VALUES = 1 << 22  # of a product from which leaves pay
-NEAR_SHARE = 0.25  # of pairs of rows up to which they do
+NEAR_SHARE, NEAR_LEAVES = 0.25, 0.5  # of pairs of rows up to which they do, and of values in leaves that are near
 SAMPLE = 64  # rows of each side for this share
 LEAF_ROWS, SMALL_LEAF_ROWS = 512, 64  # of leaves for the rows of a product, and for those that it sums over
-LEAVES = 16  # at least, of the rows of a product
+LEAVES = 16  # at least, of the rows of a product; and of which the share of near values is estimated
 SPREAD_ROWS = 128  # of a node, by whose spread it is divided
 
 
@@ -52,12 +54,9 @@ class Leaves(SizedInBytes):
         return self.order[self.starts[leaf] : self.starts[leaf + 1]]
 
     def near(self, low: np.ndarray, high: np.ndarray, sq_radius: float) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the leaves whose boxes are within a distance of the box between two corners; and in which features
-        (d,) not all of these boxes are the same number."""
-        is_near = _sq_distances(low, high, self.low, self.high) < sq_radius
-        lowest = self.low[is_near].min(axis=0, initial=np.inf)
-        highest = self.high[is_near].max(axis=0, initial=-np.inf)
-        return _members(self.order, self.starts, is_near), np.minimum(low, lowest) < np.maximum(high, highest)
+        """Rows of the leaves whose boxes are within a distance of the box between two corners; and the features in
+        which these boxes are not all the same number: others do not count in a distance."""
+        return _near(low, high, self.low, self.high, self.order, self.starts, sq_radius)
 
 
 def large_leaves(rows: Rows) -> Leaves:
@@ -70,54 +69,92 @@ def small_leaves(rows: Rows) -> Leaves:
     return Leaves.of(rows, SMALL_LEAF_ROWS)
 
 
-def near_radius(sq_radius: float, a: Rows, b: Rows) -> float | None:
-    """The squared radius within which products of rows a and b should look; None: all values should be computed."""
+def near_rows(sq_radius: float, a: Rows, b: Rows) -> NearRows | None:
+    """What a product of rows a and b with values within a radius looks at; None: it should compute all values."""
     if not np.isfinite(sq_radius) or len(a) * len(b) < MANY_VALUES or not (_is_float32(a) and _is_float32(b)):
         return None
     some_a, some_b = (rows.take(evenly(len(rows), SAMPLE)).dense().astype(np.float64) for rows in (a, b))
     sq_norms = np.einsum("ij,ij->i", some_a, some_a)[:, None] + np.einsum("ij,ij->i", some_b, some_b)
-    is_near = sq_norms - 2 * some_a @ some_b.T < sq_radius
-    return sq_radius if is_near.mean() <= NEAR_SHARE else None
+    if np.mean(sq_norms - 2 * some_a @ some_b.T < sq_radius) > NEAR_SHARE:
+        return None
+    near = NearRows(a, b, a.once(large_leaves), b.once(small_leaves), sq_radius)
+    return near if near.share() <= NEAR_LEAVES else None
 
 
 def _is_float32(rows: Rows) -> bool:
     return not rows.is_sparse and rows.X.dtype == np.float32
 
 
-def applied_near(
-    tiles: Tiles, a: Rows, b: Rows, coef: np.ndarray, threads: int, sq_radius: float, dtype: DTypeLike = np.float32
-) -> np.ndarray:
-    """As `tiles.applied`, without values of rows that are farther apart than the radius."""
-    left, right = a.once(large_leaves), b.once(small_leaves)
-    out = np.zeros((len(a), *coef.shape[1:]))
+@dataclass(frozen=True)
+class NearRows:
+    """Rows a and b of a product, in leaves, and the squared radius beyond which their values are 0."""
 
-    def add_leaves(start: int, stop: int) -> None:
-        for leaf in range(start, stop):
-            members, (near, varying) = left.members(leaf), right.near(left.low[leaf], left.high[leaf], sq_radius)
-            features = np.flatnonzero(varying)  # the others do not count in a distance
-            rows, sums = _part(a, members, features), np.zeros((len(members), *coef.shape[1:]))
-            for first in range(0, len(near), COLUMNS):
-                some = near[first : first + COLUMNS]
-                add = accumulate(tiles(_part(b, some, features)), coef[some], rows, sums, None, dtype)
-                strips(add, len(members), height(len(some), len(features), dtype), 1)
-            out[members] = sums
+    a: Rows
+    b: Rows
+    left: Leaves
+    right: Leaves
+    sq_radius: float
 
-    strips(add_leaves, len(left), 4, threads)
-    return out
+    def share(self) -> float:
+        """About the share of values that is computed."""
+        some = evenly(len(self.left), LEAVES)
+        return float(np.mean([len(self._near(leaf)[0]) for leaf in some]) / len(self.b))
+
+    def apply(self, finish: Finish, coef: np.ndarray, threads: int, dtype: type) -> np.ndarray:
+        """K(a, b) @ coef, (m,) or (m, k) float64, for coef (q,) or (q, k). finish(tile, squared norms of a, of b): K in
+        place of inner products, of this dtype."""
+        out, columns = np.zeros((len(self.a), *coef.shape[1:])), columns_of(coef, dtype)
+
+        def add_leaves(start: int, stop: int) -> None:
+            for leaf in range(start, stop):
+                members, (near, features) = self.left.members(leaf), self._near(leaf)
+                rows, sums = _part(self.a, members, features, dtype), np.zeros((len(members), len(columns)))
+                for first in range(0, len(near), COLUMNS):
+                    some = near[first : first + COLUMNS]
+                    add = _adding(rows, _part(self.b, some, features, dtype), finish, columns[:, some], sums)
+                    strips(add, len(members), height(len(some), len(features), dtype), 1)
+                out[members] = sums.reshape(-1, *coef.shape[1:])
+
+        strips(add_leaves, len(self.left), 4, threads)
+        return out
+
+    def _near(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.right.near(self.left.low[leaf], self.left.high[leaf], self.sq_radius)
 
 
-def _part(rows: Rows, ids: np.ndarray, features: np.ndarray) -> Rows:
-    return Rows(_taken(rows.X, ids, features))
+class Part(NamedTuple):
+    """Some rows, in some features, and their squared norms."""
+
+    X: np.ndarray
+    sq_norms: np.ndarray
+
+
+def _part(rows: Rows, ids: np.ndarray, features: np.ndarray, dtype: type) -> Part:
+    part = Part(np.empty((len(ids), len(features)), dtype), np.empty(len(ids), dtype))
+    _take(rows.X, ids, features, *part)
+    return part
+
+
+def _adding(a: Part, b: Part, finish: Finish, columns: np.ndarray, sums: np.ndarray) -> Callable[[int, int], None]:
+    """The function that adds the products of a strip of rows a with columns (k, q) to its sums."""
+
+    def add(start: int, stop: int) -> None:
+        tile = a.X[start:stop] @ b.X.T
+        finish(tile, a.sq_norms[start:stop], b.sq_norms)
+        add_tile(tile, columns, sums[start:stop])
+
+    return add
 
 
 @nb.njit(nogil=True, cache=True)
-def _taken(X, ids, features):  # X[ids][:, features]
-    out = np.empty((len(ids), len(features)), X.dtype)
+def _take(X, ids, features, out, sq_norms):  # X[ids][:, features], and the squared norms of its rows
     for i in range(len(ids)):
-        row = X[ids[i]]
+        row, total = X[ids[i]], 0.0
         for j in range(len(features)):
-            out[i, j] = row[features[j]]
-    return out
+            value = row[features[j]]
+            out[i, j] = value
+            total += np.float64(value) * value
+        sq_norms[i] = total
 
 
 def _divided(X: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -181,26 +218,28 @@ def _boxes(X, order, starts):  # low and high (leaves, d)
     return low, high
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
-def _sq_distances(low, high, others_low, others_high):  # (others,) of a box to others (others, d)
-    out = np.zeros(len(others_low), np.float32)
-    for i in range(len(out)):
-        for j in range(len(low)):
-            gap = max(others_low[i, j] - high[j], low[j] - others_high[i, j], np.float32(0))
-            out[i] += gap * gap
-    return out
-
-
 @nb.njit(nogil=True, cache=True)
-def _members(order, starts, chosen):  # of the chosen leaves, one after another
-    count = 0
-    for leaf in range(len(chosen)):
-        if chosen[leaf]:
-            count += starts[leaf + 1] - starts[leaf]
-    out, end = np.empty(count, np.int64), 0
-    for leaf in range(len(chosen)):
-        if chosen[leaf]:
-            for i in range(starts[leaf], starts[leaf + 1]):
-                out[end] = order[i]
-                end += 1
-    return out
+def _near(low, high, others_low, others_high, order, starts, sq_radius):  # see `Leaves.near`
+    lowest, highest = low.copy(), high.copy()
+    is_near, count = np.zeros(len(others_low), np.bool_), 0
+    for i in range(len(others_low)):
+        is_near[i] = _sq_distance(low, high, others_low[i], others_high[i]) < sq_radius
+        if is_near[i]:
+            count += int(starts[i + 1] - starts[i])
+            for j in range(len(low)):
+                lowest[j], highest[j] = min(lowest[j], others_low[i, j]), max(highest[j], others_high[i, j])
+    rows, end = np.empty(count, np.int64), 0
+    for leaf in np.flatnonzero(is_near):
+        members = order[starts[leaf] : starts[leaf + 1]]
+        rows[end : end + len(members)] = members
+        end += len(members)
+    return rows, np.flatnonzero(lowest < highest)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _sq_distance(low, high, other_low, other_high):  # between two boxes
+    total = np.float32(0)
+    for j in range(len(low)):
+        gap = max(other_low[j] - high[j], low[j] - other_high[j], np.float32(0))
+        total += gap * gap
+    return total

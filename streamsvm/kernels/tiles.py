@@ -25,7 +25,9 @@ Tile = Callable[[Rows, np.ndarray], None]  # writes K(a, b) of rows a into an ar
 Tiles = Callable[[Rows], Tile]  # of rows b
 Keep = Callable[[slice, int, np.ndarray], None]
 TILE_BYTES = 1 << 20  # half of a common L2: the other half holds the operands
-COLUMNS = 2048  # b is split so that a tile keeps at least TILE_BYTES / (4 * COLUMNS) rows
+# b is split so that a tile keeps at least TILE_BYTES / (4 * COLUMNS) rows. No power of 2: the same columns of all rows
+# would be in the same lines of L1, and GEMM take up to 0.4 ns longer per value
+COLUMNS = 2032
 # share of nonzeros below which skipping zeros is faster than GEMM if the right operand stays in L2: 1.8 times on
 # covtype, 3 times on a9a; with fewer columns than SKIP_COLUMNS finding the nonzeros takes longer than GEMM
 SKIP = 0.25
@@ -98,22 +100,32 @@ def accumulate(
 ) -> Callable[[int, int], None]:
     """The function that adds to out (m, ...) the products of tiles of rows start..stop of a with coef (q,) or (q, k),
     and calls keep(start, tile)."""
-    is_compiled = dtype == np.float32 and (coef.ndim == 1 or coef.shape[1] <= FEW)
-    columns: Any = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if is_compiled else dtype)
+    columns = columns_of(coef, dtype)
 
     def add(start: int, stop: int) -> None:
-        tile, sums = np.empty((stop - start, len(coef)), dtype), out[start:stop].reshape(stop - start, -1)
+        tile = np.empty((stop - start, len(coef)), dtype)
         tile_of(a.take(slice(start, stop)), tile)
-        if is_compiled:
-            _add_products(tile, columns, sums)
-        else:
-            # BLAS sets the invalid flag at times where all is finite; `Kernel.apply` checks
-            with np.errstate(invalid="ignore"):
-                sums += tile @ columns.T
+        add_tile(tile, columns, out[start:stop].reshape(stop - start, -1))
         if keep is not None:
             keep(start, tile)
 
     return add
+
+
+def columns_of(coef: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+    """Coefficients (q,) or (q, k) as columns (k, q) for tiles of this dtype."""
+    few = coef.ndim == 1 or coef.shape[1] <= FEW
+    return np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else dtype)
+
+
+def add_tile(tile: np.ndarray, columns: np.ndarray, sums: np.ndarray) -> None:
+    """sums (h, k) += tile (h, q) @ columns', of columns (k, q) from `columns_of`."""
+    if tile.dtype == np.float32 and columns.dtype == np.float64:
+        _add_products(tile, columns, sums)
+    else:
+        # BLAS sets the invalid flag at times where all is finite; `Kernel.apply` checks
+        with np.errstate(invalid="ignore"):
+            sums += tile @ columns.T
 
 
 def height(q: int, d: int, dtype: DTypeLike = np.float32) -> int:

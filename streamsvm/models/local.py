@@ -79,7 +79,8 @@ class LocalModel(Model):
     def part_sums(self, p: int, rows: Rows) -> np.ndarray:
         """(m, columns) sums over a partition's support rows, for scaled rows; in a committee over their variance."""
         support, coefficients = self.part(p)
-        sums = self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
+        a, b = self.header.kernel.distinguishing(self._weighed(p, rows), self._weighed(p, support))
+        sums = self.header.kernel.apply(a, b, coefficients)
         is_weighted = self.combine == "committee" and len(support) > 0
         return sums / self._variance(p, rows)[:, None] if is_weighted else sums
 

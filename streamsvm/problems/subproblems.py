@@ -16,7 +16,7 @@ from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual,
 from streamsvm.tasks.base import Subproblem, Targets, Task
 
 MOST_SUBPROBLEMS = 2000  # whose gradients are computed
-MATRIX_ROWS = 2048  # of a dual whose kernel values are made once: as many as a working set of `solvers.blockws`
+MATRIX_ROWS = 2032  # of a dual whose kernel values are made once: as many as a working set of `solvers.blockws`
 
 
 @dataclass(frozen=True)

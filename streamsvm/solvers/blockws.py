@@ -29,7 +29,8 @@ from streamsvm.solvers.descent import FALLS, LEAST_GAIN, block_descent, signs_de
 from streamsvm.solvers.loop import run
 from streamsvm.solvers.sum_constraints import LevelRange, balanced, feasible
 
-BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
+# rows of a working set: on ijcnn1 and a9a half and 3/2 of it take as long or longer. No power of 2, see `kernels.tiles`
+BLOCK = 2032
 FEW = 64  # rows that are one block
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000

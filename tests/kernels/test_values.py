@@ -18,7 +18,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.exchange.libsvm import SVM, svm_lines
 from streamsvm.exchange.onnx import Graph
-from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
+from streamsvm.kernels.base import Kernel, Stationary, kernel_class, kernel_from
 from streamsvm.kernels.distance import RBF, Cauchy, Laplacian, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed
 from streamsvm.kernels.table import KERNELS as ROWS
@@ -62,6 +62,18 @@ def test_apply_is_block_times_coefficients(kernel, layout, shape):
     assert found.dtype == np.float64
     largest = np.abs(reference.kernel_matrix(kernel, a.X, b.X)).max() * np.abs(coef).sum()
     np.testing.assert_allclose(found, expected, atol=rounding(kernel, a, b) * largest)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_features_in_which_all_rows_agree_do_not_count(kernel):
+    X = np.hstack([np.full((90, 3), 2.5), np.random.default_rng(0).random((90, 4)), np.zeros((90, 1))])
+    a, b = Rows(X[:60].astype(np.float32)), Rows(X[60:].astype(np.float32))
+    some_a, some_b = kernel.distinguishing(a, b)
+    np.testing.assert_allclose(kernel.block(some_a, some_b), kernel.block(a, b), rtol=1e-5)
+    is_stationary = isinstance(kernel, Stationary)
+    assert some_a.d == some_b.d == (4 if is_stationary else 8)
+    for others in (Rows(X[60:] + 1), Rows(sparse.csr_array(X[60:])), b.take(slice(0))):  # they differ, or it is unknown
+        assert [rows.d for rows in kernel.distinguishing(a, others)] == [8, 8]
 
 
 @pytest.mark.parametrize("kernel", OF_EACH_PRODUCT, ids=str)
