@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamsvm.parallel.engine import Engine
 
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
-BLOCK_BYTES = 16 << 20  # of dense rows of float32 that are decided together
+BLOCK_BYTES = 32 << 20  # of dense rows of float32 that are decided together
 
 Answer = tuple[np.ndarray, np.ndarray | None]  # decision values, and probabilities if the model has any
 ENDS = ("lower", "upper")  # of intervals, as columns
@@ -72,9 +72,9 @@ def predict_blocks(
 
 
 def _blocks(store: Store, engine: Engine) -> list[tuple[int, int]]:
-    """Blocks of many rows, as partitions of a model and rows near each other are set up once for each block; two for
-    each task that runs at a time, if rows are few."""
-    rows = min(store.n // (2 * engine.slots), BLOCK_BYTES // (4 * store.d))
+    """Blocks of many rows, as partitions of a model and rows near each other are set up once for each block; but all
+    tasks that run at a time have one."""
+    rows = min(-(-store.n // engine.slots), BLOCK_BYTES // (4 * store.d))
     blocks = store.blocks()
     return store.blocks(rows) if rows > blocks[0][1] else blocks
 
