@@ -136,9 +136,9 @@ def varying(blocks: Sequence[Rows], share: float) -> list[Rows]:
         return list(blocks)
     low = np.min([X.min(axis=0) for X in arrays], axis=0)
     high = np.max([X.max(axis=0) for X in arrays], axis=0)
-    if np.mean(low == high) < share:
-        return list(blocks)
     columns = np.flatnonzero(low < high)
+    if len(columns) == 0 or len(columns) > (1 - share) * len(low):
+        return list(blocks)
     return [Rows(np.take(X, columns, axis=1)) for X in arrays]
 
 
