@@ -101,8 +101,8 @@ class NearRows:
         return float(np.mean([len(self._near(leaf)[0]) for leaf in some]) / len(self.b))
 
     def apply(self, finish: Finish, coef: np.ndarray, threads: int, dtype: type) -> np.ndarray:
-        """K(a, b) @ coef, (m,) or (m, k) float64, for coef (q,) or (q, k). finish(tile, squared norms of a, of b): makes K
-        of a tile of inner products of this dtype."""
+        """K(a, b) @ coef, (m,) or (m, k) float64, for coef (q,) or (q, k). finish(tile, squared norms of a, of b):
+        makes K of a tile of inner products of this dtype."""
         out, columns = np.zeros((len(self.a), *coef.shape[1:])), columns_of(coef, dtype)
 
         def add_leaves(start: int, stop: int) -> None:
