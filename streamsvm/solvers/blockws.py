@@ -31,7 +31,6 @@ from streamsvm.solvers.sum_constraints import LevelRange, balanced, feasible
 
 # rows of a working set: on ijcnn1 and a9a half and 3/2 of it take as long or longer. No power of 2, see `kernels.tiles`
 BLOCK = 2032
-FEW = 64  # rows that are one block
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
 MOST_VISITS = 250  # sub-blocks of a block for each that it holds
@@ -405,12 +404,12 @@ class BlockSolver:
 
     def _select(self, problem: DualQP, state: BlockState) -> tuple[np.ndarray, np.ndarray]:
         """Half of the previous block and, from each side, a quarter of worst violators; and what these rows have
-        violated lately.
+        violated lately. All rows that may move, if they fit in a block.
 
         The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall."""
-        if self._is_one_block(problem, state):
-            return np.flatnonzero(problem.upper > 0), np.empty(0)
-        active = slice(None) if state.active is None else state.active
+        if self._n_movable(problem, state) <= self.block_rows:
+            return np.flatnonzero(problem.upper) if state.active is None else state.active, np.empty(0)
+        active = self._candidates(state)
         v = np.zeros(len(state.alpha))
         v[active] = row_violations(problem, state, active)
         recent = recent_violations(state, v)
@@ -421,10 +420,9 @@ class BlockSolver:
         block = mixed_block(previous, recent, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
         return block, recent[block]
 
-    def _is_one_block(self, problem: BlockProblem, state: BlockState) -> bool:
-        """Whether all rows that may move do so together, as they are few: each of thousands of pairs would take several
-        rounds."""
-        return not self.bias and state.active is None and int(np.count_nonzero(problem.upper > 0)) <= FEW
+    def _n_movable(self, problem: BlockProblem, state: BlockState) -> int:
+        """Of the active rows those that may move."""
+        return int(np.count_nonzero(problem.upper)) if state.active is None else len(state.active)
 
     def solve_block(self, problem: BlockProblem, state: BlockState, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
@@ -432,8 +430,8 @@ class BlockSolver:
         dtype = np.float64 if self.bias or state.in_float64 else np.float32  # y'a must not drift from 0
         a, upper = state.alpha[block].astype(dtype), problem.upper[block].astype(dtype)
         before = a.copy()
-        # a tenth of the block's violation is enough: more would be undone by the next block
-        worst = 0.0 if self._is_one_block(problem, state) else row_violations(problem, state, block).max()
+        # a tenth of the block's violation is enough: more would be undone by the next block, unless this has all rows
+        worst = 0.0 if len(block) == self._n_movable(problem, state) else row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         size = min(SUBBLOCK, len(block))
         self._descend(

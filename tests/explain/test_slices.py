@@ -43,7 +43,7 @@ def frame_of(load):
 def test_each_value_is_scored_as_its_rows_alone_are(load, estimator):
     frame, y = frame_of(load)
     model, store = estimator.fit(frame, y).model_, Store.from_arrays(frame, y)
-    store.blocks = lambda: Store.blocks(store, 100)  # several
+    store.blocks = lambda most=None: Store.blocks(store, 100)  # several
     assert len(store.blocks()) > 4
     found = evaluate_sliced(model, store, ["ward"], engine=Engine(2))
     whole = evaluate(model, store, engine=Engine(2))

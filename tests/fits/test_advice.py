@@ -77,7 +77,7 @@ UNREACHED = [
     DCSVR(**NEVER),
     DCSVR(**NEVER, nu=0.3),
     DCSVR(**NEVER, early=True, levels=1),
-    DCOneClassSVM(**NEVER),
+    DCOneClassSVM(**NEVER, nu=0.2, gamma=3.0),
     ALFPGMSVC(**NEVER),
     ALFPGMSVC(**NEVER, subproblem="fpg"),
     ALFPGMSVR(**NEVER),
