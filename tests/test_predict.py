@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import zarr
+from making import write
 from sklearn import metrics as twin
 
 from streamsvm.data.rows import Rows
@@ -86,6 +87,19 @@ def test_blocks_come_in_order_and_cover_all_rows(store, binary):
     blocks = list(predict_blocks(binary, store, engine=Serial()))
     assert [(start, stop) for start, stop, _ in blocks] == store.blocks()
     assert np.allclose(np.concatenate([values for _, _, values in blocks]), whole(binary, store))
+
+
+@pytest.mark.parametrize(
+    ("slots", "rows", "expected"), [(1, 1 << 20, [1000]), (4, 1 << 20, [250] * 4), (1, 100, [100] * 10)]
+)
+def test_blocks_hold_many_chunks_and_each_task_has_one(slots, rows, expected, binary, monkeypatch, tmp_path):
+    monkeypatch.setattr("streamsvm.data.store.default_chunk_rows", lambda row_bytes: 50)
+    monkeypatch.setattr("streamsvm.predict.BLOCK_BYTES", rows * 3 * 4)
+    X = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
+    chunked, engine = write(tmp_path / "s.zarr", Rows(X), chunk_rows=50), Serial()
+    engine.slots = slots
+    blocks = [(start, stop) for start, stop, _ in predict_blocks(binary, chunked, engine=engine)]
+    assert [stop - start for start, stop in blocks] == expected
 
 
 @pytest.mark.parametrize("model_name", ["binary", "three"])
