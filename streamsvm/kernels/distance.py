@@ -137,7 +137,7 @@ class RBF(Distances):
         return np.exp(-self.gamma * sq)
 
     def sq_radius(self, value: float) -> float:
-        return -math.log(value) / float(np.min(self.gamma))
+        return -math.log(value) / self.gamma
 
     def slope(self, sq: np.ndarray) -> np.ndarray:
         return -self.gamma * self.of(sq)
@@ -207,7 +207,7 @@ class Matern(Distances):
         first, second = self._factors
         for _ in range(20):  # of s = depth + log p(s): each is nearer
             s = depth + math.log(1.0 + s * (first + second * s))
-        return (s / float(np.min(self._rate))) ** 2
+        return (s / self._rate) ** 2
 
     def of(self, sq: np.ndarray) -> np.ndarray:
         s = self._rate * np.sqrt(sq)
