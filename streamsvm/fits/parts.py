@@ -246,6 +246,7 @@ class PartitionSolver:
         self, rows: Rows, data: DualData, alpha: np.ndarray, tol: float, shares: tuple[float, float] | None = None
     ) -> InTurnState:
         """shares: of the task that are done before, and that this is."""
+        [rows] = self.kernel.distinguishing(rows)
         make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
         duals = TaskDuals(data, with_loss(make, squared=self.squared), single=self.single)
         solver = InTurn(tol, self.until, self.has_bias)

@@ -308,9 +308,6 @@ class Float64:
     def diag(self, a: Rows) -> np.ndarray:
         return self.kernel.diag(a)
 
-    def distinguishing(self, *blocks: Rows) -> list[Rows]:
-        return self.kernel.distinguishing(*blocks)
-
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float64."""
         return filled(self.kernel.float64_tiles(b), a, np.empty((len(a), len(b))) if out is None else out, threads)

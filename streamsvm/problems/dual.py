@@ -111,7 +111,6 @@ class KernelDual(BoundedGap):
     _active: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
 
     def __post_init__(self) -> None:
-        [self.rows] = self.kernel.distinguishing(self.rows)
         self._cache = RowCache(len(self.y), self.cache_bytes if is_wide(self.rows) else 0)
 
     def in_float64(self) -> KernelDual:

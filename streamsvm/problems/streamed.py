@@ -79,8 +79,12 @@ class StreamedDual(BoundedGap):
         return dual
 
     def float32_error(self, alpha: np.ndarray) -> float:
-        """Unknown, as the rows are not in memory: infinite, so that the solver compares with float64."""
-        return 0.0 if isinstance(self._kernel, Float64) else np.inf
+        return 0.0 if isinstance(self._kernel, Float64) else self._value_error * float(np.linalg.norm(alpha))
+
+    @cached_property
+    def _value_error(self) -> float:
+        kernel: Any = self._kernel
+        return max(self._engine.map(partial(_float32_error, kernel), self._all.rows))
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         both = self._gather(np.concatenate([a, b]))  # in one message to the workers
@@ -176,6 +180,10 @@ class NearRows:
 
 def _read_part(reader: PartitionReader, part: int) -> Rows:
     return reader.rows(part)
+
+
+def _float32_error(kernel: Kernel, rows: Rows) -> float:
+    return kernel.float32_error(rows)
 
 
 def _multiply(kernel: Kernel | Float64, right: tuple[Rows, np.ndarray], rows: Rows) -> np.ndarray:

@@ -41,7 +41,7 @@ def by_point(found):
 @pytest.mark.parametrize(
     ("base", "apart"),
     [
-        ({"solver": "dcsvm"}, 0.0),
+        ({"solver": "dcsvm", "tol": 1e-5}, 0.0),
         ({"solver": "dcsvm", "class_weight": {"a": 3.0}, "tol": 1e-5}, 0.0),
         ({"solver": "alfpgm"}, 0.0),
         ({"solver": "alfpgm", "multiclass": "rest"}, 0.0),
