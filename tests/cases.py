@@ -36,7 +36,7 @@ def small(name: str) -> dict[str, Any]:
 BUDGETED = {"solver": "bsgd", "bsgd": SMALL["bsgd"]}
 SOLVERS: dict[str, dict[str, Any]] = {
     **{name: small(name) for name in solver_names()},
-    **{name: small(name) | {"tol": 1e-6} for name in ("dcsvm", "admm-hss")},  # several rounds
+    **{name: small(name) | {"tol": 1e-7} for name in ("dcsvm", "admm-hss")},  # several rounds
     "dcsvm early": {"dcsvm": EARLY},
     "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
     "logistic": {
