@@ -119,8 +119,9 @@ def columns_of(coef: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 
 
 def add_tile(tile: np.ndarray, columns: np.ndarray, sums: np.ndarray) -> None:
-    """sums (h, k) += tile (h, q) @ columns', of columns (k, q) from `columns_of`."""
-    if tile.dtype == np.float32 and columns.dtype == np.float64:
+    """sums (h, k) += tile (h, q) @ columns', of columns (k, q) from `columns_of`. Of few columns a row's sums are the
+    same in every tile, to the last bit; those of BLAS depend on the number of rows."""
+    if len(columns) <= FEW:
         _add_products(tile, columns, sums)
     else:
         # BLAS sets the invalid flag at times where all is finite; `Kernel.apply` checks
