@@ -69,6 +69,11 @@ def small_leaves(rows: Rows) -> Leaves:
     return Leaves.of(rows, SMALL_LEAF_ROWS)
 
 
+def spatial_order(rows: Rows) -> np.ndarray | None:
+    """(n,) the rows, those of a leaf one after another; None: not of sparse rows."""
+    return rows.once(large_leaves).order if _is_float32(rows) else None
+
+
 def near_rows(sq_radius: float, a: Rows, b: Rows) -> NearRows | None:
     """What a product of rows a and b with values within a radius looks at; None: it should compute all values."""
     if not np.isfinite(sq_radius) or len(a) * len(b) < MANY_VALUES or not (_is_float32(a) and _is_float32(b)):

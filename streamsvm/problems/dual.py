@@ -14,6 +14,7 @@ import numpy as np
 from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Float64, Kernel
+from streamsvm.kernels.leaves import spatial_order
 from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows, multiply_signs
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
@@ -63,6 +64,9 @@ class DualQP(BlockProblem, Protocol):
     def float32_error(self, alpha: np.ndarray) -> float:
         """About the error of float32 products with these coefficients; 0 where the kernel matrix is given."""
 
+    def order(self) -> np.ndarray | None:
+        """(n,) the variables, those of neighbouring rows one after another; None: not known."""
+
 
 class BoundedGap:
     """The gap of losses that grow with the error itself, whose duals have bounds."""
@@ -79,6 +83,9 @@ class BoundedGap:
 
     def float32_error(self, alpha: np.ndarray) -> float:
         return 0.0
+
+    def order(self) -> np.ndarray | None:
+        return None
 
 
 class ColumnsQP(Protocol):
@@ -128,6 +135,9 @@ class KernelDual(BoundedGap):
     def _value_error(self) -> float:
         assert isinstance(self.kernel, Kernel)
         return self.kernel.float32_error(self.rows)
+
+    def order(self) -> np.ndarray | None:
+        return spatial_order(self.rows)
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self.kernel.block(self.rows.take(a), self.rows.take(b), self.threads)
@@ -302,6 +312,12 @@ class RepeatedDual(BoundedGap):
     def float32_error(self, alpha: np.ndarray) -> float:
         return self._once.float32_error(alpha)
 
+    def order(self) -> np.ndarray | None:
+        order = self._once.order()
+        if order is None:
+            return None
+        return (order[:, None] + self._n * np.arange(len(self.y) // self._n)).ravel()
+
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._once.cross(a % self._n, b % self._n)
 
@@ -368,6 +384,9 @@ class SquaredDual:
 
     def float32_error(self, alpha: np.ndarray) -> float:
         return self._dual.float32_error(alpha)
+
+    def order(self) -> np.ndarray | None:
+        return self._dual.order()
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._dual.cross(a, b)

@@ -86,6 +86,9 @@ class StreamedDual(BoundedGap):
         kernel: Any = self._kernel
         return max(self._engine.map(partial(_float32_error, kernel), self._all.rows))
 
+    def order(self) -> np.ndarray:
+        return np.argsort(self._part, kind="stable")
+
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         both = self._gather(np.concatenate([a, b]))  # in one message to the workers
         return self._kernel.block(both.take(slice(len(a))), both.take(slice(len(a), None)), self._engine.threads)

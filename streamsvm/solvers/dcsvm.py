@@ -262,10 +262,10 @@ class DCSVM:
         level_support = {**state.level_support, state.level: np.packbits(solved.any(axis=1))}
         state = replace(state, start=solved, solutions=(), level_support=level_support)
         if state.thresholds is not None:
-            moved = state.thresholds.after(*problem.excess(solved))
-            if not state.thresholds.are_known:  # its partitions were solved roughly
-                return replace(state, thresholds=moved, division=None)
-            state = replace(state, thresholds=moved.of_another_problem())
+            is_rough = not state.thresholds.are_known
+            state = replace(state, thresholds=state.thresholds.after(*problem.excess(solved)))
+            if is_rough:  # its partitions were solved roughly
+                return replace(state, division=None)
         state = replace(state, level=state.level - 1)
         if state.level > 0:
             return state
@@ -284,7 +284,7 @@ class DCSVM:
         start = state.start.copy()
         start[support] = turns.solved
         late = state.late or turns.late
-        thresholds = state.thresholds and replace(state.thresholds, bias=turns.bias)
+        thresholds = state.thresholds and state.thresholds.at_other(turns.bias)
         state = replace(state, stage=Stage.TOP, start=start, thresholds=thresholds)
         return replace(state, turns=None, support=None, late=late)
 

@@ -28,6 +28,7 @@ SLACK = 2e-6  # of decision values, which are sums of float32
 LEAST = 0.01  # of one row's: float32 kernel values resolve no less
 NUMBERS = ("done", "objective", "gap", "ended", "late", "violation")  # of a state
 MOST_MOVES = 20  # of a threshold; then pairs do the rest
+MOST_GROWTH = 8.0  # of a step over the one before: a short one measures the slope badly
 SPREAD = 0.25  # of tol: what a variable may take of y'a that is left
 GOLDEN = 0.5 * (5**0.5 - 1)  # the fractional parts of its multiples are spread evenly over [0, 1)
 
@@ -240,12 +241,14 @@ class Thresholds:
     def after(self, excess: np.ndarray, n_support: np.ndarray) -> Thresholds:
         """The next thresholds, by y'a (count,) at these and the number of variables that are not 0: half of these is
         the first slope, as if kernel values between rows were small. Wide kernels have a lower one, and the step is
-        short."""
+        short. y'a of rough solutions, or of another level's, is not that of one problem: a step is no more than
+        MOST_GROWTH of the one before."""
         is_moved = self.step != 0
         secant = np.divide(self.excess - excess, self.step, out=np.zeros_like(excess), where=is_moved)
         guess = np.where(self.slope > 0, self.slope, np.maximum(0.5 * n_support, 1.0))
         slope = np.where(secant > 0, secant, guess)
-        step = excess / slope
+        furthest = np.where(is_moved, MOST_GROWTH * np.abs(self.step), np.inf)
+        step = np.clip(excess / slope, -furthest, furthest)
         return Thresholds(self.bias + step, slope, step, excess)
 
     @property
@@ -253,9 +256,9 @@ class Thresholds:
         """Whether any y'a at them is known."""
         return bool(self.slope.any())
 
-    def of_another_problem(self) -> Thresholds:
-        """These, for duals of other rows: y'a at the bias before them was another problem's, and gives no slope."""
-        return replace(self, step=np.zeros_like(self.step))
+    def at_other(self, bias: np.ndarray) -> Thresholds:
+        """These at biases (count,) that no step led to: y'a before gives no slope."""
+        return replace(self, bias=bias, step=np.zeros_like(bias))
 
     def at(self, number: int) -> Thresholds:
         """The threshold of one dual alone."""
@@ -315,7 +318,7 @@ class ThresholdSolver(BlockSolver):
             return self._settled(problem, state)
         bias, given = float(moved.bias[0]), moved.given(given.moves + 1)
         state = replace(state, bias=bias, given=given, shrinks_below=np.inf, **NO_PROGRESS)
-        return self._at_given.measured(problem, state)
+        return self._at_given.queued(problem, self._at_given.measured(problem, state))
 
     def _settled(self, problem: DualQP, state: BlockState) -> BlockState:
         """With y'a = 0: what is left of it is spread over so many free variables that none moves by much."""
@@ -331,7 +334,7 @@ class ThresholdSolver(BlockSolver):
         alpha = state.alpha.copy()
         alpha[ids] += delta
         gradient = state.gradient + at_precision(problem, state).apply(ids, delta)
-        state = replace(state, alpha=alpha, gradient=gradient, given=None)
+        state = replace(state, alpha=alpha, gradient=gradient, given=None, queue=state.queue[:0])
         return self._checked(problem, self.measured(problem, state))
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import bz2
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
 from pairwise import pairwise
 from scipy import sparse
+from scipy.spatial.distance import pdist
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -603,3 +605,56 @@ def test_rows_that_fit_in_a_block_take_one_round(n):
     state = solve(p)
     check(p, state)
     assert state.rounds == 1
+
+
+def moved(**given) -> tuple[KernelDual, BlockSolver, BlockState]:
+    """A solved problem whose bias is no longer the one that it was solved at: most free rows violate."""
+    p, solver = problem(n=200, kernel="narrow", C=8.0), BlockSolver(1e-3, 16)
+    solved = solver.solve(p, solver.init(p))
+    return p, solver, solver.queued(p, solver.measured(p, replace(solved, bias=0.3, **given)))
+
+
+def test_sweeps_take_every_free_row_with_its_neighbours_then_the_worst_rows():
+    p, solver, state = moved()
+    free = np.flatnonzero(blockws.free_rows(p, state, np.arange(200)))
+    counts = np.bincount(state.queue, minlength=200)
+    assert len(free) > blockws.SWEPT_BLOCKS * 16
+    assert np.all(counts[free] == blockws.SWEEPS)
+    distance = np.linalg.norm(np.diff(p.rows.X[state.queue], axis=0), axis=1)
+    assert np.median(distance) < 0.8 * np.median(pdist(p.rows.X))
+    after = solver.step(p, state)
+    np.testing.assert_array_equal(after.block, np.sort(state.queue[:16]))
+    state = solver.solve(p, after)
+    assert not len(state.queue)
+    assert solver.is_solved(state)
+    unswept = solver.at_bias(p, np.zeros(200), 0.3)
+    expected = blockws.objective(p, solver.solve(p, unswept))
+    assert blockws.objective(p, state) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_swept_block_that_moves_nothing_is_passed():
+    p, solver, state = moved()
+    stuck = np.flatnonzero(p.upper)[:16]
+    p.upper = p.upper.copy()
+    p.upper[stuck] = 0.0  # they cannot move, whatever they violate
+    state = replace(state, queue=np.concatenate([stuck, state.queue]), alpha=np.minimum(state.alpha, p.upper))
+    after = solver.step(p, solver.measured(p, state))
+    assert len(after.queue) < len(state.queue)
+    assert not after.in_float64
+
+
+def test_a_sweep_goes_on_from_a_checkpoint():
+    p, solver, state = moved()
+    state = solver.step(p, state)
+    again = BlockState.from_arrays({name: np.asarray(value) for name, value in state.to_arrays().items()})
+    assert len(again.queue)
+    for each in (solver.step(p, state), solver.step(p, again)):
+        np.testing.assert_array_equal(each.alpha, solver.step(p, state).alpha)
+
+
+@pytest.mark.parametrize("layout", ["csr", "few"])
+def test_no_sweep_without_neighbours_or_for_few_rows(layout):
+    p, solver = problem(n=200, layout="csr" if layout == "csr" else "dense", C=8.0), BlockSolver(1e-3, 16)
+    solved = solver.solve(p, solver.init(p))
+    wide = replace(solver, block_rows=200 if layout == "few" else 16)
+    assert not len(wide.queued(p, wide.measured(p, replace(solved, bias=0.3))).queue)

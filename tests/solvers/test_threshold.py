@@ -8,6 +8,7 @@ from streamsvm.solvers import blockws
 from streamsvm.solvers.in_turn import Thresholds, ThresholdSolver
 
 ALL = np.arange(N)
+SLOPE, ROOT = 5000.0, -0.2  # as of covtype with the C and gamma of Hsieh et al.
 
 
 def test_what_falls_in_a_line_is_0_after_two_steps():
@@ -17,6 +18,15 @@ def test_what_falls_in_a_line_is_0_after_two_steps():
         thresholds = thresholds.after(slope * (root - thresholds.bias), np.array([40, 40]))
     np.testing.assert_allclose(thresholds.bias, root, atol=1e-12)
     np.testing.assert_allclose(thresholds.slope, slope)
+
+
+def test_an_inexact_first_slope_does_not_carry_a_threshold_away():
+    """y'a of rough solutions and of other levels is that of the whole problem but for an error."""
+    thresholds = Thresholds.start(1)
+    for error in (0.0, 115.0, 20.0, -10.0, 0.0, 0.0):
+        excess = SLOPE * (ROOT - thresholds.bias) + error
+        thresholds = thresholds.after(excess, np.array([75_000]))
+    np.testing.assert_allclose(thresholds.bias, ROOT, atol=1e-6)
 
 
 def begun(bias: float = 0.0):
