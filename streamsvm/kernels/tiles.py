@@ -114,8 +114,8 @@ def accumulate(
 
 def columns_of(coef: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """Coefficients (q,) or (q, k) as columns (k, q) for tiles of this dtype."""
-    few = coef.ndim == 1 or coef.shape[1] <= FEW
-    return np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else dtype)
+    columns = np.atleast_2d(coef.T)
+    return np.ascontiguousarray(columns, np.float64 if len(columns) <= FEW else dtype)
 
 
 def add_tile(tile: np.ndarray, columns: np.ndarray, sums: np.ndarray) -> None:

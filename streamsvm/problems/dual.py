@@ -46,6 +46,11 @@ class DualQP(BlockProblem, Protocol):
     nu: float | None
     over_margin: bool
 
+    @property
+    def value_error(self) -> float:
+        """About the error of a float32 kernel value, independent of that of others; 0 where values are given, or
+        float64."""
+
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """K(x_a, x_b), (len(a), len(b)) float32: no labels in it."""
 
@@ -61,9 +66,6 @@ class DualQP(BlockProblem, Protocol):
     def in_float64(self) -> DualQP:
         """The same dual with Gram matrices and products in float64; itself if its values have no more digits."""
 
-    def float32_error(self, alpha: np.ndarray) -> float:
-        """About the error of float32 products with these coefficients; 0 where the kernel matrix is given."""
-
     def order(self) -> np.ndarray | None:
         """(n,) the variables, those of neighbouring rows one after another; None: not known."""
 
@@ -74,15 +76,16 @@ class BoundedGap:
     upper: np.ndarray
     over_margin: bool = False
 
+    @property
+    def value_error(self) -> float:
+        return 0.0
+
     def gap(self, alpha: np.ndarray, shifted: np.ndarray) -> float:
         """a's + sum_i upper_i max(0, -s_i), s = shifted."""
         return float(alpha @ shifted + self.upper @ np.maximum(-shifted, 0.0))
 
     def in_float64(self) -> Any:
         return self
-
-    def float32_error(self, alpha: np.ndarray) -> float:
-        return 0.0
 
     def order(self) -> np.ndarray | None:
         return None
@@ -128,13 +131,9 @@ class KernelDual(BoundedGap):
         assert isinstance(self.kernel, Kernel)
         return like(self, replace(self, kernel=self.kernel.in_float64(), cache_bytes=0))
 
-    def float32_error(self, alpha: np.ndarray) -> float:
-        return 0.0 if isinstance(self.kernel, Float64) else self._value_error * float(np.linalg.norm(alpha))
-
     @cached_property
-    def _value_error(self) -> float:
-        assert isinstance(self.kernel, Kernel)
-        return self.kernel.float32_error(self.rows)
+    def value_error(self) -> float:
+        return 0.0 if isinstance(self.kernel, Float64) else self.kernel.float32_error(self.rows)
 
     def order(self) -> np.ndarray | None:
         return spatial_order(self.rows)
@@ -205,8 +204,9 @@ class MatrixDual(BoundedGap):
     def in_float64(self) -> Any:
         return self if self._source is None else like(self, self._source.in_float64())
 
-    def float32_error(self, alpha: np.ndarray) -> float:
-        return 0.0 if self._source is None else self._source.float32_error(alpha)
+    @property
+    def value_error(self) -> float:
+        return 0.0 if self._source is None else self._source.value_error
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._K[np.ix_(a, b)]
@@ -309,8 +309,9 @@ class RepeatedDual(BoundedGap):
     def in_float64(self) -> RepeatedDual:
         return like(self, RepeatedDual(self._once.in_float64(), self.y, self.linear))
 
-    def float32_error(self, alpha: np.ndarray) -> float:
-        return self._once.float32_error(alpha)
+    @property
+    def value_error(self) -> float:
+        return self._once.value_error
 
     def order(self) -> np.ndarray | None:
         order = self._once.order()
@@ -382,8 +383,9 @@ class SquaredDual:
     def in_float64(self) -> SquaredDual:
         return SquaredDual(self._dual.in_float64())
 
-    def float32_error(self, alpha: np.ndarray) -> float:
-        return self._dual.float32_error(alpha)
+    @property
+    def value_error(self) -> float:
+        return self._dual.value_error
 
     def order(self) -> np.ndarray | None:
         return self._dual.order()

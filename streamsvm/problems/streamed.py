@@ -75,16 +75,13 @@ class StreamedDual(BoundedGap):
         if isinstance(self._kernel, Float64):
             return self
         dual = copy(self)
-        dual._kernel = self._kernel.in_float64()
+        dual._kernel, dual.value_error = self._kernel.in_float64(), 0.0
         return dual
 
-    def float32_error(self, alpha: np.ndarray) -> float:
-        return 0.0 if isinstance(self._kernel, Float64) else self._value_error * float(np.linalg.norm(alpha))
-
     @cached_property
-    def _value_error(self) -> float:
-        kernel: Any = self._kernel
-        return max(self._engine.map(partial(_float32_error, kernel), self._all.rows))
+    def value_error(self) -> float:
+        assert isinstance(self._kernel, Kernel)
+        return max(self._engine.map(partial(_float32_error, self._kernel), self._all.rows))
 
     def order(self) -> np.ndarray:
         return np.argsort(self._part, kind="stable")

@@ -331,7 +331,7 @@ class BlockSolver:
             return state
         # all steps would follow the error of a warm start
         allowed = REFRESH_ERROR * (max(self.tol, state.violation) if state.rounds else self.tol)
-        expected = problem.float32_error(state.alpha)
+        expected = problem.value_error * float(np.linalg.norm(state.alpha))
         if expected < allowed:
             return state
         # rows whose gradient counts: not those that stay at 0 whatever its error is
@@ -434,7 +434,7 @@ class BlockSolver:
         violated lately. All rows that may move, if they fit in a block.
 
         The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall."""
-        if self._n_movable(problem, state) <= self.block_rows:
+        if self._is_whole(problem, state, self.block_rows):
             return np.flatnonzero(problem.upper) if state.active is None else state.active, np.empty(0)
         active = self._candidates(state)
         v = np.zeros(len(state.alpha))
@@ -447,9 +447,10 @@ class BlockSolver:
         block = mixed_block(previous, recent, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
         return block, recent[block]
 
-    def _n_movable(self, problem: BlockProblem, state: BlockState) -> int:
-        """Of the active rows those that may move."""
-        return int(np.count_nonzero(problem.upper)) if state.active is None else len(state.active)
+    def _is_whole(self, problem: BlockProblem, state: BlockState, rows: int) -> bool:
+        """Whether a block of so many rows has all that may move."""
+        movable = np.count_nonzero(problem.upper) if state.active is None else len(state.active)
+        return rows >= int(movable)
 
     def solve_block(self, problem: BlockProblem, state: BlockState, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
@@ -458,7 +459,8 @@ class BlockSolver:
         a, upper = state.alpha[block].astype(dtype), problem.upper[block].astype(dtype)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block, unless this has all rows
-        worst = 0.0 if len(block) == self._n_movable(problem, state) else row_violations(problem, state, block).max()
+        is_whole = self._is_whole(problem, state, len(block))
+        worst = 0.0 if is_whole else row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         size = min(SUBBLOCK, len(block))
         self._descend(

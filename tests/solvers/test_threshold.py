@@ -23,9 +23,10 @@ def test_what_falls_in_a_line_is_0_after_two_steps():
 def test_an_inexact_first_slope_does_not_carry_a_threshold_away():
     """y'a of rough solutions and of other levels is that of the whole problem but for an error."""
     thresholds = Thresholds.start(1)
-    for error in (0.0, 115.0, 20.0, -10.0, 0.0, 0.0):
+    for error in (0.0, -120.0, 100.0, -10.0, 0.0, 0.0):
         excess = SLOPE * (ROOT - thresholds.bias) + error
         thresholds = thresholds.after(excess, np.array([75_000]))
+        assert abs(thresholds.bias - ROOT) < abs(ROOT)
     np.testing.assert_allclose(thresholds.bias, ROOT, atol=1e-6)
 
 
