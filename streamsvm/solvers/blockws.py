@@ -10,7 +10,7 @@ g + y b = y (f + b) - 1. Then blocks mix rows that may rise (I_up) with rows tha
 move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
 
 A row stays in the block for what it has violated lately, too: of two rows that are nearly the same, what one gains the
-other may undo, and only a block of both solves them. Where most free rows violate, as after a threshold has moved,
+other may undo, and only a block of both solves them. If most free rows violate, as after a threshold has moved,
 neighbours are solved together, in sweeps over all of them: the worst ones lie anywhere, and what a block of them gains
 is undone by near rows that it leaves out.
 
