@@ -28,7 +28,7 @@ SLACK = 2e-6  # of decision values, which are sums of float32
 LEAST = 0.01  # of one row's: float32 kernel values resolve no less
 NUMBERS = ("done", "objective", "gap", "ended", "late", "violation")  # of a state
 MOST_MOVES = 20  # of a threshold; then pairs do the rest
-MOST_GROWTH = 8.0  # of a step over the one before: a short one measures the slope badly
+SLOPES = 8.0  # times that a slope is larger or smaller than the one before, at most: a short step measures it badly
 SPREAD = 0.25  # of tol: what a variable may take of y'a that is left
 GOLDEN = 0.5 * (5**0.5 - 1)  # the fractional parts of its multiples are spread evenly over [0, 1)
 
@@ -241,14 +241,13 @@ class Thresholds:
     def after(self, excess: np.ndarray, n_support: np.ndarray) -> Thresholds:
         """The next thresholds, by y'a (count,) at these and the number of variables that are not 0: half of these is
         the first slope, as if kernel values between rows were small. Wide kernels have a lower one, and the step is
-        short. y'a of rough solutions, or of another level's, is not that of one problem: a step is no more than
-        MOST_GROWTH of the one before."""
+        short. y'a of rough solutions, or of another level's, is not quite that of one problem, and after a short step
+        says little of the slope: it changes by the factor SLOPES at most."""
         is_moved = self.step != 0
         secant = np.divide(self.excess - excess, self.step, out=np.zeros_like(excess), where=is_moved)
         guess = np.where(self.slope > 0, self.slope, np.maximum(0.5 * n_support, 1.0))
-        slope = np.where(secant > 0, secant, guess)
-        furthest = np.where(is_moved, MOST_GROWTH * np.abs(self.step), np.inf)
-        step = np.clip(excess / slope, -furthest, furthest)
+        slope = np.where(secant > 0, np.clip(secant, guess / SLOPES, guess * SLOPES), guess)
+        step = excess / slope
         return Thresholds(self.bias + step, slope, step, excess)
 
     @property

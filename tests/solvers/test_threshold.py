@@ -30,6 +30,15 @@ def test_an_inexact_first_slope_does_not_carry_a_threshold_away():
     np.testing.assert_allclose(thresholds.bias, ROOT, atol=1e-6)
 
 
+@pytest.mark.parametrize("before", [-1e-3, 1e-3])
+def test_a_short_step_between_levels_says_little_of_the_slope(before):
+    """y'a of the level before was near 0 by chance: its secant is no slope, or one so steep that the search ended."""
+    thresholds = Thresholds(np.array([0.1]), np.array([SLOPE]), np.array([before / SLOPE]), np.array([before]))
+    for _ in range(4):
+        thresholds = thresholds.after(SLOPE * (ROOT - thresholds.bias), np.array([75_000]))
+    np.testing.assert_allclose(thresholds.bias, ROOT, atol=1e-6)
+
+
 def begun(bias: float = 0.0):
     problem = some(ALL)
     solver = ThresholdSolver(TOL, 32, bias=True)
