@@ -166,6 +166,7 @@ def idx(path, values):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
+    RNG.bit_generator.state = np.random.default_rng(7).bit_generator.state  # the same, if made again later
     folder = tmp_path_factory.mktemp("data")
     svmlight(folder / "a9a.bz2", 500, 123)
     svmlight(folder / "a9a.t.bz2", 100, 122)
