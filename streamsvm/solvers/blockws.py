@@ -228,12 +228,15 @@ class BlockSolver:
 
     def queued(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state with sweeps over its free rows and violators, if most free rows violate, and they are many."""
+        state, least = replace(state, queue=np.empty(0, np.int64)), SWEPT_BLOCKS * self.block_rows
+        if self.is_solved(state) or len(problem.y) < least:
+            return state
         violates = row_violations(problem, state, slice(None)) > self.row_tol
         free = free_rows(problem, state, slice(None))
-        least = max(SWEPT_BLOCKS * self.block_rows, 0.5 * np.count_nonzero(free))
-        if np.count_nonzero(violates & free) < least or (order := problem.order()) is None:
-            return replace(state, queue=np.empty(0, np.int64))
-        return replace(state, queue=np.tile(order[(violates | free)[order]], SWEEPS))
+        if np.count_nonzero(violates & free) < max(least, 0.5 * np.count_nonzero(free)):
+            return state
+        order = problem.order()
+        return state if order is None else replace(state, queue=np.tile(order[(violates | free)[order]], SWEEPS))
 
     def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
         n = len(problem.y)
@@ -274,21 +277,20 @@ class BlockSolver:
         problem = at_precision(problem, state)
         if state.violation <= self.tol:
             return self._checked(problem, self.unshrunk(problem, state))
-        state = state if len(state.queue) else self._shrink(problem, state)
-        block, recent, queue = self._next(problem, state)
+        state, block, recent = self._next(problem, state)
         new, moved = self.solve_block(problem, state, block)
         if not moved.any():
-            return replace(state, queue=queue) if len(state.queue) else self.rounded(problem, state)
-        state = replace(state, queue=queue)
+            return self._stuck(problem, state)
         alpha, gradient = state.alpha.copy(), state.gradient.copy()
         delta = new[moved] - alpha[block[moved]]
         alpha[block] = new
         active = slice(None) if state.active is None else state.active
         gradient[active] += problem.apply(block[moved], delta, state.active)
         gain = -0.5 * float(delta @ (state.gradient + gradient)[block[moved]])
-        if self.bias and gain <= 0:
-            return self.rounded(problem, state)  # nothing, but for rounding
-        after = replace(state, alpha=alpha, gradient=gradient, block=block, recent=recent, rounds=state.rounds + 1)
+        if self.bias and gain <= 0:  # nothing, but for rounding
+            return self._stuck(problem, state)
+        after = replace(self._swept(state), alpha=alpha, gradient=gradient, block=block, recent=recent)
+        after = replace(after, rounds=state.rounds + 1)
         after = self.with_progress(problem, self.measured(problem, self._moved(problem, state, after)), gain)
         before, left = (float(row_violations(problem, each, block).max()) for each in (state, after))
         if left > max(0.5 * before, self.row_tol):
@@ -419,15 +421,25 @@ class BlockSolver:
         shrinkable = partial(self.shrinkable, problem, state, least=state.violation)
         return shrunk([state], self.block_rows, shrinkable)[0]
 
-    def _next(self, problem: DualQP, state: BlockState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The next block, what its rows have violated lately, and what is left of the queue."""
-        queue = state.queue
-        while len(queue):
-            block, queue = np.sort(queue[: self.block_rows]), queue[self.block_rows :]
+    def _next(self, problem: DualQP, state: BlockState) -> tuple[BlockState, np.ndarray, np.ndarray]:
+        """The state to step from, the next block, and what its rows have violated lately. In a sweep the block is the
+        first of the queue: blocks that violate nothing are left out of it."""
+        while len(state.queue):
+            block = np.sort(state.queue[: self.block_rows])
             violates = row_violations(problem, state, block)
             if violates.max() > self.row_tol:
-                return block, violates, queue
-        return *self._select(problem, state), queue
+                return state, block, violates
+            state = self._swept(state)
+        state = self._shrink(problem, state)
+        return state, *self._select(problem, state)
+
+    def _swept(self, state: BlockState) -> BlockState:
+        """The state after the first block of its queue, if it has one."""
+        return replace(state, queue=state.queue[self.block_rows :])
+
+    def _stuck(self, problem: DualQP, state: BlockState) -> BlockState:
+        """The state after a block that gains nothing: in a sweep the next block follows, else see `rounded`."""
+        return self._swept(state) if len(state.queue) else self.rounded(problem, state)
 
     def _select(self, problem: DualQP, state: BlockState) -> tuple[np.ndarray, np.ndarray]:
         """Half of the previous block and, from each side, a quarter of worst violators; and what these rows have

@@ -607,11 +607,14 @@ def test_rows_that_fit_in_a_block_take_one_round(n):
     assert state.rounds == 1
 
 
-def moved(**given) -> tuple[KernelDual, BlockSolver, BlockState]:
-    """A solved problem whose bias is no longer the one that it was solved at: most free rows violate."""
-    p, solver = problem(n=200, kernel="narrow", C=8.0), BlockSolver(1e-3, 16)
+def moved(bias: bool = False) -> tuple[KernelDual, BlockSolver, BlockState]:
+    """A solved problem most of whose free rows violate again: its bias is another one; or, where the solver sets the
+    bias, its coefficients are nine tenths of what they were."""
+    p, solver = problem(n=200, kernel="narrow", C=8.0), BlockSolver(1e-3, 16, bias)
     solved = solver.solve(p, solver.init(p))
-    return p, solver, solver.queued(p, solver.measured(p, replace(solved, bias=0.3, **given)))
+    if bias:
+        return p, solver, solver.init(p, 0.9 * solved.alpha)
+    return p, solver, solver.queued(p, solver.measured(p, replace(solved, bias=0.3)))
 
 
 def test_sweeps_take_every_free_row_with_its_neighbours_then_the_worst_rows():
@@ -632,15 +635,36 @@ def test_sweeps_take_every_free_row_with_its_neighbours_then_the_worst_rows():
     assert blockws.objective(p, state) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_swept_block_that_moves_nothing_is_passed():
+def test_a_swept_block_that_violates_nothing_is_left_out():
     p, solver, state = moved()
-    stuck = np.flatnonzero(p.upper)[:16]
+    first, rest = state.queue[:16], state.queue[16:]
     p.upper = p.upper.copy()
-    p.upper[stuck] = 0.0  # they cannot move, whatever they violate
-    state = replace(state, queue=np.concatenate([stuck, state.queue]), alpha=np.minimum(state.alpha, p.upper))
-    after = solver.step(p, solver.measured(p, state))
-    assert len(after.queue) < len(state.queue)
+    p.upper[first] = 0.0
+    state = replace(state, alpha=np.minimum(state.alpha, p.upper))
+    after = solver.step(p, replace(state, queue=np.concatenate([first, rest[:32]])))
+    np.testing.assert_array_equal(after.block, np.sort(rest[:16]))
+    np.testing.assert_array_equal(after.queue, rest[16:32])
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_swept_block_that_gains_nothing_is_passed(monkeypatch, bias):
+    """Rounding alone stops it; it says nothing of the blocks that follow. With a bias it may even move."""
+    p, solver, state = moved(bias)
+    violations = []
+
+    def solve_block(self, problem, state, block):
+        violations.append(blockws.row_violations(problem, state, block).max())
+        return state.alpha[block] + 1e-9 * state.gradient[block], np.full(len(block), bias)  # uphill
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockSolver, "solve_block", solve_block)
+        after = solver.step(p, state)
+    assert violations[0] > solver.row_tol
+    np.testing.assert_array_equal(after.queue, state.queue[16:])
+    np.testing.assert_array_equal(after.alpha, state.alpha)
+    assert not after.is_rounded
     assert not after.in_float64
+    assert solver.is_solved(solver.solve(p, after))
 
 
 def test_a_sweep_goes_on_from_a_checkpoint():
@@ -648,8 +672,8 @@ def test_a_sweep_goes_on_from_a_checkpoint():
     state = solver.step(p, state)
     again = BlockState.from_arrays({name: np.asarray(value) for name, value in state.to_arrays().items()})
     assert len(again.queue)
-    for each in (solver.step(p, state), solver.step(p, again)):
-        np.testing.assert_array_equal(each.alpha, solver.step(p, state).alpha)
+    np.testing.assert_array_equal(solver.step(p, again).alpha, solver.step(p, state).alpha)
+    np.testing.assert_array_equal(solver.solve(p, again).alpha, solver.solve(p, state).alpha)
 
 
 @pytest.mark.parametrize("layout", ["csr", "few"])
