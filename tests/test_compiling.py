@@ -7,10 +7,12 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numba
 import numpy as np
+import pytest
 from numba.types import BaseNamedTuple
 
 import streamsvm
@@ -19,19 +21,24 @@ from streamsvm.events import Events
 from streamsvm.kernels.distance import RBF
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.compiling import CompileNotice, compile_notices
-from streamsvm.private.numba import borrowed
+from streamsvm.private import numba as private_numba
+from streamsvm.private.numba import _ContentLocator, borrowed
+from streamsvm.solvers import descent
 from streamsvm.solvers.budget.steps import steps
 
 ROOT = Path(streamsvm.__file__).parent
-CALLED = "import numba\n\n@numba.njit\ndef called(x):\n    return x + 1.0\n"
+CALLED = """from streamsvm.private.numba import njit_inner
+
+@njit_inner()
+def called(x):
+    return x + 1.0
+"""
 CALLS = """import called as module
-import numba
 from called import called
 
-from streamsvm.private.numba import stale_with
+from streamsvm.private.numba import njit
 
-@stale_with(module)
-@numba.njit(cache=True)
+@njit(cache=True, uses=(module,))
 def calls(x):
     return called(x)
 
@@ -39,30 +46,78 @@ print(calls(1.0), sum(calls.stats.cache_hits.values()))
 """
 
 
-def answer(folder: Path) -> list[str]:
-    env = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": f"{folder}:{ROOT.parent}"}
-    done = subprocess.run([sys.executable, "-c", "import calls"], env=env, capture_output=True, text=True, check=True)
-    return done.stdout.split()
+def write(folder: Path, called: str = CALLED) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "called.py").write_text(called)
+    (folder / "calls.py").write_text(CALLS)
+    return folder
 
 
-def test_a_function_is_compiled_anew_when_what_it_calls_has_changed(tmp_path):
-    (tmp_path / "called.py").write_text(CALLED)
-    (tmp_path / "calls.py").write_text(CALLS)
-    assert answer(tmp_path) == ["2.0", "0"]
-    assert answer(tmp_path) == ["2.0", "1"]
-    (tmp_path / "called.py").write_text(CALLED.replace("1.0", "10.0"))
-    assert answer(tmp_path) == ["11.0", "0"]
+def answer(folder: Path, **variables: str) -> list[str]:
+    """What a new process prints that imports `calls` of this folder: the answer, and whether it came from the cache."""
+    env = os.environ | {"NUMBA_CACHE_DIR": str(folder.parent / "cache"), "PYTHONPATH": f"{folder}:{ROOT.parent}"}
+    command = [sys.executable, "-c", "import calls"]
+    return subprocess.run(command, env=env | variables, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_environments_share_what_is_the_same_and_compile_what_has_changed(tmp_path):
+    one, other = write(tmp_path / "one"), write(tmp_path / "other")
+    assert answer(one) == ["2.0", "0"]
+    assert answer(other) == ["2.0", "1"]
+    write(other, CALLED.replace("1.0", "10.0"))
+    assert answer(other) == ["11.0", "0"]
+    assert answer(one) == ["2.0", "1"]
+
+
+def test_by_default_compiled_code_is_in_the_users_cache(tmp_path):
+    home = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), str(tmp_path / "home"))
+    assert answer(write(tmp_path / "one"), NUMBA_CACHE_DIR="", **home) == ["2.0", "0"]
+    assert list((tmp_path / "home").rglob("calls*.nbi"))
+
+
+def test_where_nothing_can_be_written_each_process_compiles(tmp_path):
+    folder, file = write(tmp_path / "one"), tmp_path / "file"
+    file.write_text("")  # nobody, not even root, can make a folder in it
+    (folder / "__pycache__").write_text("")
+    nowhere = dict.fromkeys(
+        ("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "IPYTHONDIR"), str(file / "a")
+    )
+    assert answer(folder, **nowhere) == ["2.0", "0"]
+
+
+def test_code_of_versions_that_nobody_uses_is_deleted(monkeypatch, tmp_path):
+    monkeypatch.setattr(private_numba, "cache_folder", lambda: tmp_path)
+
+    def kept(name: str, last_used_s: float) -> Path:
+        (folder := tmp_path / name).mkdir()
+        os.utime(folder, (last_used_s, last_used_s))
+        return folder
+
+    now = time.time()
+    unused, used = kept(f"{__name__}-old", now - 100 * 24 * 3600), kept(f"{__name__}-new", now - 24 * 3600)
+    of_another = kept("another-old", 0.0)
+    locator = _ContentLocator(write, ())
+    assert locator.from_function(write, __file__) is locator
+    locator.ensure_cache_path()
+    assert sorted(tmp_path.iterdir()) == sorted([used, of_another, Path(locator.get_cache_path())])
+    assert not unused.exists()
+    os.utime(locator.get_cache_path(), (0, 0))
+    locator.from_function(write, __file__)
+    assert os.stat(locator.get_cache_path()).st_mtime > now - 60
 
 
 def test_a_cache_that_names_a_class_of_an_earlier_version_is_stale(tmp_path):
     """An upgrade leaves caches behind; before, the first call failed."""
-    (tmp_path / "called.py").write_text(CALLED)
-    (tmp_path / "calls.py").write_text(CALLS)
-    assert answer(tmp_path) == ["2.0", "0"]
+    folder = write(tmp_path / "one")
+    assert answer(folder) == ["2.0", "0"]
     for index in (tmp_path / "cache").rglob("calls*.nbi"):
         index.write_bytes(pickle.dumps(numba.__version__) + b"ccalled\nGone\n.")
-    assert answer(tmp_path) == ["2.0", "0"]
-    assert answer(tmp_path) == ["2.0", "1"]
+    assert answer(folder) == ["2.0", "0"]
+
+
+def test_what_only_compiled_code_calls_says_so():
+    with pytest.raises(TypeError, match="_partner is for compiled callers only"):
+        descent._partner()
 
 
 def test_a_sink_says_once_that_something_is_compiled_and_only_then():
@@ -104,7 +159,7 @@ def test_who_calls_compiled_functions_of_another_file_says_so():
             if alias.name in all_jitted.get(str(node.module), {})
         }
         for name, text in cached.items():
-            assert all(f"{other}" in text for other in others), f"{path}: {name} is not stale_with {others}"
+            assert all(f"{other}" in text for other in others), f"{path}: {name} does not say that it uses {others}"
             callers += bool(others)
     assert callers >= 1
 

@@ -331,8 +331,8 @@ class _ClassPairs:
         upper = bound.astype(np.float32)
         a = np.minimum(a.astype(np.float32), upper)
         g = (Q @ a - np.float32(1)) if a.any() else np.full(len(Q), -1.0, np.float32)
-        block_size = min(blockws.SUBBLOCK, len(Q)), MOST_SUBBLOCKS
-        block_descent(Q, g, a, upper, None, (np.float32(TOL), 0.5 * float(a @ (g - 1))), block_size)
+        limits = np.float32(TOL), min(blockws.SUBBLOCK, len(Q)), MOST_SUBBLOCKS, 0.5 * float(a @ (g - 1))
+        block_descent(Q, g, a, upper, None, None, limits)
         return np.clip(a, 0.0, bound)
 
     def _signed(self, ids: np.ndarray, first: int) -> np.ndarray:

@@ -49,6 +49,7 @@ COMMANDS = {  # the first paragraph of each one's --help
     "serve": "Predict and learn over HTTP, until Ctrl-C or SIGTERM.",
     "export": "Write a model for other systems. What the format cannot store is reported and saved next to the file.",
     "import": "Read a model that LIBSVM or `streamsvm export` wrote.",
+    "warm-up": "Compile now, for this machine, what fits, predictions and streams would compile at their first use.",
     "demo": "Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits.",
 }
 HOMES = {  # modules of commands that share one
@@ -102,9 +103,10 @@ class Commands(TyperGroup):
 
 def command(name: str) -> Any:
     """The command of this name, with its flags."""
+    identifier = name.replace("-", "_")
     with importing():
-        module = import_module(f"streamsvm.cli.{HOMES.get(name, name)}")
-    function = getattr(module, f"{name}_" if iskeyword(name) else name)
+        module = import_module(f"streamsvm.cli.{HOMES.get(name, identifier)}")
+    function = getattr(module, f"{identifier}_" if iskeyword(identifier) else identifier)
     made = _command(name, function)
     made.params += _command("all", _all_options).params
     return made

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 from numba.extending import register_jitable
 
 from streamsvm.data.scaling import Scaling
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.storage.arrays import InArrays
 
 WINDOW = 10_000  # about the number of rows that count
@@ -70,7 +70,7 @@ def are_often(counts, rows, variances):
     return (variances > 0) & (counts >= OFTEN * rows)
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def see_row(x, counts, born, means, variances, n):
     """Updates the statistics by a raw row x (d,), in which NaN is absent."""
     for j in range(len(x)):
@@ -85,7 +85,7 @@ def see_row(x, counts, born, means, variances, n):
     n[0] += 1
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def scale_row(x, counts, born, means, variances, n, z):
     """Fills z (d,) with the scaled row of x (d,), after n rows."""
     for j in range(len(x)):
@@ -99,14 +99,14 @@ def scale_row(x, counts, born, means, variances, n, z):
             z[j] = min(max(deviation / np.sqrt(square), -LARGEST), LARGEST)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def scale(rows, counts, born, means, variances, n, Z):
     """Fills Z (m, d) with scaled rows, all by the same statistics."""
     for i in range(len(rows)):
         scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def learn(rows, counts, born, means, variances, n, Z):
     """Fills Z (m, d) with scaled rows, each by the statistics of the rows before it, and learns them."""
     for i in range(len(rows)):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
@@ -17,6 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import Moments
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.private.numba import njit
 
 INNER = 254  # quantiles between the lowest and the highest value
 TOGETHER = 64  # values per search
@@ -84,7 +84,7 @@ class Quantiles(SizedInBytes):
         return Moments(n, low[:, 0], high[:, 0], inner.mean(axis=1), n * inner.var(axis=1))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _heights_at(X: np.ndarray, knots: np.ndarray, heights: np.ndarray, out: np.ndarray) -> None:
     """out (m, d): for each value the heights (d, q) of its column, interpolated between the knots (d, q) next to it.
 

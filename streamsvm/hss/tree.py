@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Progress, Record, TasksRun, ignore
 from streamsvm.kernels.base import inner_products
 from streamsvm.parallel.engine import Engine
+from streamsvm.private.numba import njit
 
 SUBTREE_ROWS = 32_768  # of a subtree, which one worker holds: some hundred MB of matrix and factor
 SAMPLE = 1000  # rows from which a split's direction is computed
@@ -173,7 +173,7 @@ def nearest_neighbours(
     return ids, sq_distances
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _insert_near(inner, norms, members, ids, sq_distances):
     """Enters rows `members` into each other's lists of neighbours where they are among the nearest."""
     m, k = len(members), ids.shape[1]

@@ -7,7 +7,6 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from streamsvm.data.labels import NAMED, lacks_name, parse_labels
@@ -19,6 +18,7 @@ from streamsvm.errors import DataError
 from streamsvm.ingest.block import Block, OpenStream, Reader
 from streamsvm.ingest.options import IngestOptions
 from streamsvm.ingest.streams import Stream, require_bytes
+from streamsvm.private.numba import njit, njit_inner
 
 _WHAT = {
     1: "expected a number as the label",
@@ -190,7 +190,7 @@ def _narrow(values: np.ndarray, dtype: np.dtype, path: str) -> np.ndarray:
 _POWERS = 10.0 ** np.arange(0, 309, dtype=np.float64)
 
 
-@numba.njit(cache=True)
+@njit_inner()
 def _mantissa(text, at):
     """(digits as an integer, power of ten, digits seen, position after) of `12.5`: 125, -1, 3."""
     mantissa, exponent, digits = np.uint64(0), 0, 0
@@ -211,7 +211,7 @@ def _mantissa(text, at):
         at += 1
 
 
-@numba.njit(cache=True)
+@njit_inner()
 def _exponent(text, at):
     """(power, position after) of `e-12` at `at`; position -1 if no digits follow."""
     at += 1
@@ -225,7 +225,7 @@ def _exponent(text, at):
     return -power if down else power, at if at > start else -1
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _scaled(value, exponent, powers):
     if exponent > 308:
         return np.inf if value > 0 else 0.0
@@ -236,7 +236,7 @@ def _scaled(value, exponent, powers):
     return value / powers[308] / powers[min(-exponent - 308, 308)]
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _number(text, at, powers):
     """(value, position after) of the decimal number at `at`; position -1 if there is none. Within 1 ulp."""
     negative = text[at] == 45
@@ -252,19 +252,19 @@ def _number(text, at, powers):
     return -value if negative else value, at
 
 
-@numba.njit(cache=True)
+@njit_inner()
 def _skip(text, at):
     while text[at] == 32 or text[at] == 9 or text[at] == 13:
         at += 1
     return at
 
 
-@numba.njit(cache=True)
+@njit_inner()
 def _is_end(c):
     return c == 32 or c == 9 or c == 13 or c == 10 or c == 35
 
 
-@numba.njit(cache=True)
+@njit_inner()
 def _integer(text, at):
     """(value, position after) of the digits at `at`; position -1 if there are none or too many."""
     value, start = 0, at
@@ -274,7 +274,7 @@ def _integer(text, at):
     return value, at if at > start else -1
 
 
-@numba.njit(forceinline=True)
+@njit_inner(forceinline=True)
 def _parse_line(text, at, row, k, out, powers):
     """Parses the sample that starts at `at`: (error, position, entries so far, has qid)."""
     y, qid, indices, values = out.y, out.qid, out.indices, out.values
@@ -308,7 +308,7 @@ def _parse_line(text, at, row, k, out, powers):
     return 0, at, k, has_qid
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _parse_all(text, parsed, powers):
     """Fills the arrays from whole lines: (error, line, position, rows, rows with qid). text ends with a newline."""
     out = Parsed(*parsed)

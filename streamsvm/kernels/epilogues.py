@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
+
+from streamsvm.private.numba import njit, njit_inner
 
 NEAR = 2.0**-21  # of |a|^2 + |b|^2: a smaller squared distance is rounding of float32, and counts as 0
 LOG2_E = 1.4426950408889634
 TAYLOR = tuple(math.log(2) ** k / math.factorial(k) for k in range(13, -1, -1))  # of 2^f: to 6e-18 for |f| <= 1/2
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def rbf(tile, a_norms, b_norms, gamma):  # inner products (m, q) -> exp(-gamma |a - b|^2), in place
     m, q = tile.shape
     bits = tile.view(np.int32)
@@ -41,7 +42,7 @@ def rbf(tile, a_norms, b_norms, gamma):  # inner products (m, q) -> exp(-gamma |
             row_bits[j] += exponents[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def rbf_float64(tile, a_norms, b_norms, gamma):  # as rbf, in float64: a relative error of about 1e-15
     m, q = tile.shape
     bits = tile.view(np.int64)
@@ -62,7 +63,7 @@ def rbf_float64(tile, a_norms, b_norms, gamma):  # as rbf, in float64: a relativ
             row_bits[j] += exponents[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def poly(tile, gamma, coef0, degree):  # inner products -> (gamma t + coef0)^degree, in place
     flat = tile.reshape(-1)
     for i in range(len(flat)):
@@ -73,7 +74,7 @@ def poly(tile, gamma, coef0, degree):  # inner products -> (gamma t + coef0)^deg
         flat[i] = power
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def cauchy(tile, a_norms, b_norms, gamma):  # inner products (m, q) -> 1 / (1 + gamma |a - b|^2)
     m, q = tile.shape
     for i in range(m):
@@ -83,7 +84,7 @@ def cauchy(tile, a_norms, b_norms, gamma):  # inner products (m, q) -> 1 / (1 + 
             row[j] = np.float32(1) / (np.float32(1) + gamma * sq)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def matern(tile, a_norms, b_norms, rate, first, second):
     """Inner products (m, q) -> (1 + first s + second s^2) exp(-s), s = rate |a - b|, in place."""
     m, q = tile.shape
@@ -100,7 +101,7 @@ def matern(tile, a_norms, b_norms, rate, first, second):
             row[j] *= factors[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def matern_edge(tile, a_norms, b_norms, rate):  # inner products -> exp(-s) / s, 0 where the distance is 0
     m, q = tile.shape
     bits = tile.view(np.int32)
@@ -118,13 +119,13 @@ def matern_edge(tile, a_norms, b_norms, rate):  # inner products -> exp(-s) / s,
             row[j] *= factors[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _sq_distance(norms, inner):  # |a|^2 + |b|^2 and a'b -> |a - b|^2, 0 where that is rounding
     sq = norms - np.float32(2) * inner
     return sq if sq > np.float32(NEAR) * norms else np.float32(0)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def sigmoid(tile, gamma, coef0):  # inner products -> tanh(gamma t + coef0)
     m, q = tile.shape
     bits = tile.view(np.int32)
@@ -140,7 +141,7 @@ def sigmoid(tile, gamma, coef0):  # inner products -> tanh(gamma t + coef0)
             row[j] = sign[j] * (np.float32(1) - row[j]) / (np.float32(1) + row[j])
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def laplacian(tile, gamma):  # |a - b|_1 -> exp(-gamma |a - b|_1)
     m, q = tile.shape
     bits = tile.view(np.int32)
@@ -152,7 +153,7 @@ def laplacian(tile, gamma):  # |a - b|_1 -> exp(-gamma |a - b|_1)
         _exp(row, bits[i], exponents)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _exp(row, bits, exponents):  # exp in place, as in rbf
     for j in range(len(row)):
         x = max(np.float32(LOG2_E) * row[j], np.float32(-127))
@@ -169,7 +170,7 @@ def _exp(row, bits, exponents):  # exp in place, as in rbf
         bits[j] += exponents[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def l1_dense(X, right, out):  # out (m, q) = |a - b|_1 of X (m, d) and right (d, q)
     # four rows and four features a pass: what is loaded serves several sums
     m, d = X.shape
@@ -198,7 +199,7 @@ def l1_dense(X, right, out):  # out (m, q) = |a - b|_1 of X (m, d) and right (d,
                 row[j] += abs(value - R[j])
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def l1_rows(indptr, indices, data, right, out):  # |a - b|_1 of CSR (m, d) and right (d, q); out starts as |b|_1
     for i in range(len(out)):
         row = out[i]
@@ -208,7 +209,7 @@ def l1_rows(indptr, indices, data, right, out):  # |a - b|_1 of CSR (m, d) and r
                 row[j] += abs(value - R[j]) - abs(R[j])
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def l1_scatter(indptr, indices, data, right_indptr, right_indices, right_data, out):
     """|a - b|_1 of CSR (m, d) and, by features, right (d, q); out starts as |a|_1 + |b|_1."""
     for i in range(len(out)):
@@ -220,7 +221,7 @@ def l1_scatter(indptr, indices, data, right_indptr, right_indices, right_data, o
                 row[right_indices[r]] += abs(value - other) - abs(value) - abs(other)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j) of X (m, d) and right (d, q)
     # X and right are times 2^60, so that a difference clipped to [-1, 1] is its sign, which takes less time than two
     # comparisons. Two rows and four features a pass (d is a multiple of four): sums stay in registers
@@ -248,7 +249,7 @@ def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j
             out[other, k], out[other, k + 1], out[other, k + 2], out[other, k + 3] = q0, q1, q2, q3
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def l1_sign_columns(tile, X, right, signs, out):
     # as l1_signs, transposed: tile (q, m), X the (indptr, indices, data) of rows b by features, right (d, m) rows a
     # times 2^60, and signs (d, m) theirs; out (d, m) starts as sum_j tile[j] sign(a), which holds where b is 0

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.tiles import COLUMNS, add_tile, columns_of, height
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly, strips
+from streamsvm.private.numba import njit, njit_inner
 
 Finish = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 NEGLIGIBLE = 2.0**-53  # of the largest value: a float64 sum does not see it
@@ -151,7 +151,7 @@ def _adding(a: Part, b: Part, finish: Finish, columns: np.ndarray, sums: np.ndar
     return add
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _take(X, ids, features, out, sq_norms):  # X[ids][:, features], and the squared norms of its rows
     for i in range(len(ids)):
         row, total = X[ids[i]], 0.0
@@ -175,7 +175,7 @@ def _divided(X: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     return order, np.array(starts)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _halve(X, ids):  # moves rows of the lower half to the front, in their order; returns how many these are
     feature, cut, highest = _split(X, ids)
     before, after, later = 0, 0, np.empty(len(ids), np.int64)
@@ -187,11 +187,12 @@ def _halve(X, ids):  # moves rows of the lower half to the front, in their order
         else:
             later[after] = i
             after += 1
-    ids[before:] = later[:after]
+    for k in range(after):
+        ids[before + k] = later[k]
     return before if 0 < before < len(ids) else len(ids) // 2
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _split(X, ids):  # the feature that varies most over some of these rows, and its median and largest value there
     count, d = min(SPREAD_ROWS, len(ids)), X.shape[1]
     sums, squares, values = np.zeros(d), np.zeros(d), np.empty(count)
@@ -210,11 +211,13 @@ def _split(X, ids):  # the feature that varies most over some of these rows, and
     return feature, values[count // 2], values[-1]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _boxes(X, order, starts):  # low and high (leaves, d)
     low, high = np.empty((len(starts) - 1, X.shape[1]), X.dtype), np.empty((len(starts) - 1, X.shape[1]), X.dtype)
     for leaf in range(len(low)):
-        low[leaf] = high[leaf] = X[order[starts[leaf]]]
+        first = X[order[starts[leaf]]]
+        for j in range(X.shape[1]):
+            low[leaf, j] = high[leaf, j] = first[j]
         for i in range(starts[leaf], starts[leaf + 1]):
             row = X[order[i]]
             for j in range(X.shape[1]):
@@ -223,7 +226,7 @@ def _boxes(X, order, starts):  # low and high (leaves, d)
     return low, high
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _near(low, high, others_low, others_high, order, starts, sq_radius):  # see `Leaves.near`
     lowest, highest = low.copy(), high.copy()
     is_near, count = np.zeros(len(others_low), np.bool_), 0
@@ -235,13 +238,13 @@ def _near(low, high, others_low, others_high, order, starts, sq_radius):  # see 
                 lowest[j], highest[j] = min(lowest[j], others_low[i, j]), max(highest[j], others_high[i, j])
     rows, end = np.empty(count, np.int64), 0
     for leaf in np.flatnonzero(is_near):
-        members = order[starts[leaf] : starts[leaf + 1]]
-        rows[end : end + len(members)] = members
-        end += len(members)
+        for k in range(starts[leaf], starts[leaf + 1]):
+            rows[end] = order[k]
+            end += 1
     return rows, np.flatnonzero(lowest < highest)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit_inner(fastmath=True)
 def _sq_distance(low, high, other_low, other_high):  # between two boxes
     total = np.float32(0)
     for j in range(len(low)):

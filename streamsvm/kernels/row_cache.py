@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from streamsvm.parallel.strips import strips
+from streamsvm.private.numba import njit
 
 WIDE = 128  # nonzeros of a data row below which making its kernel row again is as fast as reading it
 LEAST_ROWS = 256  # a cache of fewer is not worth its bookkeeping
@@ -103,7 +103,7 @@ class RowCache:
         self._used = np.concatenate([self._used, np.zeros(more, np.int64)])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _store(tile, rows, places, start):  # transposed, in patches of 16 x 16: whole cache lines of few pages
     m, q = tile.shape
     for left in range(0, q, 16):
@@ -116,7 +116,7 @@ def _store(tile, rows, places, start):  # transposed, in patches of 16 x 16: who
                         row[start + i] = tile[i, j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def add_rows(rows, places, coef, start, out):
     """out += sum_k coef_k row_k, columns from start on: four rows a pass, as out is loaded and stored less often."""
     q, stop = len(places), start + len(out)
@@ -133,7 +133,7 @@ def add_rows(rows, places, coef, start, out):
             out[j] += r * R[j]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _gather(rows, places, at, out):
     for i in range(len(places)):
         if places[i] >= 0:
@@ -142,7 +142,7 @@ def _gather(rows, places, at, out):
                 to[j] = row[at[j]]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _compact(buffer, width, n_rows, columns):  # forward and in place: nothing is written before it was read
     to = 0
     for k in range(n_rows):
@@ -151,7 +151,7 @@ def _compact(buffer, width, n_rows, columns):  # forward and in place: nothing i
             to += 1
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def multiply_signs(K, row_signs, column_signs):  # in one pass: memory is what it waits for
     for i in range(len(row_signs)):
         for j in range(len(column_signs)):

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.strips import strips
+from streamsvm.private.numba import njit, njit_inner
 
 Tile = Callable[[Rows, np.ndarray], None]  # writes K(a, b) of rows a into an array (m, q)
 Tiles = Callable[[Rows], Tile]  # of rows b
@@ -134,7 +134,7 @@ def height(q: int, d: int, dtype: DTypeLike = np.float32) -> int:
     return max(16, TILE_BYTES // (4 * max(np.dtype(dtype).itemsize // 4 * q, min(d, COLUMNS), 1)))
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def _add_products(tile, coef, out):  # out (m, k) += tile (m, q) @ coef (k, q)', in float64; four rows a pass
     m, q = tile.shape
     fours = m // 4 * 4
@@ -160,13 +160,13 @@ def _add_products(tile, coef, out):  # out (m, k) += tile (m, q) @ coef (k, q)',
             out[i, c] += r
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def add_rows(indptr, indices, data, right, out):  # CSR (m, d) @ right (d, q)
     for i in range(len(out)):
         _combine(indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]], right, out[i])
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def _add_nonzero_rows(X, right, out):  # X (m, d) @ right (d, q)
     m, d = X.shape
     indices, data = np.empty(d, np.int32), np.empty(d, X.dtype)
@@ -179,7 +179,7 @@ def _add_nonzero_rows(X, right, out):  # X (m, d) @ right (d, q)
         _combine(indices[:count], data[:count], right, out[i])
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit_inner(fastmath=True)
 def _combine(indices, data, right, out):  # out = sum_p data[p] right[indices[p]]
     # four rows a pass: out is loaded and stored less often
     q = len(out)
@@ -196,7 +196,7 @@ def _combine(indices, data, right, out):  # out = sum_p data[p] right[indices[p]
             out[j] += r * R[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def _scatter(indptr, indices, data, right_indptr, right_indices, right_data, out):  # CSR (m, d) @ CSR (d, q)
     out[:] = 0
     for i in range(len(out)):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numba import types
 from numba.experimental import structref
 
 from streamsvm.data import running
 from streamsvm.data.running import scale_row, see_row
-from streamsvm.private.numba import borrowed, stale_with
+from streamsvm.private.numba import borrowed, njit, njit_inner
 from streamsvm.solvers import additive, pooling
 from streamsvm.solvers.additive import AdditiveRow, decide_row, learn_row
 from streamsvm.solvers.budget import losses, merge, state, values
@@ -45,8 +44,7 @@ class CompiledPool(structref.StructRefProxy):
 structref.define_proxy(CompiledPool, _CompiledPoolType, FIELDS)
 
 
-@stale_with(running, additive, pooling, losses, merge, state, values, steps_of)
-@nb.njit(cache=True)
+@njit(cache=True, uses=(running, additive, pooling, losses, merge, state, values, steps_of))
 def bind(scaling, coefficients, row, pool, kernels, maintenance, buffers):
     """A `CompiledPool`. The caller keeps these arrays alive; they stay what their learners change."""
     return CompiledPool(
@@ -71,8 +69,7 @@ def one_row_block() -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(1, np.int64), np.zeros((1, 1), np.float32)
 
 
-@stale_with(running, additive, pooling, losses, state, values, steps_of)
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True, uses=(running, additive, pooling, losses, state, values, steps_of))
 def decide_pooled(x, compiled, out):
     """Fills out (columns,) with the pooled decision for row x (d,)."""
     _decide_experts(x, compiled)
@@ -80,16 +77,14 @@ def decide_pooled(x, compiled, out):
     pooling.decide(D, shared, compiled.pool[0], out.reshape(1, -1))
 
 
-@stale_with(running, additive, pooling, losses, merge, state, values, steps_of)
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True, uses=(running, additive, pooling, losses, merge, state, values, steps_of))
 def learn_pooled(x, y, weight, compiled):
     """One step of all for the row x (d,) of the last `decide_pooled`. y (columns,): -1 or +1."""
     code = np.int64(y[0] > 0) if len(y) == 1 else np.int64(np.argmax(y))
     _learn_experts(x, y.reshape(1, -1), np.full(1, code), np.full(1, weight), compiled)
 
 
-@stale_with(running, additive, losses, merge, state, values, steps_of)
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True, uses=(running, additive, losses, merge, state, values, steps_of))
 def learn_kernel(Z, Y, weight, kernel, maintenance, block, D):
     """One step of one kernel for each scaled row Z (m, d), in order. D (m, columns): its decisions before its steps."""
     kernel, maintenance, block = borrowed(kernel), borrowed(maintenance), borrowed(block)
@@ -99,7 +94,7 @@ def learn_kernel(Z, Y, weight, kernel, maintenance, block, D):
         _step_kernel(Z[row], Y[row], weight[row], kernel, maintenance, block, D[row])
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _decide_experts(x, compiled):
     counts, born, means, variances, n = compiled.scaling
     Z, D, _, _, _ = compiled.buffers
@@ -116,7 +111,7 @@ def _decide_experts(x, compiled):
         e += 1
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _decide_kernel(z, kernel, f):
     supports, options, W, F = kernel
     s, o = Supports(*supports), StepOptions(*options)
@@ -128,7 +123,7 @@ def _decide_kernel(z, kernel, f):
 
 
 # inlined functions are not compiled separately
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _learn_experts(x, Y, code, weight, compiled):
     counts, born, means, variances, n = compiled.scaling
     Z, D, out, entries, V = compiled.buffers
@@ -143,7 +138,7 @@ def _learn_experts(x, Y, code, weight, compiled):
     learn_row(compiled.coefficients, compiled.row, code[0], weight[0])
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _step_kernel(Z, Y, weight, kernel, maintenance, block, D):
     supports, options, W, F = kernel
     entries, V = block

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from streamsvm.models.calibration import LARGEST_EXPONENT, Calibration, with_decisions
 from streamsvm.online.kinds import State
+from streamsvm.private.numba import njit, njit_inner
 
 WIDE = 16  # classes up to which each one's probability sees all decisions: its cost grows with their cube
 FORGET = 0.999  # of the curvature, an event: about 1,000 events count
@@ -125,7 +125,7 @@ class LogOdds:
     def to_state(self) -> None: ...
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _of_odds(decisions, p):  # as `Calibration.logistic` says
     columns = decisions.shape[1]
     first = p.shape[1] - columns
@@ -141,17 +141,17 @@ def _of_odds(decisions, p):  # as `Calibration.logistic` says
             p[i] /= total
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _size(running):
     return np.sqrt(running[0] / running[1]) if running[0] > 0 else 1.0
 
 
-@nb.njit(nogil=True, cache=True)
+@njit_inner()
 def _bent(u, columns):
     return u / np.sqrt(1 + u * u) if columns == 1 else u
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _predict(W, running, decisions, p):  # as the Calibration says, without its arrays
     columns, size = len(W), _size(running)
     u, z = np.empty(columns), np.empty(columns)
@@ -167,7 +167,7 @@ def _predict(W, running, decisions, p):  # as the Calibration says, without its 
                 p[i, c] = np.exp(max(z[c] - top, -LARGEST_EXPONENT)) / total
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _learn(W, P, running, decisions, codes):
     columns, q = W.shape
     u, z, x, g = np.empty(columns), np.empty(columns), np.empty(q), np.empty(q)
@@ -191,7 +191,7 @@ def _learn(W, P, running, decisions, codes):
         running[1] = FORGET_SCALE * running[1] + (1 - FORGET_SCALE)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _scores(W, u, z):  # fills z. Returns sum of exp(z - top), and top, the largest. One column: with a 0
     columns, q = W.shape
     single = columns == 1
@@ -210,7 +210,7 @@ def _scores(W, u, z):  # fills z. Returns sum of exp(z - top), and top, the larg
     return total, top
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _step(w, P, x, g, p, error):
     """One Newton step of a class's coefficients w on input x, and its curvature after it. P stays symmetric by
     construction: forgetting would let the rounding of two halves grow apart without end. It forgets only while its

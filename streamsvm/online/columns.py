@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -17,6 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import SHARE
 from streamsvm.errors import DataError
 from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, Features, State, as_float, shown
+from streamsvm.private.numba import njit
 
 if TYPE_CHECKING:
     from streamsvm.tables.frames import Frame
@@ -331,7 +331,7 @@ def _vector(values: list[Any]) -> np.ndarray:
         return np.array([as_float(value) for value in values])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def are_small(values):
     """Whether all are below LARGEST; NaN is not."""
     for value in values:
@@ -340,7 +340,7 @@ def are_small(values):
     return True
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def place(values, columns, absent, row):
     """Fills the row."""
     row[:] = absent

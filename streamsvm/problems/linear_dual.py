@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.engine import Engine
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.problems.passes import scores, slopes
 from streamsvm.problems.row_risk import LossTerms
 
@@ -133,7 +133,7 @@ def _arrays(rows: Rows) -> Arrays:
     return none, none, np.zeros(0, rows.X.dtype), rows.dense()
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _score(arrays, i, w, bias):
     indptr, indices, data, X = arrays
     f = bias * w[-1] if bias != 0.0 else 0.0
@@ -146,7 +146,7 @@ def _score(arrays, i, w, bias):
     return f
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _add(arrays, i, by, bias, w):
     """w += by x_i."""
     indptr, indices, data, X = arrays
@@ -160,7 +160,7 @@ def _add(arrays, i, by, bias, w):
             w[k] += by * X[i, k]
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _shuffled(order, active, state):
     """Puts the first of order in random order (an LCG of Knuth); returns the next state."""
     for s in range(active):
@@ -170,7 +170,7 @@ def _shuffled(order, active, state):
     return state
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit_inner(inline="always")
 def _projected(slope, at, upper, below, above):
     """The slope that a variable can follow; and whether it is to be left out."""
     if at <= 0.0:
@@ -180,7 +180,7 @@ def _projected(slope, at, upper, below, above):
     return slope, False
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _best(at, slope, curvature, upper):
     """The minimiser in [0, upper] of the quadratic with this slope and curvature."""
     if curvature > 0.0:
@@ -188,7 +188,7 @@ def _best(at, slope, curvature, upper):
     return upper if slope < 0.0 else 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True)
 def _descend(arrays, losses, alpha, w, bias, limits):
     """`LinearDual.descend`. losses: |x_i|^2 with the constant (n,), y and c (p, n), upper (n,)."""
     norms, y, c, upper = losses

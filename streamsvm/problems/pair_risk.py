@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numba import njit
 from scipy.optimize import brentq
 
 from streamsvm.data.cache import Columns, SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.strips import strips
+from streamsvm.private.numba import njit
 from streamsvm.problems.passes import Passes, scores, slopes
 
 LINE_ROWS = 16_384  # rows of pairs on which a line is searched first
@@ -164,7 +164,7 @@ def _root(derivative: Callable[[float], float], accuracy: float) -> float:
     return float(brentq(derivative, 0.0, high, xtol=accuracy * high, rtol=1e-15))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _sweep_up(f, ranks, v, bounds, n_ranks, g):
     """g_i = v_i times the weight of the rows j of lower rank with f_j > f_i - 1. Rows group after group, by rising
     score. The weights of those that are not a margin below stand in a tree of partial sums over the ranks (Fenwick
@@ -184,7 +184,7 @@ def _sweep_up(f, ranks, v, bounds, n_ranks, g):
             _add(tree, ranks[i], -v[i])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _sweep_down(f, ranks, v, bounds, n_ranks, g):
     """g_j = v_j times the weight of the rows i of higher rank with f_i - 1 < f_j; as above."""
     tree = np.zeros(n_ranks + 1)
@@ -201,7 +201,7 @@ def _sweep_down(f, ranks, v, bounds, n_ranks, g):
             _add(tree, ranks[i], -v[i])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _add(tree, rank, weight):
     if len(tree) <= FEW_RANKS:  # plain sums of each rank: no branch that depends on the row
         tree[rank] += weight
@@ -212,7 +212,7 @@ def _add(tree, rank, weight):
         at += at & -at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _below(tree, rank):
     """Sum of weights of lower ranks."""
     total = 0.0

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from streamsvm.data.rows import Rows
+from streamsvm.private.numba import njit
 
 
 def times(
@@ -68,7 +68,7 @@ def _csr(rows: Rows, start: int, stop: int | None) -> tuple[np.ndarray, np.ndarr
     return X.indptr[start : None if stop is None else stop + 1], X.indices, X.data
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, fastmath={"reassoc", "contract"})
 def _dense_times(X, WT, plus, out):
     m, k = len(X), len(WT)
     for i in range(0, m - 1, 2):
@@ -89,7 +89,7 @@ def _dense_times(X, WT, plus, out):
             out[i, c] = f + plus[c]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, fastmath={"reassoc", "contract"})
 def _dense_transposed_times(X, G, out):
     for i in range(len(X)):
         for c in range(len(out)):
@@ -99,7 +99,7 @@ def _dense_transposed_times(X, G, out):
                     out[c, j] += g * X[i, j]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, fastmath={"reassoc", "contract"})
 def _csr_times(indptr, indices, data, W, plus, out):
     k = W.shape[1]
     for i in range(len(indptr) - 1):
@@ -116,14 +116,15 @@ def _csr_times(indptr, indices, data, W, plus, out):
                 g += data[j] * W[indices[j], 1]
             out[i, 0], out[i, 1] = f + plus[0], g + plus[1]
             continue
-        out[i] = plus
+        for c in range(k):  # out[i] = plus takes two seconds to compile
+            out[i, c] = plus[c]
         for j in range(indptr[i], indptr[i + 1]):
             column = indices[j]
             for c in range(k):
                 out[i, c] += data[j] * W[column, c]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, fastmath={"reassoc", "contract"})
 def _csr_transposed_times(indptr, indices, data, G, out):
     k = G.shape[1]
     for i in range(len(indptr) - 1):

@@ -9,10 +9,10 @@ from functools import partial
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numba import njit
 
 from streamsvm.data.cache import Columns
 from streamsvm.data.rows import Rows
+from streamsvm.private.numba import njit
 from streamsvm.problems.passes import Passes, scores
 from streamsvm.problems.products import add_transposed_times, no_slopes, times
 from streamsvm.tasks.base import Targets
@@ -281,7 +281,7 @@ def _count_active(
     return None, (np.array(count),)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _hinge(F, c, piece, upper, G, sums, bends):
     """See `RowRisk.add`: bends get m and s of each row, see `HingeRisk.risks`. Without a branch that depends on the
     row: half of them would be predicted wrongly, at three times the cost of all else. A row that never bends has a k
@@ -334,7 +334,7 @@ class LogisticRisk(RowRisk):
         _logistic(F, c, np.sign(slopes), weight * upper, G, sums, lines)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _logistic(F, c, signs, upper, G, sums, risks):
     """See `RowRisk.add`: risks (q, N_LOGISTIC) get the losses at each step."""
     z, e, loss = np.empty(TOGETHER), np.empty(TOGETHER), np.empty(TOGETHER)
@@ -358,7 +358,7 @@ def _logistic(F, c, signs, upper, G, sums, risks):
                 sums[1, c] += slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _losses(z, n, e, loss):
     """e = exp(-|z|) and loss = log(1 + exp(z)) of the first n, to the rounding of float64. By polynomials, in 0.4 of
     the time that the library's functions take: exp(r) for |r| <= log(2) / 2 times a power of 2, and log(1 + e) = 2

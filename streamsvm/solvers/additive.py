@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.storage.arrays import InArrays, arrays_of
 
 TRACKS = ((0.1, False), (0.1, True), (0.5, True))  # step size, and whether columns are curved; straight ones first
@@ -118,7 +118,7 @@ def hats(unit: np.ndarray, knots: int) -> np.ndarray:
     return np.maximum(1 - np.abs(unit[:, None] * (knots - 1) - np.arange(knots)), 0)
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def decide_row(z, coefficients, row):
     """The decisions row.f of the tracks for z (d,) float32. coefficients: W, G, V and Q."""
     W, _, V, _ = coefficients
@@ -132,7 +132,7 @@ def decide_row(z, coefficients, row):
         _add_values(V[t], r.at[:n], r.share, r.f[len(W) - len(V) + t])
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit(fastmath=True, error_model="numpy")
 def _add_products(W, x, f):  # f = W'x
     if len(f) == 1:
         w, total = W.ravel(), np.float32(0)
@@ -147,7 +147,7 @@ def _add_products(W, x, f):  # f = W'x
             f[c] += w[c] * x[j]
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _add_values(V, at, share, f):
     if len(f) == 1:
         v, total = V.ravel(), np.float32(0)
@@ -160,7 +160,7 @@ def _add_values(V, at, share, f):
             f[c] += V[at[q], c] * share[q]
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _knots(z, size, at, share):
     n = 0
     for j in range(min(len(z), size // KNOTS)):
@@ -177,21 +177,21 @@ def _knots(z, size, at, share):
     return n
 
 
-@nb.njit(nogil=True)
+@njit()
 def _write(f, out):  # a loop: assigning a whole array takes numba two seconds more to compile
     for t in range(len(f)):
         for c in range(f.shape[1]):
             out[t, c] = f[t, c]
 
 
-@nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def decide(Z, coefficients, row, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
         _write(AdditiveRow(*row).f, D[:, i])
 
 
-@nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def learn(Z, coefficients, row, codes, weight, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
@@ -199,7 +199,7 @@ def learn(Z, coefficients, row, codes, weight, D):
         learn_row(coefficients, row, codes[i], weight[i])
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def learn_row(coefficients, row, code, weight):
     """The step of a row after `decide_row`."""
     W, G, V, Q = coefficients
@@ -212,7 +212,7 @@ def learn_row(coefficients, row, code, weight):
             _step_at(r.at[:n], V[t - first], Q[t - first], r.share, r.slope, RATES[t])
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit(fastmath=True, error_model="numpy")
 def _slope(f, code, weight, g):
     """Of the weighted log loss, by f (columns,)."""
     if len(f) == 1:
@@ -226,7 +226,7 @@ def _slope(f, code, weight, g):
         g[c] = weight * (g[c] / total - (1.0 if c == code else 0.0))
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit(fastmath=True, error_model="numpy")
 def _step(W, sums, x, slope, rate):
     """One step of coefficients W (m, columns), whose gradient is x slope'."""
     damping = np.float32(DAMPING)
@@ -244,7 +244,7 @@ def _step(W, sums, x, slope, rate):
             W[i, c] -= rate * g / np.sqrt(sums[i, c] + damping)
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _step_at(at, V, sums, share, slope, rate):
     """The same for rows `at` of V."""
     damping = np.float32(DAMPING)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numba as nb
 import numpy as np
 
+from streamsvm.private.numba import njit
 from streamsvm.solvers import sum_constraints
 
 RELAX = 1.6  # over-relaxation (Boyd et al. 2011, 3.4.3): about half as many iterations as 1, the paper's
@@ -173,14 +173,14 @@ def without_negligible(coef: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarr
     return coef, dropped
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _right_side(target, z, mu, beta, right):  # t + mu + beta z
     for i in range(z.shape[0]):
         for c in range(z.shape[1]):
             right[i, c] = target[i, c] + mu[i, c] + beta * z[i, c]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _project(s, w, lam, terms, state):
     """(6, c) squared norms of x - new z, x, new z, new z - z, new mu and t; new z and new mu: in one pass. New z is the
     relaxed point less mu / beta, soft-thresholded by epsilon / beta, then clipped to the box."""

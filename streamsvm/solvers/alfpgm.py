@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-import numba as nb
 import numpy as np
 
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.problems.dual import BlockProblem, DualQP
 from streamsvm.solvers.blockws import BlockSolver, BlockState, free_rows, levels, row_violations
 
@@ -218,7 +218,7 @@ def _least(ids: np.ndarray, key: np.ndarray, count: int | None) -> np.ndarray:
     return ids[np.argsort(key[ids], kind="stable")]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _partners(K, diag_i, diag_j, level_i, level_j):
     """For each i in turn the j, not yet taken, of the largest gain (15); -1 if none gains."""
     partners = np.full(len(K), -1)
@@ -236,7 +236,7 @@ def _partners(K, diag_i, diag_j, level_i, level_j):
     return partners
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def _fast_projected_gradient(piece, a, g, h, lam, accuracy, restarts):
     """(h, residual (10)) of L_mu(a, lam) minimised over the box; a and g, f's gradient there, in place.
 
@@ -268,7 +268,7 @@ def _fast_projected_gradient(piece, a, g, h, lam, accuracy, restarts):
     return h, residual
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def _move(Q, a, g, step):
     """a += step, g += Q step."""
     for j in range(len(a)):
@@ -279,7 +279,7 @@ def _move(Q, a, g, step):
                 g[k] += by * row[k]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit_inner(fastmath=True)
 def _residual(a, g, upper, y, shift):
     """The largest nu_i (11): |gradient| inside, its part that points outward at a bound."""
     worst = 0.0
@@ -291,7 +291,7 @@ def _residual(a, g, upper, y, shift):
     return worst
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _onto_plane(Q, a, g, upper, y, h):
     """Projects a onto the box where y'a is less by h; g follows. The shift comes from bisection."""
     if h == 0.0:

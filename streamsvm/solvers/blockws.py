@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from streamsvm.parallel.strips import evenly
 from streamsvm.problems.dual import BlockProblem, DualQP
-from streamsvm.solvers.descent import FALLS, LEAST_GAIN, block_descent, signs_descent
+from streamsvm.solvers.descent import FALLS, LEAST_GAIN, block_descent
 from streamsvm.solvers.loop import run
 from streamsvm.solvers.sum_constraints import LevelRange, balanced, feasible
 
@@ -197,6 +197,7 @@ class BlockSolver:
     tol: float
     block_rows: int = BLOCK
     bias: bool = False
+    _keeps_each_sign: ClassVar[bool] = False  # with a bias: the sum of the variables of each sign of y
 
     @property
     def row_tol(self) -> float:
@@ -475,22 +476,14 @@ class BlockSolver:
         worst = 0.0 if is_whole else row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         size = min(SUBBLOCK, len(block))
-        self._descend(
-            Q,
-            _shifted(problem, state, block).astype(np.float32),
-            a,
-            upper,
-            problem.y[block].astype(np.float32) if self.bias else None,
-            (tol, _rough_objective(problem, state)),
-            (size, MOST_VISITS * -(-len(block) // size)),
-        )
+        g, y = _shifted(problem, state, block).astype(np.float32), problem.y[block].astype(np.float32)
+        limits = tol, size, MOST_VISITS * -(-len(block) // size), _rough_objective(problem, state)
+        block_descent(Q, g, a, upper, y if self.bias else None, y if self._keeps_each_sign else None, limits)
         moved = a != before
         new = np.where(moved, np.clip(a.astype(np.float64), 0.0, problem.upper[block]), state.alpha[block])
         at_upper = a >= upper  # rows that were a hair below their bound, too: float32 cannot move them there
         new[at_upper] = problem.upper[block][at_upper]
         return new, new != state.alpha[block]
-
-    _descend = staticmethod(block_descent)
 
 
 @dataclass(frozen=True)
@@ -499,8 +492,7 @@ class SignsSolver(BlockSolver):
     threshold for each sign, whose mean is the bias and half of whose difference is the margin."""
 
     bias: bool = True
-
-    _descend = staticmethod(signs_descent)
+    _keeps_each_sign: ClassVar[bool] = True
 
     def measured(self, problem: BlockProblem, state: BlockState) -> BlockState:
         """The state with its violation, bias and margin."""

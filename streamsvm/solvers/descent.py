@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
+
+from streamsvm.private.numba import njit, njit_inner
 
 _INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
 FALLS = 0.1  # of the least violation: a smaller fall of it is none
@@ -39,23 +40,43 @@ class SubBlockVariables(NamedTuple):
     upper: np.ndarray
 
 
-@nb.njit(nogil=True, cache=True)
-def block_descent(Q, g, a, upper, y, limits, size):
-    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks, each by _descent. size: their rows, and how many.
+@njit(cache=True, fastmath=True, error_model="numpy")
+def block_descent(Q, g, a, upper, y, signs, limits):
+    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks, each by _descent. Returns how many.
 
-    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without, y is None, and
-    the code for labels is not compiled. limits: tol, and the objective at the start: it ends at a violation of tol, or
-    where sub-blocks gain nothing in proportion to that objective. Returns the number of sub-blocks."""
-    return _block_descent(Q, g, a, upper, y, None, (limits[0], size[0], size[1], abs(limits[1])))
+    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. signs: y, where the sum
+    of each sign is kept and g moves by a number for each. What is None is not compiled. limits: tol, rows of a
+    sub-block, the most sub-blocks, and the objective at the start: it ends at a violation of tol, or where sub-blocks
+    gain nothing in proportion to that objective."""
+    q, (tol, s, most, objective) = len(g), limits
+    v, diag = np.empty(q, np.float32), _diagonal(Q)
+    progress = np.zeros(4)
+    progress[LEAST] = 3e38
+    S = np.empty(s, np.int64)
+    for k in range(s):
+        S[k] = k
+    chosen = SubBlock(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
+    for round_ in range(most):
+        if y is not None:
+            _centre(g, a, upper, y, signs)
+        worst = _violations32(g, a, upper, v)
+        if worst <= tol or _is_idle(progress, worst, IDLE_VISITS * q // s, abs(objective)):
+            break
+        if s < q:
+            if round_ > 0:
+                _lift_half(v, S)
+            _select(v, g, y, S)
+        chosen.is_made[:] = False
+        a_S, a_before, g_before = _taken(a, S), _taken(a, S), _taken(g, S)
+        variables = SubBlockVariables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
+        _sub_descent(chosen, variables, y, signs, max(tol, np.float32(0.3) * worst))
+        if not _move(Q, g, a, a_S, S) and y is None:  # pairs of other rows may still move
+            break
+        _add_gain(progress, a_before, g_before, a, g, S)
+    return round_ + 1
 
 
-@nb.njit(nogil=True, cache=True)
-def signs_descent(Q, g, a, upper, y, limits, size):
-    """The same, where the sum of each sign of y is kept: g moves by a number for each."""
-    return _block_descent(Q, g, a, upper, y, y, (limits[0], size[0], size[1], abs(limits[1])))
-
-
-@nb.njit(nogil=True, cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def pairs_descent(K, begins, a, upper, ridge, tol, size):
     """All pairs of classes that have rows, each as one block, in place; of hundreds, calls would take longer. K (n, n):
     of rows in the order of their classes, which begin at begins (k + 1,). a (n, k - 1): compact, see `tasks.pairs`.
@@ -67,7 +88,7 @@ def pairs_descent(K, begins, a, upper, ridge, tol, size):
             _one_pair(K, ends, a[:, j - 1], a[:, i], limits, size)
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _one_pair(K, ends, a_first, a_second, limits, size):
     """ends: where the rows of each class begin and end. a_first, a_second (n,): theirs in this pair."""
     upper, ridge, tol = limits
@@ -90,7 +111,7 @@ def _one_pair(K, ends, a_first, a_second, limits, size):
         if a[k] != 0:
             for j in range(q):
                 g[j] += a[k] * Q[k, j]
-    _block_descent(Q, g, a, bound, None, None, (tol, min(size[0], q), size[1], abs(_classifying(a, g))))
+    block_descent(Q, g, a, bound, None, None, (tol, min(size[0], q), size[1], _classifying(a, g)))
     for k in range(q):
         if k < n_first:
             a_first[ids[k]] = a[k]
@@ -98,7 +119,7 @@ def _one_pair(K, ends, a_first, a_second, limits, size):
             a_second[ids[k]] = a[k]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit_inner(fastmath=True)
 def _classifying(a, g):
     """The objective 1/2 a'Qa - e'a, whose gradient is g."""
     objective = 0.0
@@ -107,38 +128,7 @@ def _classifying(a, g):
     return objective
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _block_descent(Q, g, a, upper, y, signs, limits):
-    """signs: y, where each sign keeps its own sum; else None, and the code for that is not compiled."""
-    q, (tol, s, most, objective) = len(g), limits
-    v, diag = np.empty(q, np.float32), _diagonal(Q)
-    progress = np.zeros(4)
-    progress[LEAST] = 3e38
-    S = np.empty(s, np.int64)
-    for k in range(s):
-        S[k] = k
-    chosen = SubBlock(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
-    for round_ in range(most):
-        if y is not None:
-            _centre(g, a, upper, y, signs)
-        worst = _violations32(g, a, upper, v)
-        if worst <= tol or _is_idle(progress, worst, IDLE_VISITS * q // s, objective):
-            break
-        if s < q:
-            if round_ > 0:
-                _lift_half(v, S)
-            _select(v, g, y, S)
-        chosen.is_made[:] = False
-        a_S, a_before, g_before = _taken(a, S), _taken(a, S), _taken(g, S)
-        variables = SubBlockVariables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
-        _sub_descent(chosen, variables, y, signs, max(tol, np.float32(0.3) * worst))
-        if not _move(Q, g, a, a_S, S) and y is None:  # pairs of other rows may still move
-            break
-        _add_gain(progress, a_before, g_before, a, g, S)
-    return round_ + 1
-
-
-@nb.njit(nogil=True, cache=True)
+@njit_inner()
 def _is_idle(progress, worst, most, objective):
     """Whether violation and objective have not fallen for so many sub-blocks; counts another one."""
     progress[IDLE] += 1
@@ -151,7 +141,7 @@ def _is_idle(progress, worst, most, objective):
     return False
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def _move(Q, g, a, a_S, S):
     """Moves the chosen rows to a_S, and the gradient with them; whether any moved."""
     has_moved = False
@@ -167,7 +157,7 @@ def _move(Q, g, a, a_S, S):
     return has_moved
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _add_gain(progress, a_before, g_before, a, g, S):
     """Adds by how much the objective has fallen as the chosen rows moved, and the gradient with them."""
     gain = 0.0
@@ -178,7 +168,7 @@ def _add_gain(progress, a_before, g_before, a, g, S):
     progress[GAINED] += gain
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(inline="always")  # else it is optimised once more with all that it calls
 def _sub_descent(chosen, variables, y, signs, tol):
     most = 20 * len(chosen.S)
     if y is None:
@@ -188,7 +178,7 @@ def _sub_descent(chosen, variables, y, signs, tol):
         _pair_descent(chosen, variables, y_S, None if signs is None else y_S, np.float32(2) * tol, most)
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit(fastmath=True, error_model="numpy")
 def _row(chosen, i, y):
     """Row i of Q[S, S], or with labels y of K[S, S]; gathered when first asked for, as most rows of S never move."""
     S, row = chosen.S, chosen.Q_S[i]
@@ -203,7 +193,7 @@ def _row(chosen, i, y):
     return row
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _descent(chosen, variables, tol, max_steps):
     """Greedy coordinate descent on at most 4096 rows, in place. The loops are split so that each vectorises; the arg
     max packs the index into the low bits of |violation|.
@@ -245,7 +235,7 @@ def _descent(chosen, variables, tol, max_steps):
         _set(a, upper, low, high, i, new)
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _arg_max(bits):
     """The index of the largest of at most 4096 numbers that are not negative, of which these are the bits."""
     key = np.int32(0)
@@ -254,7 +244,7 @@ def _arg_max(bits):
     return key & _INDEX
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _set(a, upper, low, high, i, value):
     """a_i = value, and how far a gradient may move it."""
     big, zero = np.float32(3e38), np.float32(0)
@@ -263,7 +253,7 @@ def _set(a, upper, low, high, i, value):
     high[i] = big if value > 0 else zero
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _partner(variables, low, high, i, row, gain):
     """The j with which the objective falls most if a_i is at its best for each a_j (Steinwart, Hush and Scovel 2011,
     section 3), i if none gains; gain (q,) is overwritten. row: of Q[S, S], of i."""
@@ -278,7 +268,7 @@ def _partner(variables, low, high, i, row, gain):
     return j if gain[j] > 0 else np.int32(i)
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit(fastmath=True, error_model="numpy")
 def _best_pair(variables, i, j, Q_ij):
     """(a_i, a_j) in their bounds with the least objective, all other coefficients fixed: where both gradients are 0, or
     else the best of the four edges."""
@@ -302,7 +292,7 @@ def _best_pair(variables, i, j, Q_ij):
     return np.float32(best_i), np.float32(best_j)
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _pair_descent(chosen, variables, y, signs, tol, max_steps):
     """Descent by pairs on at most 4096 rows until m - M <= tol, in place.
 
@@ -364,13 +354,13 @@ def _pair_descent(chosen, variables, y, signs, tol, max_steps):
     _write(a, y, z)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit_inner()
 def _room(v, signs):
     """v itself, or space for as many where each sign keeps its own sum."""
     return v if signs is None else np.empty_like(v)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit_inner(fastmath=True)
 def _take_turns(rises, falls, may_rise, may_fall, signs, turn):
     """If each sign keeps its own sum: what may rise and fall of the sign whose turn it is, and nothing of the other."""
     if signs is not None:
@@ -381,13 +371,13 @@ def _take_turns(rises, falls, may_rise, may_fall, signs, turn):
             falls[k] = max(may_fall[k], -limit)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _write(a, y, z):
     for k in range(len(a)):
         a[k] = y[k] * z[k]
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _centre(g, a, upper, y, signs):
     """Shifts g by the multiple of y that leaves the smallest violations; by one for each sign with its own sum."""
     _centre_sign(g, a, upper, y, signs, np.float32(1))
@@ -395,7 +385,7 @@ def _centre(g, a, upper, y, signs):
         _centre_sign(g, a, upper, y, signs, np.float32(-1))
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _centre_sign(g, a, upper, y, signs, sign):
     """Of rows of this sign alone, where each keeps its own sum; else of all."""
     big = np.float32(1e38)
@@ -419,7 +409,7 @@ def _centre_sign(g, a, upper, y, signs, sign):
             g[j] += shift * y[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _violations32(g, a, upper, v):
     """Fills v; returns the largest. At most tol counts as 0: it must not compete, by a tie, with what is above."""
     worst = np.float32(0)
@@ -431,7 +421,7 @@ def _violations32(g, a, upper, v):
     return worst
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _diagonal(Q):
     out = np.empty(len(Q), Q.dtype)
     for i in range(len(Q)):
@@ -439,7 +429,7 @@ def _diagonal(Q):
     return out
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _taken(v, S):  # v[S]; numba compiles fancy indexing, with its messages of errors, for a second and a half
     out = np.empty(len(S), v.dtype)
     for k in range(len(S)):
@@ -447,7 +437,7 @@ def _taken(v, S):  # v[S]; numba compiles fancy indexing, with its messages of e
     return out
 
 
-@nb.njit(nogil=True, cache=True)
+@njit_inner()
 def _lift_half(v, S):
     """Lifts the worse half of S above all others, so that the next selection keeps it."""
     worse_half = np.empty(len(S) // 2, np.int64)
@@ -456,7 +446,7 @@ def _lift_half(v, S):
         v[S[k]] += np.float32(1e20)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def _select(v, g, y, S):
     """Fills S with rows of largest v; with labels, one half of rows whose y a should rise, one where it should fall. Of
     many equal ones the first might all be of one side, and then no pair could move."""
@@ -475,7 +465,7 @@ def _select(v, g, y, S):
     _select_largest(side, S[half:])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit_inner()
 def _select_largest(v, S):
     """Fills S with the indices of the len(S) largest v >= 0; of equals, the first."""
     bits = v.view(np.int32)

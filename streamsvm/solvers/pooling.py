@@ -9,9 +9,9 @@ changed, or at random (a chart of exponentially weighted means: Ross, Adams, Tas
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.storage.arrays import InArrays
 
 RATE = 0.1
@@ -79,7 +79,7 @@ class Pool(InArrays):
             setattr(self, name, np.delete(getattr(self, name), expert))
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def decide(D, shared, v, out):
     L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
     for i in range(D.shape[1]):
@@ -87,7 +87,7 @@ def decide(D, shared, v, out):
         _odds(p, out[i])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def slopes(D, shared, v, column, out):
     columns = D.shape[2]
     L, p, up = np.empty((len(D), max(2, columns))), np.empty(max(2, columns)), np.empty(max(2, columns))
@@ -102,7 +102,7 @@ def slopes(D, shared, v, column, out):
             _slopes_of_logs(D[e, i], e < shared, up, out[e, i])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def is_alarmed(watched):
     n, errors, recent = watched[ROWS], watched[ERRORS], watched[RECENT_ERRORS]
     if n < SOONEST or n % LOOK:
@@ -111,7 +111,7 @@ def is_alarmed(watched):
     return recent - errors > ALARM * np.sqrt(spread)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def learn(D, shared, state, codes, weight, out):
     v, G, losses, watched = state
     L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
@@ -132,7 +132,7 @@ def learn(D, shared, state, codes, weight, out):
     return D.shape[1]
 
 
-@nb.njit(nogil=True)
+@njit()
 def _watch(watched, p, code):
     watched[ROWS] += 1
     n, wrong = watched[ROWS], 0.0 if np.argmax(p) == code else 1.0
@@ -141,7 +141,7 @@ def _watch(watched, p, code):
     watched[LOSS] = DUEL * watched[LOSS] - np.log(max(p[code], SUREST))
 
 
-@nb.njit(nogil=True)
+@njit()
 def _pool(D, i, shared, v, L, p):
     """Fills L (experts, classes), logarithms of each expert's probabilities for row i, and p (classes,), those of the
     pool."""
@@ -158,7 +158,7 @@ def _pool(D, i, shared, v, L, p):
         p[c] /= total
 
 
-@nb.njit(nogil=True)
+@njit()
 def _logs(f, is_shared, out):
     """Logarithms of the probabilities that decisions f (columns,) stand for."""
     if len(f) == 1:
@@ -176,7 +176,7 @@ def _logs(f, is_shared, out):
         out[c] = max(out[c], np.log(SUREST))
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def _slopes_of_logs(f, is_shared, up, out):
     """Derivatives by f of sum_c up_c log p_c, of what `_logs` says where it is not the least."""
     if len(f) == 1:
@@ -194,12 +194,12 @@ def _slopes_of_logs(f, is_shared, up, out):
             out[c] *= 1 - np.exp(h[c])
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def _log_one_plus_exp(x):
     return max(x, 0.0) + np.log1p(np.exp(-abs(x)))
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def _odds(p, out):
     for c in range(len(out)):
         p_c = min(max(p[1 if len(out) == 1 else c], TINY), 1 - TINY)

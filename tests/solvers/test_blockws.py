@@ -240,7 +240,7 @@ def test_a_block_that_cannot_reach_its_tolerance_ends_where_it_gains_nothing(n, 
 
     def ended(tol: float, objective: float) -> tuple[int, float]:
         g, a = np.full(n, -1, np.float32), np.zeros_like(upper)
-        taken = block_descent(Q, g, a, upper, y, (np.float32(tol), objective), (size, 100_000))
+        taken = block_descent(Q, g, a, upper, y, None, (np.float32(tol), size, 100_000, objective))
         return taken, reference.dual_objective(Q.astype(np.float64), a.astype(np.float64))
 
     solved = ended(1e-3, 0.0)
@@ -285,7 +285,7 @@ def test_descent_moves_two_rows_where_one_alone_gets_nowhere():
     p = KernelDual(RBF(1.0), Rows(X), np.repeat([1.0, -1.0], 10), np.full(20, 1e3))
     Q, upper = p.gram(np.arange(20)).copy(), p.upper.astype(np.float32)
     g, a = np.full(20, -1, np.float32), np.zeros(20, np.float32)
-    block_descent(Q, g, a, upper, None, (np.float32(1e-2), 0.0), (20, 8))
+    block_descent(Q, g, a, upper, None, None, (np.float32(1e-2), 20, 8, 0.0))
     assert reference.kkt_violation(Q.astype(np.float64), a.astype(np.float64), p.upper) <= 1.1e-2
     best = reference.dual_objective(Q, reference.solve_dual(Q.astype(np.float64), p.upper))
     assert reference.dual_objective(Q, a) == pytest.approx(best, rel=1e-3)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from streamsvm.private.numba import njit
 
 HINGE, EPSILON, SUPPORT, LOGISTIC = range(4)
 LOSSES = {"hinge": HINGE, "epsilon": EPSILON, "support": SUPPORT, "logistic": LOGISTIC}
@@ -31,7 +32,7 @@ def right(loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray, *, in_set
     return ((f > 0) == (Y > 0)).all(axis=1)
 
 
-@nb.njit(nogil=True, forceinline=True)
+@njit(forceinline=True)
 def pull(loss, y, f, epsilon, reach, chance):
     """The step of a row with target y and decision f, in units of its weight and of the step size: in [-1, 1].
 
@@ -50,7 +51,7 @@ def pull(loss, y, f, epsilon, reach, chance):
     return y if y * f < abs(y) else 0.0
 
 
-@nb.njit(nogil=True, forceinline=True)
+@njit(forceinline=True)
 def chance_of(step):
     """A number in [0, 1) that depends on the step alone (the finaliser of splitmix64, Steele, Lea and Flood 2014)."""
     z = np.uint64(step + 1) * np.uint64(0x9E3779B97F4A7C15)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numba as nb
 import numpy as np
 
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.solvers.budget.state import SUPPORTS
 from streamsvm.solvers.budget.values import (
     add_scaled,
@@ -56,7 +56,7 @@ def merge_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return h, lost, np.append(np.minimum(least[:-1], least[1:]), least[-1]).astype(np.float32)
 
 
-@nb.njit(nogil=True, inline="always")
+@njit(inline="always")
 def partners(s, p, gamma, tables, count, since):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     n = s.counts[SUPPORTS]
@@ -75,7 +75,7 @@ def partners(s, p, gamma, tables, count, since):
     return chosen[: 1 + size]
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def _enter(j, lost, born, best, size):
     """Puts j in its place among the `size` best so far, the first born of equals first; returns their number."""
     chosen, losses = best
@@ -93,7 +93,7 @@ def _enter(j, lost, born, best, size):
     return size
 
 
-@nb.njit(nogil=True, error_model="numpy")
+@njit_inner(error_model="numpy")
 def _least_with_one(a, p, K, tables, born, best):
     """Supports with one coefficient each, p the smallest. The nearest come first: the bound then excludes most others
     by their value alone."""
@@ -117,7 +117,7 @@ def _least_with_one(a, p, K, tables, born, best):
     return size
 
 
-@nb.njit(nogil=True)
+@njit()
 def _nearest(a, p, K, count):
     """The supports of p's sign, at most so many, that have the largest kernel values with it."""
     chosen, size, least = np.empty(count, np.int64), 0, np.float32(-1)
@@ -135,7 +135,7 @@ def _nearest(a, p, K, count):
     return chosen[:size]
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def _is_in(ids, j):
     for i in ids:
         if i == j:
@@ -143,7 +143,7 @@ def _is_in(ids, j):
     return False
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def _lost_with(distances, A, p, K, table, lost):  # fills lost (n,): by merges with p, of coefficients A (n, k)
     a, aa = A[p], dot(A[p], A[p])
     for j in range(len(K)):
@@ -156,7 +156,7 @@ def _lost_with(distances, A, p, K, table, lost):  # fills lost (n,): by merges w
             lost[j] = aa * (1 - kp * kp) + bb * (1 - kq * kq) + 2 * ab * (K[j] - kp * kq)
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def unite(s, m, first, mates, bearable, table, together):
     """Merges supports into one point, in the slot of the first; the others stay in their slots. mates: their ids, and
     `values_between` them. Returns the squared norm that is lost, and how many were merged."""
@@ -195,7 +195,7 @@ def unite(s, m, first, mates, bearable, table, together):
     return max(lost - dot(merged, merged), 0.0), size
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def values_between(s, ids, gamma, since):
     """Values of these supports with each other."""
     size, S = len(ids), np.zeros((len(ids), len(ids)))
@@ -212,7 +212,7 @@ def values_between(s, ids, gamma, since):
     return S
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit_inner(fastmath=True)
 def _sq_distance(a, b):
     total = 0.0
     for r in range(len(a)):
@@ -220,7 +220,7 @@ def _sq_distance(a, b):
     return total
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit_inner(fastmath=True)
 def _combine(rows, start, stop, ids, c, spread):
     """rows[ids[0]] = max(sum_i c_i rows[ids[i]] - spread, 0) from start to stop; without the bound for -inf."""
     if start == stop:
@@ -240,7 +240,7 @@ def _combine(rows, start, stop, ids, c, spread):
             out[j] = max(out[j] - shift, np.float32(0))
 
 
-@nb.njit(nogil=True)
+@njit()
 def _in_sequence(S, a, bearable, table):
     """Weights of a sequence of binary merges, in order (Qaadan and Glasmachers 2018, algorithm 1).
 
@@ -271,7 +271,7 @@ def _in_sequence(S, a, bearable, table):
     return c
 
 
-@nb.njit(nogil=True)
+@njit()
 def _together(S, a):
     """Weights of the point that keeps most of sum_i a_i phi(s_i), by gradient ascent (algorithm 2). The gradient of
     |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z)."""
@@ -296,7 +296,7 @@ def _together(S, a):
     return c
 
 
-@nb.njit(nogil=True)
+@njit()
 def _shares(a, k_z):  # in proportion to k_i a_i'z, z = sum_i k_i a_i; all zero where z vanishes
     z, shares, total = np.zeros(a.shape[1]), np.empty(len(a)), 0.0
     for i in range(len(a)):
@@ -308,7 +308,7 @@ def _shares(a, k_z):  # in proportion to k_i a_i'z, z = sum_i k_i a_i; all zero 
     return shares
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def _to_mix(S, c):
     """Values of z = sum_i c_i s_i with each s_i, and 1/2 sum_ij c_i c_j S_ij."""
     distances, spread = np.zeros(len(c)), 0.0
@@ -321,14 +321,14 @@ def _to_mix(S, c):
     return distances, spread
 
 
-@nb.njit(nogil=True)
+@njit()
 def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and b of q
     if a >= b:
         return _lookup(table, a / (a + b), kappa)
     return 1 - _lookup(table, b / (a + b), kappa)
 
 
-@nb.njit(nogil=True)
+@njit()
 def _lookup(table, m, kappa):  # bilinear; the weight of the larger coefficient, m >= 1/2
     size = len(table) - 1
     x, y = min(max(2 * m - 1, 0.0), 1.0) * size, min(max(kappa, 0.0), 1.0) * size
@@ -339,7 +339,7 @@ def _lookup(table, m, kappa):  # bilinear; the weight of the larger coefficient,
     return (1 - u) * low + u * high
 
 
-@nb.njit(nogil=True, forceinline=True)
+@njit_inner(forceinline=True)
 def project_on_others(s, m, first, p, is_rbf):
     """Gives the others the coefficients that come closest to support p: K beta = k_p, by conjugate gradients. A ridge
     of 1e-4 of the mean diagonal keeps beta small where supports nearly coincide, and rounding out of it."""
@@ -383,7 +383,7 @@ def project_on_others(s, m, first, p, is_rbf):
     return max(lost, 0.0)
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit(fastmath=True)
 def _times(K, x):
     out = np.zeros(len(x))
     for i in range(len(x)):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 
-from streamsvm.private.numba import borrowed, stale_with
+from streamsvm.private.numba import borrowed, njit, njit_inner
 from streamsvm.solvers.budget import losses, merge, state, values
 from streamsvm.solvers.budget.losses import EPSILON, LOGISTIC, SUPPORT, chance_of, pull
 from streamsvm.solvers.budget.merge import partners, project_on_others, unite, values_between
@@ -28,8 +27,7 @@ from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, expon
 EQUAL = 1e-4  # values of nearest supports that differ by less are equal
 
 
-@stale_with(losses, merge, state, values)
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True, uses=(losses, merge, state, values))
 def steps(supports, block, options, tables, together, projects):
     """One SGD step for each row of a block, in order. supports, block, options: `Supports`, `BlockValues` and
     `StepOptions` as plain tuples.
@@ -77,7 +75,7 @@ def steps(supports, block, options, tables, together, projects):
         _fill_gaps(s, top)
 
 
-@nb.njit(nogil=True, inline="always")
+@njit(inline="always")
 def _decide(s, m, i, o, delta):
     """Decides row i before its step, and fills delta (k,), its addition to coefficients; returns whether any is not
     0."""
@@ -103,14 +101,14 @@ def _decide(s, m, i, o, delta):
     return violated
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _add_to_bias(s, delta, t):
     add_scaled(s.bias, 1.0, delta)
     if s.U.shape[1]:
         add_scaled(s.U[len(s.U) - 1], t, delta)
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _mark_used(s, values, t, is_rbf):
     """Sets step t as the last use of the nearest supports, by values (top,) with the row: of all that are equal up to
     rounding."""
@@ -124,7 +122,7 @@ def _mark_used(s, values, t, is_rbf):
                 s.used[j] = t
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _insert(s, m, i, delta, place):  # row i of the block becomes a support
     t, slot, top, since = place
     copy(s.X[slot], m.rows[i])
@@ -145,7 +143,7 @@ def _insert(s, m, i, delta, place):  # row i of the block becomes a support
         s.used[slot] = t
 
 
-@nb.njit(nogil=True, inline="always")
+@njit(inline="always")
 def _maintain(s, m, place, o, tables, together, projects):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A. All slots are in
     use before. The oldest of equals goes first, so that the result does not depend on the order of slots. place: the
@@ -185,13 +183,13 @@ def _maintain(s, m, place, o, tables, together, projects):
     return lost
 
 
-@nb.njit(nogil=True, inline="always")
+@njit(inline="always")
 def _remove(s, m, first, p, is_rbf):
     add_to(m.F, s.A[p], m.W[p], first, is_rbf, -1.0)
     return dot(s.A[p], s.A[p]) * (1.0 if is_rbf else max(np.float64(s.values[p, p]), 0.0))
 
 
-@nb.njit(nogil=True, inline="always")
+@njit_inner(inline="always")
 def _fill_gaps(s, top):  # the last supports move to the free slots
     D, born = s.values, s.born
     slot = 0

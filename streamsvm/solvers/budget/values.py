@@ -3,19 +3,20 @@ compiled code calls have no separate cache: they are cached with their callers."
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from streamsvm.private.numba import njit, njit_inner
 
 TILE = 16  # values in a line of the cache
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True)
+@njit(cache=True, fastmath=True)
 def exponents_of_row(X, T, norms, n, x, gamma, W):
     """Fills W (slots, 1) with gamma |s_j - x|^2 for one row x (d,). X, T: as in `Supports`."""
     exponents_from(X, T, norms, x, gamma, W.ravel()[:n])
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit_inner(fastmath=True)
 def exponents_from(X, T, norms, x, gamma, out):
     norm, two = np.float32(0), np.float32(2)
     for r in range(len(x)):
@@ -32,7 +33,7 @@ def exponents_from(X, T, norms, x, gamma, out):
         out[j] = max(gamma * (norms[j] + norm - two * out[j]), np.float32(0))
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit(fastmath=True)
 def _products(T, x, out):  # T'x, four rows of T at a time
     d, n = len(x), len(out)
     for j in range(n):
@@ -48,7 +49,7 @@ def _products(T, x, out):  # T'x, four rows of T at a time
             out[j] += x0 * a[j]
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def exponents_of_support(s, p, gamma, since, out):
     """gamma |s_p - s_j|^2, or K(s_p, s_j) from the array `values`, with the first n supports, into out (n,)."""
     n = len(out)
@@ -60,7 +61,7 @@ def exponents_of_support(s, p, gamma, since, out):
         copy(out, s.values[p, :n])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def sq_norms(X):
     """(m,) float32 of rows X (m, d)."""
     out = np.empty(len(X), np.float32)
@@ -69,7 +70,7 @@ def sq_norms(X):
     return out
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@njit(cache=True, fastmath=True, error_model="numpy")
 def exponents(products, a_norms, b_norms, gamma):
     """Inner products (m, q) -> gamma |a - b|^2, in place."""
     (m, q), two = products.shape, np.float32(2)
@@ -79,7 +80,7 @@ def exponents(products, a_norms, b_norms, gamma):
             row[j] = max(gamma * (norm + b_norms[j] - two * row[j]), np.float32(0))
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def decide(W, n, A, F, rbf):
     """F (k, b) = sum_j A_j K(s_j, x) from values W (slots, b)."""
     F[:] = 0
@@ -93,7 +94,7 @@ def decide(W, n, A, F, rbf):
         F[c, 0] = weighted(A, c, K)
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit(fastmath=True)
 def weighted(A, c, K):  # sum_j A_jc K_j
     total = 0.0
     for j in range(len(K)):
@@ -101,7 +102,7 @@ def weighted(A, c, K):  # sum_j A_jc K_j
     return total
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit_inner(fastmath=True)
 def exponents_after(block, i, gamma, out):  # gamma |x_i - x_j|^2 for j >= i
     for j in range(i, len(block)):
         x, y, square = block[i], block[j], np.float32(0)
@@ -110,7 +111,7 @@ def exponents_after(block, i, gamma, out):  # gamma |x_i - x_j|^2 for j >= i
         out[j] = gamma * square
 
 
-@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+@njit(fastmath=True, error_model="numpy")
 def kernel_values(values, rbf, out):  # K of a row's values; exp as in `kernels.epilogues.rbf`
     if not rbf:
         for j in range(len(values)):
@@ -130,7 +131,7 @@ def kernel_values(values, rbf, out):  # K of a row's values; exp as in `kernels.
         bits[j] += np.int32(whole) << 23
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit_inner(fastmath=True)
 def add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
     if first == len(values):
         return
@@ -144,7 +145,7 @@ def add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
                 row[j] += factor * K[j]
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit(fastmath=True)
 def dot(a, b):
     total = 0.0
     for c in range(len(a)):
@@ -152,25 +153,25 @@ def dot(a, b):
     return total
 
 
-@nb.njit(nogil=True, fastmath=True)
+@njit_inner(fastmath=True)
 def add_scaled(out, factor, row):
     for j in range(len(out)):
         out[j] += factor * row[j]
 
 
-@nb.njit(nogil=True)
+@njit()
 def scale(out, factor):
     for j in range(len(out)):
         out[j] *= factor
 
 
-@nb.njit(nogil=True)
+@njit()
 def copy(out, row):
     for j in range(len(out)):
         out[j] = row[j]
 
 
-@nb.njit(nogil=True)
+@njit()
 def refresh(values, born, p, n, since):
     """Completes the row of support p: values with supports born after `since` are in their rows only."""
     last = max(born[p], since)
@@ -179,7 +180,7 @@ def refresh(values, born, p, n, since):
             values[p, j] = values[j, p]
 
 
-@nb.njit(nogil=True)
+@njit_inner()
 def mirror(values, born, n, since):
     """Fills the columns of supports born after `since` from their rows: all at once, as each entry of a column is a
     cache miss."""
@@ -191,7 +192,7 @@ def mirror(values, born, n, since):
                 row[q] = values[q, j]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(cache=True)
 def transpose(W, n, ids, out):
     """The columns `ids` of the first n rows of W, as rows of out (len(ids), n); in tiles that stay in the cache."""
     for start in range(0, n, TILE):
