@@ -13,7 +13,7 @@ from streamsvm.cli.output import emit, progress
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.table import KERNELS
 from streamsvm.options.layers import parse_set
-from streamsvm.solvers.catalogue import SOLVERS
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS
 from streamsvm.tasks.pairs import MANY
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _fits(solvers: list[str]) -> Iterator[tuple[FitConfig, Store]]:
             config = completed([*needs, (ORIGIN, {"task": task})], searches=False)
             yield from ((config, store) for store in stores[task])
         yield completed(needs, searches=True), stores["classify"][0]
-    if "dcsvm" in solvers:
+    if DEFAULT_SOLVER in solvers:
         for store in stores["classify"]:
             for kernel, row in KERNELS.items():
                 if row.definite:
