@@ -53,10 +53,14 @@ def write(folder: Path, called: str = CALLED) -> Path:
     return folder
 
 
-def answer(folder: Path, **variables: str) -> list[str]:
+NOWHERE = ("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "IPYTHONDIR")
+SAYS_WHERE = "import calls; from streamsvm.private.numba import cache_folder; print(cache_folder())"
+
+
+def answer(folder: Path, does: str = "import calls", **variables: str) -> list[str]:
     """What a new process prints that imports `calls` of this folder: the answer, and whether it came from the cache."""
     env = os.environ | {"NUMBA_CACHE_DIR": str(folder.parent / "cache"), "PYTHONPATH": f"{folder}:{ROOT.parent}"}
-    command = [sys.executable, "-c", "import calls"]
+    command = [sys.executable, "-c", does]
     return subprocess.run(command, env=env | variables, capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -79,14 +83,19 @@ def test_where_nothing_can_be_written_each_process_compiles(tmp_path):
     folder, file = write(tmp_path / "one"), tmp_path / "file"
     file.write_text("")  # nobody, not even root, can make a folder in it
     (folder / "__pycache__").write_text("")
-    nowhere = dict.fromkeys(
-        ("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "IPYTHONDIR"), str(file / "a")
-    )
-    assert answer(folder, **nowhere) == ["2.0", "0"]
+    assert answer(folder, SAYS_WHERE, **dict.fromkeys(NOWHERE, str(file / "a"))) == ["2.0", "0", "None"]
+
+
+def test_where_compiled_code_is_kept_is_what_numba_found(tmp_path):
+    folder, file = write(tmp_path / "one"), tmp_path / "file"
+    file.write_text("")
+    next_to_it = str(folder / "__pycache__")
+    assert answer(folder, SAYS_WHERE, **dict.fromkeys(NOWHERE, str(file / "a"))) == ["2.0", "0", next_to_it]
+    assert answer(folder, SAYS_WHERE, **dict.fromkeys(NOWHERE, str(file / "a"))) == ["2.0", "1", next_to_it]
 
 
 def test_code_of_versions_that_nobody_uses_is_deleted(monkeypatch, tmp_path):
-    monkeypatch.setattr(private_numba, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(private_numba, "_users_folder", lambda: tmp_path)
 
     def kept(name: str, last_used_s: float) -> Path:
         (folder := tmp_path / name).mkdir()

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from streamsvm.cli.options import AsJson, option
 from streamsvm.cli.output import emit, progress
-from streamsvm.errors import ConfigError
 from streamsvm.kernels.table import KERNELS
 from streamsvm.options.layers import parse_set
-from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, solver_row
 from streamsvm.tasks.pairs import MANY
 
 if TYPE_CHECKING:
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 ORIGIN = "warm-up"  # of options, in messages
 ROWS, EVENTS = 400, 64
+FEW = {"search": {"trials": 1}}  # steps of a search: the others compile nothing
+LEARNS = {"metric": {"kind": "diagonal", "iterations": 1}, "search": {"options": ["metric"]}}
+PARAMETERS = {"gamma": 0.1, "nu": 0.5}  # of kernels; matern's gradients with this nu are a function of their own
 
 
 def warm_up(
@@ -36,21 +38,21 @@ def warm_up(
     from streamsvm.private.numba import cache_folder
     from streamsvm.train import train_in_memory
 
-    for name in solver or ():
-        if name not in SOLVERS:
-            raise ConfigError(f"--solver: found {name!r}, expected one of {', '.join(SOLVERS)}")
+    solvers = solver or list(SOLVERS)
+    for name in solvers:
+        solver_row(name)  # or an error
     with progress() as events, compile_notices(events), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that made-up rows are few, or that a fit of them ends early
-        for config, store in _fits(solver or list(SOLVERS)):
+        for config, store in _fits(solvers):
             model, _ = train_in_memory(store, config)
             model.predict(store.read(0, store.n))
+        if DEFAULT_SOLVER in solvers:
+            _multiply()
         if solver is None:
             _read()
-            _multiply()
             _stream()
     wall_s, cpu_s = compiled_s()
-    folder = cache_folder()
-    kept = "nowhere: no cache folder can be written" if folder is None else str(folder)
+    kept = str(cache_folder() or "nowhere: each process compiles its own")
     emit({"compile_seconds": wall_s, "cpu_seconds": cpu_s, "folder": kept}, as_json=as_json, title="Compiled")
 
 
@@ -74,16 +76,17 @@ def _fits(solvers: list[str]) -> Iterator[tuple[FitConfig, Store]]:
         for task in filter(SOLVERS[name].tasks.__contains__, stores):
             config = completed([*needs, (ORIGIN, {"task": task})], searches=False)
             yield from ((config, store) for store in stores[task])
-        yield completed(needs, searches=True), stores["classify"][0]
+        yield completed([*needs, (ORIGIN, FEW)]), stores["classify"][0]
     if DEFAULT_SOLVER in solvers:
         for store in stores["classify"]:
             for kernel, row in KERNELS.items():
                 if row.definite:
-                    gamma = {"gamma": 0.1} if "gamma" in row.parameters else {}
-                    options = {"kernel": {"name": kernel, **gamma}, "search": {"options": ["metric"]}}
-                    yield completed([(ORIGIN, options)], searches=False), store
+                    given = {name: value for name, value in PARAMETERS.items() if name in row.parameters}
+                    learns = {} if row.is_linear else LEARNS
+                    yield completed([(ORIGIN, {"kernel": {"name": kernel, **given}} | learns)], searches=False), store
         for store in (stores["classify"][1], Store.from_arrays(X, many)):
-            yield from ((completed([], searches=searches), store) for searches in (False, True))
+            yield completed([], searches=False), store
+            yield completed([(ORIGIN, FEW)]), store
 
 
 def _read() -> None:
@@ -97,14 +100,22 @@ def _read() -> None:
 
 
 def _multiply() -> None:
-    """A product of rows most of which are far from each other: small fits make none."""
+    """What only large fits multiply: rows most of which are far from each other, and kernel rows kept for later, of
+    which some columns are left out."""
     import numpy as np
 
     from streamsvm.data.rows import Rows
     from streamsvm.kernels.distance import RBF
+    from streamsvm.kernels.row_cache import LEAST_ROWS, WIDE
+    from streamsvm.problems.dual import KernelDual
 
-    rows = Rows(np.random.default_rng(0).normal(size=(2100, 6)).astype(np.float32))
+    rng = np.random.default_rng(0)
+    rows = Rows(rng.normal(size=(2100, 6)).astype(np.float32))
     RBF(50.0).apply(rows, rows, np.ones(len(rows)))
+    wide, ones = Rows(rng.normal(size=(LEAST_ROWS, WIDE)).astype(np.float32)), np.ones(LEAST_ROWS)
+    dual = KernelDual(RBF(1.0), wide, ones, ones, cache_bytes=4 * LEAST_ROWS**2)
+    dual.apply(np.arange(2), ones[:2])
+    dual.apply(np.arange(2), ones[:2], np.arange(2))
 
 
 def _stream() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +28,7 @@ from streamsvm._version import __version__
 
 T = TypeVar("T")
 _njit: Any = nb.njit
+_caches: list[_Cache] = []
 UNUSED_S = 90 * 24 * 3600.0  # after which compiled code of other versions is deleted
 
 
@@ -44,13 +45,14 @@ def njit(*, cache: bool = False, uses: Sequence[ModuleType] = (), **options: Any
         if cache and dispatcher is not function:  # as with NUMBA_DISABLE_JIT
             with suppress(RuntimeError):  # no folder can be written: each process compiles its own
                 dispatcher._cache = _Cache(function, uses)
+                _caches.append(dispatcher._cache)
         return cast(T, dispatcher)
 
     return compiled
 
 
 def njit_inner(**options: Any) -> Callable[[T], T]:
-    """`njit` for what compiled code alone calls: without the wrapper for Python, a tenth of the time to compile."""
+    """`njit` for what compiled code alone calls: without the wrapper for Python, which takes time to compile."""
 
     def compiled(function: T) -> T:
         dispatcher = _njit(nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True, **options)(function)
@@ -70,7 +72,7 @@ class _Inner(CPUDispatcher):
 class _Cache(FunctionCache):
     def __init__(self, function: Any, uses: Sequence[ModuleType]) -> None:
         locator = _ContentLocator(function, uses)
-        self._impl_class: Any = partial(_CacheImpl, locator=locator)
+        self._impl_class: Any = functools.partial(_CacheImpl, locator=locator)
         super().__init__(function)
         index: Any = self._cache_file
         index._source_stamp = locator.get_source_stamp()
@@ -101,12 +103,12 @@ class _ContentLocator(_CacheLocator):
         self._module = function.__module__
 
     def from_function(self, py_func: Any, py_file: str) -> _ContentLocator | None:  # type: ignore[override]
-        base = cache_folder()
+        base = _users_folder()
         if base is None:
             return None
         self._folder = base / f"{self._module}-{self._stamp[:16]}"
-        with suppress(OSError):
-            os.utime(self._folder)  # it is in use
+        with suppress(OSError):  # not there yet
+            _in_use(self._folder)
         return self
 
     def get_cache_path(self) -> str:
@@ -128,7 +130,12 @@ class _ContentLocator(_CacheLocator):
                     shutil.rmtree(other)
 
 
-@cache
+@functools.cache
+def _in_use(folder: Path) -> None:
+    os.utime(folder)
+
+
+@functools.cache
 def _digest(path: str) -> bytes:
     try:
         content = Path(path).read_bytes()
@@ -137,9 +144,9 @@ def _digest(path: str) -> bytes:
     return sha256(content).digest()
 
 
-@cache
-def cache_folder() -> Path | None:
-    """The folder for compiled code, if it can be written."""
+@functools.cache
+def _users_folder() -> Path | None:
+    """The folder for compiled code by content, if it can be written."""
     users = AppDirs("streamsvm", appauthor=False).user_cache_dir
     base = Path(getattr(config, "CACHE_DIR", "") or users, f"numba-{nb.__version__}")
     try:
@@ -148,6 +155,12 @@ def cache_folder() -> Path | None:
     except OSError:
         return None
     return base
+
+
+def cache_folder() -> Path | None:
+    """The folder that holds what is kept of the functions imported so far; None: nothing is kept."""
+    folders = {cache.cache_path for cache in _caches}
+    return Path(os.path.commonpath(folders)) if folders else None
 
 
 def direct(function: Any, *args: Any) -> Callable[..., Any]:
