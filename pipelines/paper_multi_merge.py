@@ -36,6 +36,7 @@ from itertools import product
 from typing import Any
 
 import binary_sets
+import numba
 import numpy as np
 from bench import Bench, print_tables
 from papers import Arrays, beside
@@ -234,14 +235,19 @@ def _losses(S: np.ndarray, a: np.ndarray, gamma: float) -> dict[str, float]:
         h = float(_golden(size, other, kappa))
         size = size * kappa ** ((1 - h) ** 2) + other * kappa ** (h**2)
         z = h * z + (1 - h) * s
-    by_table = merge._in_sequence(distances, column, np.inf, merge.merge_tables()[0]) @ S
-    at_once = merge._together(distances, column) @ S
-    starts = {"golden section": z, "table": by_table, "gradient": at_once}
+    by_table, at_once = _weights(distances, column, merge.merge_tables()[0])
+    starts = {"golden section": z, "table": by_table @ S, "gradient": at_once @ S}
     found = {name: lost(z) for name, z in starts.items()}
     to_mix = np.linalg.lstsq(S.T, np.stack(list(starts.values()), axis=1), rcond=None)[0].T  # z is a mix of the S
     scale = norm
     best = min(float(minimize(lambda c: lost(c @ S) / scale, c, tol=1e-12).fun) * scale for c in to_mix)
     return found | {"best": min(best, *found.values())}
+
+
+@numba.njit
+def _weights(distances, column, table):  # type: ignore[no-untyped-def]
+    """Weights of a merge in sequence, and of one at once."""
+    return merge._in_sequence(distances, column, np.inf, table), merge._together(distances, column)
 
 
 def adult(bench: Bench) -> list[Table]:

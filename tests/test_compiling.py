@@ -173,6 +173,35 @@ def test_who_calls_compiled_functions_of_another_file_says_so():
     assert callers >= 1
 
 
+def called_from_python(tree: ast.AST) -> set[str]:
+    """Names that a file refers to outside its compiled functions."""
+    found, nodes = set(), [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef) and "njit" in " ".join(map(ast.unparse, node.decorator_list)):
+            continue
+        found |= {node.id} if isinstance(node, ast.Name) else {node.attr} if isinstance(node, ast.Attribute) else set()
+        nodes += ast.iter_child_nodes(node)
+    return found
+
+
+def imported(tree: ast.AST) -> set[tuple[str, str]]:
+    """The last names of modules, and what a file imports from them."""
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {(str(node.module).rpartition(".")[2], alias.name) for node in froms for alias in node.names}
+
+
+def test_what_only_compiled_code_calls_has_no_wrapper_for_python():
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py")}
+    called = {path: called_from_python(tree) for path, tree in trees.items()}
+    froms = {path: imported(tree) for path, tree in trees.items()}
+    for path, tree in trees.items():
+        for name in (name for name, text in jitted(tree).items() if text.startswith("njit(")):
+            wanted = {(path.stem, name), (path.parent.name, path.stem)}
+            users = [path, *(other for other in trees if wanted & froms[other])]
+            assert any(name in called[user] for user in users), f"{path}: {name}: expected njit_inner"
+
+
 def test_compiled_functions_take_few_arguments():
     """A swap of two arrays of one type is silent."""
     for path in ROOT.rglob("*.py"):

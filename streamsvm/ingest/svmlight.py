@@ -225,7 +225,7 @@ def _exponent(text, at):
     return -power if down else power, at if at > start else -1
 
 
-@njit(cache=True)
+@njit_inner()
 def _scaled(value, exponent, powers):
     if exponent > 308:
         return np.inf if value > 0 else 0.0
@@ -236,7 +236,7 @@ def _scaled(value, exponent, powers):
     return value / powers[308] / powers[min(-exponent - 308, 308)]
 
 
-@njit(cache=True)
+@njit_inner()
 def _number(text, at, powers):
     """(value, position after) of the decimal number at `at`; position -1 if there is none. Within 1 ulp."""
     negative = text[at] == 45

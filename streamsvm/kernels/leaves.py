@@ -192,7 +192,7 @@ def _halve(X, ids):  # moves rows of the lower half to the front, in their order
     return before if 0 < before < len(ids) else len(ids) // 2
 
 
-@njit(cache=True)
+@njit_inner()
 def _split(X, ids):  # the feature that varies most over some of these rows, and its median and largest value there
     count, d = min(SPREAD_ROWS, len(ids)), X.shape[1]
     sums, squares, values = np.zeros(d), np.zeros(d), np.empty(count)

@@ -191,7 +191,7 @@ def _learn(W, P, running, decisions, codes):
         running[1] = FORGET_SCALE * running[1] + (1 - FORGET_SCALE)
 
 
-@njit(cache=True)
+@njit_inner()
 def _scores(W, u, z):  # fills z. Returns sum of exp(z - top), and top, the largest. One column: with a 0
     columns, q = W.shape
     single = columns == 1
@@ -210,7 +210,7 @@ def _scores(W, u, z):  # fills z. Returns sum of exp(z - top), and top, the larg
     return total, top
 
 
-@njit(cache=True)
+@njit_inner()
 def _step(w, P, x, g, p, error):
     """One Newton step of a class's coefficients w on input x, and its curvature after it. P stays symmetric by
     construction: forgetting would let the rounding of two halves grow apart without end. It forgets only while its

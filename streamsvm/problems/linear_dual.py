@@ -133,7 +133,7 @@ def _arrays(rows: Rows) -> Arrays:
     return none, none, np.zeros(0, rows.X.dtype), rows.dense()
 
 
-@njit(cache=True, inline="always")
+@njit_inner(inline="always")
 def _score(arrays, i, w, bias):
     indptr, indices, data, X = arrays
     f = bias * w[-1] if bias != 0.0 else 0.0
@@ -146,7 +146,7 @@ def _score(arrays, i, w, bias):
     return f
 
 
-@njit(cache=True, inline="always")
+@njit_inner(inline="always")
 def _add(arrays, i, by, bias, w):
     """w += by x_i."""
     indptr, indices, data, X = arrays
@@ -160,7 +160,7 @@ def _add(arrays, i, by, bias, w):
             w[k] += by * X[i, k]
 
 
-@njit(cache=True, inline="always")
+@njit_inner(inline="always")
 def _shuffled(order, active, state):
     """Puts the first of order in random order (an LCG of Knuth); returns the next state."""
     for s in range(active):
@@ -180,7 +180,7 @@ def _projected(slope, at, upper, below, above):
     return slope, False
 
 
-@njit(cache=True, inline="always")
+@njit_inner(inline="always")
 def _best(at, slope, curvature, upper):
     """The minimiser in [0, upper] of the quadratic with this slope and curvature."""
     if curvature > 0.0:

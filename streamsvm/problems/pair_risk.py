@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from streamsvm.data.cache import Columns, SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.strips import strips
-from streamsvm.private.numba import njit
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.problems.passes import Passes, scores, slopes
 
 LINE_ROWS = 16_384  # rows of pairs on which a line is searched first
@@ -201,7 +201,7 @@ def _sweep_down(f, ranks, v, bounds, n_ranks, g):
             _add(tree, ranks[i], -v[i])
 
 
-@njit(cache=True)
+@njit_inner()
 def _add(tree, rank, weight):
     if len(tree) <= FEW_RANKS:  # plain sums of each rank: no branch that depends on the row
         tree[rank] += weight
@@ -212,7 +212,7 @@ def _add(tree, rank, weight):
         at += at & -at
 
 
-@njit(cache=True)
+@njit_inner()
 def _below(tree, rank):
     """Sum of weights of lower ranks."""
     total = 0.0

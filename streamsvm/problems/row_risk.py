@@ -12,7 +12,7 @@ import numpy as np
 
 from streamsvm.data.cache import Columns
 from streamsvm.data.rows import Rows
-from streamsvm.private.numba import njit
+from streamsvm.private.numba import njit, njit_inner
 from streamsvm.problems.passes import Passes, scores
 from streamsvm.problems.products import add_transposed_times, no_slopes, times
 from streamsvm.tasks.base import Targets
@@ -358,7 +358,7 @@ def _logistic(F, c, signs, upper, G, sums, risks):
                 sums[1, c] += slope
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@njit_inner(error_model="numpy", fastmath={"reassoc", "contract"})
 def _losses(z, n, e, loss):
     """e = exp(-|z|) and loss = log(1 + exp(z)) of the first n, to the rounding of float64. By polynomials, in 0.4 of
     the time that the library's functions take: exp(r) for |r| <= log(2) / 2 times a power of 2, and log(1 + e) = 2

@@ -132,7 +132,7 @@ def decide_row(z, coefficients, row):
         _add_values(V[t], r.at[:n], r.share, r.f[len(W) - len(V) + t])
 
 
-@njit(fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _add_products(W, x, f):  # f = W'x
     if len(f) == 1:
         w, total = W.ravel(), np.float32(0)
@@ -177,7 +177,7 @@ def _knots(z, size, at, share):
     return n
 
 
-@njit()
+@njit_inner()
 def _write(f, out):  # a loop: assigning a whole array takes numba two seconds more to compile
     for t in range(len(f)):
         for c in range(f.shape[1]):
@@ -212,7 +212,7 @@ def learn_row(coefficients, row, code, weight):
             _step_at(r.at[:n], V[t - first], Q[t - first], r.share, r.slope, RATES[t])
 
 
-@njit(fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _slope(f, code, weight, g):
     """Of the weighted log loss, by f (columns,)."""
     if len(f) == 1:
@@ -226,7 +226,7 @@ def _slope(f, code, weight, g):
         g[c] = weight * (g[c] / total - (1.0 if c == code else 0.0))
 
 
-@njit(fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _step(W, sums, x, slope, rate):
     """One step of coefficients W (m, columns), whose gradient is x slope'."""
     damping = np.float32(DAMPING)

@@ -268,7 +268,7 @@ def _fast_projected_gradient(piece, a, g, h, lam, accuracy, restarts):
     return h, residual
 
 
-@njit(cache=True, fastmath=True)
+@njit_inner(fastmath=True)
 def _move(Q, a, g, step):
     """a += step, g += Q step."""
     for j in range(len(a)):

@@ -141,7 +141,7 @@ def _is_idle(progress, worst, most, objective):
     return False
 
 
-@njit(cache=True, fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _move(Q, g, a, a_S, S):
     """Moves the chosen rows to a_S, and the gradient with them; whether any moved."""
     has_moved = False
@@ -178,7 +178,7 @@ def _sub_descent(chosen, variables, y, signs, tol):
         _pair_descent(chosen, variables, y_S, None if signs is None else y_S, np.float32(2) * tol, most)
 
 
-@njit(fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _row(chosen, i, y):
     """Row i of Q[S, S], or with labels y of K[S, S]; gathered when first asked for, as most rows of S never move."""
     S, row = chosen.S, chosen.Q_S[i]
@@ -268,7 +268,7 @@ def _partner(variables, low, high, i, row, gain):
     return j if gain[j] > 0 else np.int32(i)
 
 
-@njit(fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def _best_pair(variables, i, j, Q_ij):
     """(a_i, a_j) in their bounds with the least objective, all other coefficients fixed: where both gradients are 0, or
     else the best of the four edges."""
@@ -371,7 +371,7 @@ def _take_turns(rises, falls, may_rise, may_fall, signs, turn):
             falls[k] = max(may_fall[k], -limit)
 
 
-@njit(cache=True)
+@njit_inner()
 def _write(a, y, z):
     for k in range(len(a)):
         a[k] = y[k] * z[k]
@@ -421,7 +421,7 @@ def _violations32(g, a, upper, v):
     return worst
 
 
-@njit(cache=True)
+@njit_inner()
 def _diagonal(Q):
     out = np.empty(len(Q), Q.dtype)
     for i in range(len(Q)):
@@ -429,7 +429,7 @@ def _diagonal(Q):
     return out
 
 
-@njit(cache=True)
+@njit_inner()
 def _taken(v, S):  # v[S]; numba compiles fancy indexing, with its messages of errors, for a second and a half
     out = np.empty(len(S), v.dtype)
     for k in range(len(S)):
@@ -446,7 +446,7 @@ def _lift_half(v, S):
         v[S[k]] += np.float32(1e20)
 
 
-@njit(cache=True)
+@njit_inner()
 def _select(v, g, y, S):
     """Fills S with rows of largest v; with labels, one half of rows whose y a should rise, one where it should fall. Of
     many equal ones the first might all be of one side, and then no pair could move."""

@@ -132,7 +132,7 @@ def learn(D, shared, state, codes, weight, out):
     return D.shape[1]
 
 
-@njit()
+@njit_inner()
 def _watch(watched, p, code):
     watched[ROWS] += 1
     n, wrong = watched[ROWS], 0.0 if np.argmax(p) == code else 1.0
@@ -141,7 +141,7 @@ def _watch(watched, p, code):
     watched[LOSS] = DUEL * watched[LOSS] - np.log(max(p[code], SUREST))
 
 
-@njit()
+@njit_inner()
 def _pool(D, i, shared, v, L, p):
     """Fills L (experts, classes), logarithms of each expert's probabilities for row i, and p (classes,), those of the
     pool."""
@@ -158,7 +158,7 @@ def _pool(D, i, shared, v, L, p):
         p[c] /= total
 
 
-@njit()
+@njit_inner()
 def _logs(f, is_shared, out):
     """Logarithms of the probabilities that decisions f (columns,) stand for."""
     if len(f) == 1:

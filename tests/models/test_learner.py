@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from unittest import mock
 
+import numba
 import numpy as np
 import pytest
 import reference
@@ -286,9 +287,10 @@ def test_table_is_golden_section_search():
     rng = np.random.default_rng(0)
     m, kappa = rng.uniform(0, 1, 300), rng.uniform(0, 1, 300)
     table, losses, bound = merge.merge_tables()
+    weight = numba.njit(lambda table, a, b, k: merge._weight(table, a, b, k))
     for a, k in zip(m, kappa, strict=True):
         preserved = lambda h, a=a, k=k: a * k ** ((1 - h) ** 2) + (1 - a) * k ** (h**2)  # noqa: E731
-        found = merge._weight.py_func(table, a, 1 - a, k)
+        found = weight(table, a, 1 - a, k)
         best = preserved(reference.merge_weight(a, k))
         assert preserved(found) >= best * (1 - 1e-4)
         lost = a**2 + (1 - a) ** 2 + 2 * a * (1 - a) * k - best**2

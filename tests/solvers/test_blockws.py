@@ -298,7 +298,7 @@ def test_the_best_of_two_rows_is_no_worse_than_any_on_a_grid():
         Q, g, upper = np.array([[1.0, q], [q, 1.0]]), rng.normal(size=2), rng.uniform(0.1, 2, 2)
         a = upper * rng.choice([0.0, 0.3, 1.0], 2)
         arrays = (each.astype(np.float32) for each in (np.diag(Q), g, a, upper))
-        best = descent._best_pair(descent.SubBlockVariables(*arrays), 0, 1, np.float32(q))
+        best = descent._best_pair.py_func(descent.SubBlockVariables(*arrays), 0, 1, np.float32(q))
         grid = np.stack(np.meshgrid(*(np.linspace(0, u, 101) for u in upper)), axis=-1).reshape(-1, 2)
         change = np.vstack([grid, best]) - a
         values = change @ g + 0.5 * np.sum(change @ Q * change, axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsvm.private.numba import njit
+from streamsvm.private.numba import njit_inner
 
 HINGE, EPSILON, SUPPORT, LOGISTIC = range(4)
 LOSSES = {"hinge": HINGE, "epsilon": EPSILON, "support": SUPPORT, "logistic": LOGISTIC}
@@ -32,7 +32,7 @@ def right(loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray, *, in_set
     return ((f > 0) == (Y > 0)).all(axis=1)
 
 
-@njit(forceinline=True)
+@njit_inner(forceinline=True)
 def pull(loss, y, f, epsilon, reach, chance):
     """The step of a row with target y and decision f, in units of its weight and of the step size: in [-1, 1].
 
@@ -51,7 +51,7 @@ def pull(loss, y, f, epsilon, reach, chance):
     return y if y * f < abs(y) else 0.0
 
 
-@njit(forceinline=True)
+@njit_inner(forceinline=True)
 def chance_of(step):
     """A number in [0, 1) that depends on the step alone (the finaliser of splitmix64, Steele, Lea and Flood 2014)."""
     z = np.uint64(step + 1) * np.uint64(0x9E3779B97F4A7C15)

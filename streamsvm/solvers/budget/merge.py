@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from streamsvm.private.numba import njit, njit_inner
+from streamsvm.private.numba import njit_inner
 from streamsvm.solvers.budget.state import SUPPORTS
 from streamsvm.solvers.budget.values import (
     add_scaled,
@@ -56,7 +56,7 @@ def merge_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return h, lost, np.append(np.minimum(least[:-1], least[1:]), least[-1]).astype(np.float32)
 
 
-@njit(inline="always")
+@njit_inner(inline="always")
 def partners(s, p, gamma, tables, count, since):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     n = s.counts[SUPPORTS]
@@ -117,7 +117,7 @@ def _least_with_one(a, p, K, tables, born, best):
     return size
 
 
-@njit()
+@njit_inner()
 def _nearest(a, p, K, count):
     """The supports of p's sign, at most so many, that have the largest kernel values with it."""
     chosen, size, least = np.empty(count, np.int64), 0, np.float32(-1)
@@ -240,7 +240,7 @@ def _combine(rows, start, stop, ids, c, spread):
             out[j] = max(out[j] - shift, np.float32(0))
 
 
-@njit()
+@njit_inner()
 def _in_sequence(S, a, bearable, table):
     """Weights of a sequence of binary merges, in order (Qaadan and Glasmachers 2018, algorithm 1).
 
@@ -271,7 +271,7 @@ def _in_sequence(S, a, bearable, table):
     return c
 
 
-@njit()
+@njit_inner()
 def _together(S, a):
     """Weights of the point that keeps most of sum_i a_i phi(s_i), by gradient ascent (algorithm 2). The gradient of
     |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z)."""
@@ -296,7 +296,7 @@ def _together(S, a):
     return c
 
 
-@njit()
+@njit_inner()
 def _shares(a, k_z):  # in proportion to k_i a_i'z, z = sum_i k_i a_i; all zero where z vanishes
     z, shares, total = np.zeros(a.shape[1]), np.empty(len(a)), 0.0
     for i in range(len(a)):
@@ -321,14 +321,14 @@ def _to_mix(S, c):
     return distances, spread
 
 
-@njit()
+@njit_inner()
 def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and b of q
     if a >= b:
         return _lookup(table, a / (a + b), kappa)
     return 1 - _lookup(table, b / (a + b), kappa)
 
 
-@njit()
+@njit_inner()
 def _lookup(table, m, kappa):  # bilinear; the weight of the larger coefficient, m >= 1/2
     size = len(table) - 1
     x, y = min(max(2 * m - 1, 0.0), 1.0) * size, min(max(kappa, 0.0), 1.0) * size
@@ -383,7 +383,7 @@ def project_on_others(s, m, first, p, is_rbf):
     return max(lost, 0.0)
 
 
-@njit(fastmath=True)
+@njit_inner(fastmath=True)
 def _times(K, x):
     out = np.zeros(len(x))
     for i in range(len(x)):

@@ -75,7 +75,7 @@ def steps(supports, block, options, tables, together, projects):
         _fill_gaps(s, top)
 
 
-@njit(inline="always")
+@njit_inner(inline="always")
 def _decide(s, m, i, o, delta):
     """Decides row i before its step, and fills delta (k,), its addition to coefficients; returns whether any is not
     0."""
@@ -143,7 +143,7 @@ def _insert(s, m, i, delta, place):  # row i of the block becomes a support
         s.used[slot] = t
 
 
-@njit(inline="always")
+@njit_inner(inline="always")
 def _maintain(s, m, place, o, tables, together, projects):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A. All slots are in
     use before. The oldest of equals goes first, so that the result does not depend on the order of slots. place: the
@@ -183,7 +183,7 @@ def _maintain(s, m, place, o, tables, together, projects):
     return lost
 
 
-@njit(inline="always")
+@njit_inner(inline="always")
 def _remove(s, m, first, p, is_rbf):
     add_to(m.F, s.A[p], m.W[p], first, is_rbf, -1.0)
     return dot(s.A[p], s.A[p]) * (1.0 if is_rbf else max(np.float64(s.values[p, p]), 0.0))

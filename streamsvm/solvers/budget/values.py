@@ -33,7 +33,7 @@ def exponents_from(X, T, norms, x, gamma, out):
         out[j] = max(gamma * (norms[j] + norm - two * out[j]), np.float32(0))
 
 
-@njit(fastmath=True)
+@njit_inner(fastmath=True)
 def _products(T, x, out):  # T'x, four rows of T at a time
     d, n = len(x), len(out)
     for j in range(n):
@@ -94,7 +94,7 @@ def decide(W, n, A, F, rbf):
         F[c, 0] = weighted(A, c, K)
 
 
-@njit(fastmath=True)
+@njit_inner(fastmath=True)
 def weighted(A, c, K):  # sum_j A_jc K_j
     total = 0.0
     for j in range(len(K)):
@@ -111,7 +111,7 @@ def exponents_after(block, i, gamma, out):  # gamma |x_i - x_j|^2 for j >= i
         out[j] = gamma * square
 
 
-@njit(fastmath=True, error_model="numpy")
+@njit_inner(fastmath=True, error_model="numpy")
 def kernel_values(values, rbf, out):  # K of a row's values; exp as in `kernels.epilogues.rbf`
     if not rbf:
         for j in range(len(values)):
@@ -145,7 +145,7 @@ def add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
                 row[j] += factor * K[j]
 
 
-@njit(fastmath=True)
+@njit_inner(fastmath=True)
 def dot(a, b):
     total = 0.0
     for c in range(len(a)):
@@ -159,19 +159,19 @@ def add_scaled(out, factor, row):
         out[j] += factor * row[j]
 
 
-@njit()
+@njit_inner()
 def scale(out, factor):
     for j in range(len(out)):
         out[j] *= factor
 
 
-@njit()
+@njit_inner()
 def copy(out, row):
     for j in range(len(out)):
         out[j] = row[j]
 
 
-@njit()
+@njit_inner()
 def refresh(values, born, p, n, since):
     """Completes the row of support p: values with supports born after `since` are in their rows only."""
     last = max(born[p], since)
