@@ -290,8 +290,8 @@ class BlockSolver:
         gain = -0.5 * float(delta @ (state.gradient + gradient)[block[moved]])
         if self.bias and gain <= 0:  # nothing, but for rounding
             return self._stuck(problem, state)
-        after = replace(self._swept(state), alpha=alpha, gradient=gradient, block=block, recent=recent)
-        after = replace(after, rounds=state.rounds + 1)
+        queue, rounds = self._rest(state), state.rounds + 1
+        after = replace(state, alpha=alpha, gradient=gradient, block=block, recent=recent, queue=queue, rounds=rounds)
         after = self.with_progress(problem, self.measured(problem, self._moved(problem, state, after)), gain)
         before, left = (float(row_violations(problem, each, block).max()) for each in (state, after))
         if left > max(0.5 * before, self.row_tol):
@@ -397,11 +397,11 @@ class BlockSolver:
 
     def measured(self, problem: BlockProblem, state: BlockState) -> BlockState:
         """The state with its violation, and with a bias its threshold."""
-        state, rows = replace(state, is_rounded=False), self._candidates(state)
+        rows = self._candidates(state)
         if not self.bias:
-            return replace(state, violation=float(row_violations(problem, state, rows).max()))
+            return replace(state, is_rounded=False, violation=float(row_violations(problem, state, rows).max()))
         ends = LevelRange.of(*levels(problem, state, rows))
-        state = replace(state, violation=ends.violation)
+        state = replace(state, is_rounded=False, violation=ends.violation)
         return replace(state, bias=ends.threshold(self.is_solved(state)))
 
     def shrinkable(self, problem: BlockProblem, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
@@ -430,17 +430,17 @@ class BlockSolver:
             violates = row_violations(problem, state, block)
             if violates.max() > self.row_tol:
                 return state, block, violates
-            state = self._swept(state)
+            state = replace(state, queue=self._rest(state))
         state = self._shrink(problem, state)
         return state, *self._select(problem, state)
 
-    def _swept(self, state: BlockState) -> BlockState:
-        """The state after the first block of its queue, if it has one."""
-        return replace(state, queue=state.queue[self.block_rows :])
+    def _rest(self, state: BlockState) -> np.ndarray:
+        """The queue without its first block."""
+        return state.queue[self.block_rows :]
 
     def _stuck(self, problem: DualQP, state: BlockState) -> BlockState:
         """The state after a block that gains nothing: in a sweep the next block follows, else see `rounded`."""
-        return self._swept(state) if len(state.queue) else self.rounded(problem, state)
+        return replace(state, queue=self._rest(state)) if len(state.queue) else self.rounded(problem, state)
 
     def _select(self, problem: DualQP, state: BlockState) -> tuple[np.ndarray, np.ndarray]:
         """Half of the previous block and, from each side, a quarter of worst violators; and what these rows have
@@ -496,10 +496,10 @@ class SignsSolver(BlockSolver):
 
     def measured(self, problem: BlockProblem, state: BlockState) -> BlockState:
         """The state with its violation, bias and margin."""
-        state, rows = replace(state, is_rounded=False), self._candidates(state)
+        rows = self._candidates(state)
         row_levels = levels(problem, state, rows)
         positive, negative = (LevelRange.of(*row_levels, problem.y[rows] == sign) for sign in (1.0, -1.0))
-        state = replace(state, violation=max(positive.violation, negative.violation))
+        state = replace(state, is_rounded=False, violation=max(positive.violation, negative.violation))
         solved = self.is_solved(state)
         at_positive = positive.threshold(solved, state.bias - state.margin)
         at_negative = negative.threshold(solved, state.bias + state.margin)
