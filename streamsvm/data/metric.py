@@ -100,7 +100,7 @@ class Metric(SizedInBytes):
     def of_rows(self, rows: Rows) -> Rows:
         """x' of scaled rows, float32. Raises ConfigError for CSR rows under a full M, which would fill them."""
         if self.is_diagonal:
-            return Rows(rows.X[:, self.columns]).times(self.weights)
+            return rows.columns(self.columns).times(self.weights)
         if rows.is_sparse:
             raise ConfigError("a full metric would fill a sparse store; use a diagonal one, or ingest with --dense")
         return Rows(rows.X @ self.factor.astype(np.float32))

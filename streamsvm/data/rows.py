@@ -51,6 +51,11 @@ class Rows(SizedInBytes):
     def take(self, ids: np.ndarray | slice) -> Rows:
         return Rows(self.X[ids])
 
+    def columns(self, ids: np.ndarray) -> Rows:
+        """The columns with these numbers."""
+        X = self.X
+        return Rows(np.take(X, ids, axis=1) if isinstance(X, np.ndarray) else X[:, ids])  # X[:, ids] is by columns
+
     def once(self, make: Callable[[Rows], Result]) -> Result:
         """make(rows), computed once for these rows."""
         results = vars(self).setdefault("_results", {})
@@ -139,7 +144,7 @@ def varying(blocks: Sequence[Rows], share: float) -> list[Rows]:
     columns = np.flatnonzero(low < high)
     if len(columns) == 0 or len(columns) > (1 - share) * len(low):
         return list(blocks)
-    return [Rows(np.take(X, columns, axis=1)) for X in arrays]
+    return [rows.columns(columns) for rows in blocks]
 
 
 def concat(blocks: list[Rows]) -> Rows:

@@ -369,7 +369,7 @@ def _distances(X: Matrix, right: np.ndarray | sparse.csc_array, norms: np.ndarra
         by_feature = right.indptr, right.indices, right.data
         epilogues.l1_scatter(left.indptr, left.indices, left.data, *by_feature, out)
     elif isinstance(X, np.ndarray):
-        epilogues.l1_dense(np.ascontiguousarray(X), right, out)  # compiled for one layout
+        epilogues.l1_dense(X, right, out)
     else:
         out[:] = norms
         epilogues.l1_rows(X.indptr, X.indices, X.data, right, out)

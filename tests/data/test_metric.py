@@ -39,6 +39,12 @@ def test_a_full_metric_is_a_product(X, factor):
     np.testing.assert_allclose(scaled_by.apply(Rows(X)).X, expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("factor", [np.ones(d), np.ones((d, 2))], ids=["diagonal", "full"])
+def test_rows_under_a_metric_are_contiguous(factor):
+    """As all dense rows are: functions would be compiled once more for others."""
+    assert Metric(factor).of_rows(Rows(np.ones((4, d), np.float32))).dense().flags.c_contiguous
+
+
 @given(arrays(np.float32, (4, d), elements=finite), roots)
 def test_sparse_rows_are_as_dense_ones(X, factor):
     scaled_by = Scaling("maxabs", np.zeros(d), np.linspace(0.5, 2, d), Metric(factor))
