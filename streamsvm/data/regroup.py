@@ -86,6 +86,13 @@ def order_by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.n
     return np.argsort(narrow, kind="stable"), bounds
 
 
+def rows_by_part(parts: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
+    """The partitions that have some of the rows, and which rows each has."""
+    order, bounds = order_by_part(parts)
+    numbers = np.flatnonzero(np.diff(bounds)).tolist()
+    return numbers, [order[bounds[number] : bounds[number + 1]] for number in numbers]
+
+
 class PartitionsInMemory:
     """Partitions of samples in memory."""
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsvm.data.cache import SingleEntryCache
-from streamsvm.data.regroup import PartitionReader, RowPartitions
+from streamsvm.data.regroup import PartitionReader, RowPartitions, rows_by_part
 from streamsvm.data.rows import Rows, concat
 from streamsvm.kernels.base import Float64, Kernel
 from streamsvm.parallel.engine import Engine
@@ -84,7 +84,7 @@ class StreamedDual(BoundedGap):
         return max(self._engine.map(partial(_float32_error, self._kernel), self._all.rows))
 
     def order(self) -> np.ndarray:
-        return np.argsort(self._part, kind="stable")
+        return np.concatenate(self._all.places)
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         both = self._gather(np.concatenate([a, b]))  # in one message to the workers
@@ -124,11 +124,8 @@ class StreamedDual(BoundedGap):
     def _cut(self, ids: np.ndarray) -> tuple[list[int], list[np.ndarray], list[np.ndarray]]:
         """Of the partitions that have some of these rows: their numbers, which of their rows, and where these are in
         ids."""
-        order = np.argsort(self._part[ids], kind="stable")
-        parts = self._part[ids][order]
-        first = np.flatnonzero(np.diff(parts, prepend=-1))
-        places = np.split(order, first[1:])
-        return parts[first].tolist(), [self._place[ids[some]] for some in places], places
+        parts, places = rows_by_part(self._part[ids])
+        return parts, [self._place[ids[some]] for some in places], places
 
     def _gather(self, ids: np.ndarray) -> Rows:
         """Rows by problem ids, in their order; an id may come more than once."""
@@ -168,14 +165,12 @@ class NearRows:
 
     def take(self, ids: np.ndarray) -> Rows:
         at = self._at[ids]
-        batch = np.searchsorted(self._starts, at, side="right") - 1
-        order = np.argsort(batch, kind="stable")
-        numbers, first = np.unique(batch[order], return_index=True)
+        numbers, places = rows_by_part(np.searchsorted(self._starts, at, side="right") - 1)
         pieces = [
             self._batches[number].take(at[some] - self._starts[number])
-            for number, some in zip(numbers, np.split(order, first[1:]), strict=True)
+            for number, some in zip(numbers, places, strict=True)
         ]
-        return concat(pieces).take(np.argsort(order))
+        return concat(pieces).take(np.argsort(np.concatenate(places)))
 
 
 def _read_part(reader: PartitionReader, part: int) -> Rows:
