@@ -11,7 +11,7 @@ items, and the files of --data that they need:
     poly     covtype.csv.gz                               polynomial of degree 3 on 50,000 rows
     peers    covtype.csv.gz ijcnn1.bz2 ijcnn1.t.bz2       exact with a bias next to scikit-learn-intelex, which
              a9a.bz2 a9a.t.bz2 w8a.bz2 electricity.csv.gz --peer-python has to have, and over a fit without one:
-             letter.bz2 letter.t.bz2                      six sets at two values of C
+             letter.bz2 letter.t.bz2                      six sets at two values of C; left out without intelex
 
 The data sets: LIBSVM's page (a9a, ijcnn1), UCI's covertype as CSV with a header and the label in Cover_Type, MNIST.
 Run it on a machine that does nothing else. First runs, which compile, are not counted; what they take more is shown.
@@ -31,9 +31,8 @@ from typing import Any
 import numpy as np
 from bench import CONFIGS, HERE, Bench, Solver, contestants, options, print_tables
 from binary_sets import arrays
-from measure import Failed, Run, Spread, run
+from measure import Missing, Run, Spread, run
 from papers import Arrays
-from sklearn.datasets import load_svmlight_file
 from tables import Bytes, Factor, Seconds, Share, Table
 
 GiB = 1 << 30
@@ -254,20 +253,19 @@ def _beside_at(bench: Bench, name: str, files: tuple[Path, Path], C: float) -> d
 
 def _letters(bench: Bench) -> Arrays:
     """All 26 classes, features in [0, 1]."""
-    read = [load_svmlight_file(str(bench.data / f"letter{part}.bz2"), dtype="float32") for part in ("", ".t")]
-    (X, y), (X_test, y_test) = ((X.toarray(), y.astype(int)) for X, y in read)
-    return Arrays(X, y, X_test, y_test).scaled()
+    X, y, X_test, y_test = bench.svmlight("letter.bz2", "letter.t.bz2")
+    return Arrays(X.toarray(), y.astype(int), X_test.toarray(), y_test.astype(int)).scaled()
 
 
 def _require_intelex(python: str) -> None:
-    """Raises Failed if this interpreter has no scikit-learn-intelex."""
+    """Raises Missing if this interpreter has no scikit-learn-intelex."""
     try:
         ended = subprocess.run([python, "-c", PEER], capture_output=True, text=True, check=False)
     except OSError as error:
-        raise Failed(f"--peer-python {python}: {error.strerror}; {INSTALL}") from None
+        raise Missing(f"--peer-python {python}: {error.strerror}; {INSTALL}") from None
     if ended.returncode:
         why = (ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"])[-1]
-        raise Failed(f"--peer-python {python}: scikit-learn-intelex cannot be imported ({why}); {INSTALL}")
+        raise Missing(f"--peer-python {python}: scikit-learn-intelex cannot be imported ({why}); {INSTALL}")
 
 
 def growing(bench: Bench) -> list[Table]:

@@ -16,7 +16,6 @@ import numpy as np
 from bench import HERE, Bench
 from measure import run
 from scipy import sparse
-from sklearn.datasets import load_svmlight_files
 from sklearn.exceptions import ConvergenceWarning
 from text_rows import BLOCK_ROWS, Text
 
@@ -73,9 +72,7 @@ def problem(name: str, bench: Bench) -> Problem:
 
 
 def sector(bench: Bench) -> Problem:
-    files = [str(bench.data / f"sector{part}.bz2") for part in ("", ".t")]
-    X, y, X_test, y_test = load_svmlight_files(files, dtype=np.float32)
-    X, y = X[: bench.sizes.train_rows], y[: bench.sizes.train_rows]
+    X, y, X_test, y_test = bench.svmlight("sector.bz2", "sector.t.bz2")
     classes, codes = np.unique(y, return_inverse=True)
     known = np.isin(y_test, classes)
     return Problem(X, codes, X_test[known], np.searchsorted(classes, y_test[known]), accuracy)

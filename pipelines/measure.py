@@ -35,6 +35,10 @@ class Failed(Exception):
     """A child that ended with another exit status than 0."""
 
 
+class Missing(Failed):
+    """What an item needs and this machine does not have."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One command: the JSON object it printed, and what it took."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import importlib
 import io
 import re
 import runpy
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -325,6 +327,34 @@ def test_a_peer_that_is_missing_is_one_line(python, why, data, tmp_path, monkeyp
         here(data, tmp_path, "dcsvm_table.py", "--only", "peers", "--peer-python", python)
     said = capsys.readouterr().err
     assert re.fullmatch(rf"dcsvm_table.py: --peer-python {python}: {why}; expected an interpreter .*\n", said)
+
+
+def test_of_all_items_one_whose_peer_is_missing_is_left_out(monkeypatch, capsys, tmp_path):
+    monkeypatch.syspath_prepend(str(PIPELINES))
+    bench, measure = importlib.import_module("bench"), importlib.import_module("measure")
+    tables = importlib.import_module("tables")
+
+    def missing(of: object) -> list:
+        raise measure.Missing("no peer")
+
+    items = {"peers": missing, "own": lambda of: [tables.Table("Own", [{"set": "a"}], [])]}
+    monkeypatch.setattr(sys, "argv", ["all.py", "--data", str(tmp_path)])
+    bench.print_tables("", items)
+    said = capsys.readouterr()
+    assert (said.err, "Own" in said.out) == ("peers: left out: no peer\n", True)
+    monkeypatch.setattr(sys, "argv", ["all.py", "--data", str(tmp_path), "--only", "own,peers"])
+    with pytest.raises(SystemExit) as ended:
+        bench.print_tables("", items)
+    assert (ended.value.code, capsys.readouterr().err) == (1, "all.py: no peer\n")
+
+
+def test_quick_has_few_rows_of_a_file(data, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(PIPELINES))
+    bench = importlib.import_module("bench")
+    few = bench.Bench(data, tmp_path, replace(bench.QUICK, train_rows=20), sys.executable)
+    X, y, X_test, y_test = few.two_classes("reuters")
+    assert X.shape == (20, 90)
+    assert len(y) == len(y_test) == X_test.shape[0] == 20
 
 
 @pytest.mark.slow
