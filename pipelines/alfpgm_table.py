@@ -8,8 +8,7 @@ items, and the files of --data that they need:
              Needs magic04.csv.gz phishing.bz2 skin_nonskin.tsv.gz electricity.csv.gz ijcnn1.bz2 covtype.csv.gz
     equal    magic04, phishing, ijcnn1, a9a, w8a (at most 8,000 rows), letter (26 classes): decision values, labels and
              objectives against LIBSVM's at tol 1e-3 and 1e-5. Needs also a9a.bz2 w8a.bz2 letter.bz2 letter.t.bz2
-    pairs    magic04, electricity, ijcnn1: seconds over p, for both ways to solve a working set
-    blocks   the same: the block solver of DC-SVM, with a bias and without, against ALFPGM
+    blocks   magic04, electricity, ijcnn1: the block solver of DC-SVM, with a bias and without, against ALFPGM
 
 LIBSVM is scikit-learn's SVC with a cache of 2 GB. By turns; a fit before the first counted one compiles.
 """
@@ -41,9 +40,7 @@ from streamsvm.solvers.loop import run
 SETS = ("phishing", "magic04", "electricity", "ijcnn1", "skin", "covtype-50k")
 EQUAL = ("magic04", "phishing", "ijcnn1", "a9a", "w8a", "letter")
 CURVES = ("magic04", "electricity", "ijcnn1")
-PAIRS = (2, 5, 10, 20, 50, 100, 200, 500)
 RATIO = "LIBSVM's time / this"
-LIMIT_S = 60.0  # a fit that takes longer is the last one: fewer pairs take longer still
 MOST_ROWS = 50_000
 EQUAL_ROWS = 8_000
 C = 100.0
@@ -135,27 +132,6 @@ def equal(bench: Bench) -> list[Table]:
             met = apart <= close and far <= 1e-2 and same >= 0.999
             checks.append((f"{name}, tol = {tol:g}: objective {close:g}, decisions 1e-2, labels 99.9 %", met))
     return [Table("Against LIBSVM's answer", rows, checks=checks)]
-
-
-def pairs(bench: Bench) -> list[Table]:
-    """Figures 2 to 4: seconds over the number of pairs; beyond 100 the paper's subproblem takes nearly all of them."""
-    rows = []
-    for name in CURVES:
-        X, y = data(name, bench)
-        for subproblem in ("pairs", "fpg"):
-            record: dict[str, Any] = {"data": name, "working sets by": subproblem}
-            record |= {f"p = {p}": None for p in PAIRS}
-            for p in reversed(PAIRS if subproblem == "pairs" else PAIRS[:-2]):
-                fits = [_ours(X, y, pairs=p, subproblem=subproblem) for _ in range(bench.sizes.long_runs)]
-                record[f"p = {p}"] = Spread.of([seconds for _, seconds in fits])
-                if record[f"p = {p}"].median > LIMIT_S:
-                    break
-            rows.append(record)
-    notes = [
-        f"p: pairs of variables in a working set; a fit beyond {LIMIT_S:.0f} s is the last of its line",
-        "pairs: two-variable steps, of which 500 are the default; fpg: the subproblem of the paper, best at 50 to 100",
-    ]
-    return [Table("Seconds over pairs", rows, notes)]
 
 
 def blocks(bench: Bench) -> list[Table]:
@@ -259,7 +235,7 @@ def _objective(svm: Any, gamma: float) -> float:
     return float(total)
 
 
-ITEMS = {"table": table, "equal": equal, "pairs": pairs, "blocks": blocks}
+ITEMS = {"table": table, "equal": equal, "blocks": blocks}
 
 
 if __name__ == "__main__":
