@@ -138,20 +138,9 @@ class DividedProblem:
         )
         self._parts = level, parts
         division = division_of(level, tree, sizes, self._bound(table, parts))
-        self._tell_widened(division)
+        if advice := widened_advice(prepared, division):
+            self._events.advise(advice)
         return division
-
-    def _tell_widened(self, division: Division) -> None:
-        """Warns of nodes that were divided by a wider kernel than the one that was asked for."""
-        gammas = clustering_gammas(self._fit.prepared, division)
-        own = getattr(self._kernel, "gamma", 0.0)
-        if wider := [gamma for gamma in gammas if gamma < own]:
-            used = " to ".join(dict.fromkeys(f"{gamma:g}" for gamma in (wider[0], wider[-1])))
-            where = f"{len(wider)} of {len(gammas)} nodes"
-            self._events.advise(
-                f"dcsvm.clustering=kernel: gamma {own:g} is too large to divide the rows evenly: "
-                f"level {division.level} was divided with gamma {used} in {where}; the problem keeps gamma {own:g}"
-            )
 
     def _bound(self, table: SampleBlocks, parts: Vector) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between partitions."""
@@ -345,6 +334,19 @@ def clustering_gammas(prepared: TrainingData, division: Division) -> list[float]
     the kernel's own (`kmeans.fit_centres`). None of a division in input space."""
     nodes = json.loads(str(division.routes["nodes"])) if prepared.config.dcsvm.clustering == "kernel" else []
     return sorted(node["kernel"]["gamma"] for node in nodes if "gamma" in node["kernel"])
+
+
+def widened_advice(prepared: TrainingData, division: Division) -> str | None:
+    """What to say of nodes that were divided by a wider kernel than the one that was asked for, if there are some."""
+    gammas, own = clustering_gammas(prepared, division), getattr(prepared.kernel, "gamma", 0.0)
+    wider = [gamma for gamma in gammas if gamma < own]
+    if not wider:
+        return None
+    used = " to ".join(dict.fromkeys(f"{gamma:g}" for gamma in (wider[0], wider[-1])))
+    return (
+        f"dcsvm.clustering=kernel: gamma {own:g} is too large to divide the rows evenly: level {division.level} was "
+        f"divided with gamma {used} in {len(wider)} of {len(gammas)} nodes; the problem keeps gamma {own:g}"
+    )
 
 
 def part_solver(

@@ -26,10 +26,10 @@ import numpy as np
 from streamsvm.data.regroup import Spool, SpoolFile, write_file
 from streamsvm.data.rows import Rows
 from streamsvm.data.vectors import Vector, VectorFactory
-from streamsvm.events import ignore
+from streamsvm.events import heard, ignore
 from streamsvm.fits.base import Fit, Solution, with_certificate
 from streamsvm.fits.dcsvm import DCSVMFit, require_graph
-from streamsvm.fits.divided import TaskSpans, cuts_of, division_of, part_solver, rng_of, spans_of
+from streamsvm.fits.divided import TaskSpans, cuts_of, division_of, part_solver, rng_of, spans_of, widened_advice
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.parts import EarlyPartitions, PartitionColumns, PartitionSolver, SolvedPartition, TaskPartitions
 from streamsvm.fits.prepare import TrainingData
@@ -260,6 +260,8 @@ def _model(
     parts = [solved[number % slots][number // slots] for number in range(n_parts)]
     keep = EarlyPartitions(ModelDraft(), prepared, PartLog(None, ignore))
     division = division_of(plan.level, partition, numbers.sizes)
+    if advice := widened_advice(prepared, division):
+        heard.advise(advice)
     for part in parts:
         assert part.in_model is not None  # of the last level
         keep.add(division, part.in_model)

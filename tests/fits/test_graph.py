@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import ignore
+from streamsvm.events import Events, Warned, ignore
 from streamsvm.fits import divided
 from streamsvm.fits.graph import _task
 from streamsvm.models import LocalModel
@@ -64,7 +65,10 @@ def assert_same(found: LocalModel, expected: LocalModel) -> None:
         (3, "csr", {"holdout": 100, "class_weight": "balanced"}, True),
         (3, "dense", {"C": 1.0, "nu": 0.02}, True),
         (2, "dense", {"dcsvm": {"loss": "squared"}}, False),
-        (2, "csr", {"rows": 500, "dcsvm": {"clustering": "kernel", "combine": "committee"}}, False),
+        pytest.param(
+            *(2, "csr", {"rows": 500, "dcsvm": {"clustering": "kernel", "combine": "committee"}}, False),
+            marks=pytest.mark.filterwarnings("ignore:dcsvm.clustering=kernel"),  # see below
+        ),
     ],
     ids=[
         "dense",
@@ -86,6 +90,18 @@ def test_the_model_is_that_of_fit(k, layout, more, streams, tmp_path, monkeypatc
     [again] = dask.compute(graph, scheduler="threads")
     assert_same(again, expected)
     assert not list((tmp_path / "shared").iterdir())
+
+
+def test_a_kernel_that_was_widened_is_told_as_fit_does(tmp_path):
+    store, config = made(tmp_path), values(kernel={"gamma": 2000.0}, dcsvm={"clustering": "kernel"})
+    heard: list[Any] = []
+    train_in_memory(store, build_config(("test", config)), Events(lambda record: heard.append(record.event)))
+    told = [event.message for event in heard if isinstance(event, Warned)]
+    assert any("gamma 2000 is too large to divide the rows evenly" in message for message in told)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        graph_of(store, config).compute(scheduler="synchronous")
+    assert [str(warning.message) for warning in found] == told
 
 
 def _twice(task: Any, *args: Any) -> Any:
