@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import struct
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import SHARE
 from streamsvm.errors import DataError
 from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, Features, State, as_float, shown
-from streamsvm.private.numba import njit
+from streamsvm.private import numba
+from streamsvm.private.numba import AN_OBJECT, direct, is_compiled, njit, numbers_of
 
 if TYPE_CHECKING:
     from streamsvm.tables.frames import Frame
@@ -113,21 +113,23 @@ class FeatureColumns:
             rows = [self.row(x, grow=False) for x in records]
             return Rows(np.array(rows, np.float32).reshape(len(records), self.width))
         values = batch.values
-        wrong = ~(np.abs(values) < LARGEST) & ~np.isnan(values)
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0]
+        is_whole = bool((np.abs(values) < LARGEST).all())  # nothing is missing
+        wrong = () if is_whole else np.argwhere(~(np.abs(values) < LARGEST) & ~np.isnan(values))
+        for row, column in wrong[:1]:
             problem = f"row {row}, feature {batch.names[column]!r}: found {values[row, column]}"
             raise DataError(f"{problem}, expected a number below {LARGEST:.0e}")
-        if grow:
+        if grow and not self._places.keys() >= set(batch.names):
             for row in batch.first_rows:
                 self._add_columns(row, list(row))
-            for first in values[: 0 if self._ranges is None else LOOKS[-1]].tolist():
+        if grow and self._ranges is not None:
+            for first in values[: LOOKS[-1]].tolist():
                 self._check_precision({name: v for name, v in zip(batch.names, first, strict=True) if v == v})
+        placed = [position for position, name in enumerate(batch.names) if name in self._places]
+        columns = [self._places[batch.names[position]] for position in placed]
         out = np.full((len(values), self.width), self._absent, np.float32)
-        for position, name in enumerate(batch.names):
-            if name in self._places:
-                column = values[:, position]
-                out[:, self._places[name]] = np.where(np.isnan(column), self._absent, column)
+        out[:, columns] = values if len(placed) == len(batch.names) else values[:, placed]
+        if not is_whole:
+            out[np.isnan(out)] = self._absent
         return Rows(out)
 
     def _checked(self, records: Sequence[Features]) -> list[Features]:
@@ -183,19 +185,13 @@ class FeatureColumns:
 
 
 class _Plan:
-    """A fast conversion to rows for events with the same features, all of them numbers or booleans in the first
-    columns. Nearly all events are like this."""
+    """A fast conversion to rows, by one compiled call, of events with the same features of the same types, numbers or
+    booleans in the first columns. Nearly all events are like this."""
 
-    def __init__(self, names: list[Hashable], row: np.ndarray, x: Features, bools: frozenset[Hashable]) -> None:
-        """names: of the first columns. row (width,): of the event x; its other columns stay. bools: features."""
-        self._names, self._row, self._take, self._bools = names, row, itemgetter(*names), bools
-        self._types = [BOOLS if name in bools else REALS for name in names]
-        self._pack: Any = struct.Struct(f"{len(names)}f").pack_into
-        self._values, self._event = self._take(x), x  # of the row
-
-    def __reduce__(self) -> tuple[object, ...]:
-        values = dict(zip(self._names, self._values, strict=True))
-        return _Plan, (self._names, self._row, values, self._bools)
+    def __init__(self, names: list[Hashable], kinds: list[type], row: np.ndarray) -> None:
+        """names, kinds: of the first columns, with the types of their values; float takes an int, too. row (width,): of
+        the last event; its other columns stay."""
+        self._names, self._kinds, self._row, self._next = names, kinds, row, row.copy()
 
     @classmethod
     def of(
@@ -203,35 +199,44 @@ class _Plan:
     ) -> _Plan | None:
         """A plan for events like x. None if the features do not fill the first columns, or are not numbers and
         booleans."""
-        if len(names) < 2 or columns.max() >= len(names) or names != list(x):
+        if not names or columns.max() >= len(names) or names != list(x) or not is_compiled(_read):
             return None
-        plan = cls([names[i] for i in np.argsort(columns)], row, x, frozenset(bools.intersection(names)))
-        return plan if plan._fits(plan._values) else None
-
-    def _fits(self, values: tuple[object, ...]) -> bool:
-        if not self._bools:
-            return REALS.issuperset(map(type, values))
-        return all(type(value) in types for value, types in zip(values, self._types, strict=True))
+        ordered = [names[i] for i in np.argsort(columns)]
+        kinds = [type(x[name]) for name in ordered]
+        if not all(kind in (BOOLS if name in bools else REALS) for name, kind in zip(ordered, kinds, strict=True)):
+            return None
+        return cls(ordered, [float if kind is int else kind for kind in kinds], row)
 
     def row(self, x: Features) -> np.ndarray | None:
         """The row of an event, the same array for the same event twice; None if the plan does not fit the event."""
         if type(x) is not dict or len(x) != len(self._names):
             return None
-        try:
-            values = self._take(x)
-            if x is self._event and values == self._values:  # else true could stand for 1
-                return self._row
-            if not (self._fits(values) and math.hypot(*values) < LARGEST):
-                return None
-            self._event = x
-            if values == self._values:
-                return self._row
-        except (KeyError, OverflowError):  # integers beyond float64
-            return None
-        row = self._row.copy()
-        self._pack(row, 0, *values)
-        self._values, self._row = values, row
-        return row
+        found = _reader()(x, self._names, self._kinds, self._row, self._next)
+        if found == NEW:
+            self._row, self._next = self._next, self._next.copy()
+        return None if found == MISFIT else self._row
+
+
+MISFIT, SAME, NEW = range(3)
+
+
+@njit(cache=True, nogil=False, uses=(numba,))
+def _read(x, names, kinds, last, row):
+    """Fills the start of the row. MISFIT if the event x does not fit, see `numbers_of`; SAME if the last row was the
+    same."""
+    n = numbers_of(x, names, kinds, LARGEST, row)
+    if n < 0:
+        return MISFIT
+    for j in range(n):
+        if row[j] != last[j]:
+            return NEW
+    return SAME
+
+
+@cache
+def _reader() -> Callable[..., int]:
+    row = np.empty(1, np.float32)
+    return direct(_read, AN_OBJECT, AN_OBJECT, AN_OBJECT, row, row)
 
 
 class FeatureRanges:

@@ -1,4 +1,5 @@
-"""numba: compiled functions that environments share, arrays without counts, and calls without a check of types."""
+"""numba: compiled functions that environments share, arrays without counts, calls without a check of types, and
+numbers of dicts."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numba as nb
+from llvmlite import ir
 from numba import config
 from numba.core import cgutils, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
-from numba.extending import intrinsic
+from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 from numba.misc.appdirs import AppDirs
 from numba.np.arrayobj import make_array
 
@@ -41,7 +43,7 @@ def njit(*, cache: bool = False, uses: Sequence[ModuleType] = (), **options: Any
     if it does."""
 
     def compiled(function: T) -> T:
-        dispatcher = _njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+        dispatcher = _njit(**{"nogil": True, "no_cfunc_wrapper": True} | options)(function)
         if cache and dispatcher is not function:  # as with NUMBA_DISABLE_JIT
             with suppress(RuntimeError):  # no folder can be written: each process compiles its own
                 dispatcher._cache = _Cache(function, uses)
@@ -163,12 +165,18 @@ def cache_folder() -> Path | None:
     return Path(os.path.commonpath(folders)) if folders else None
 
 
+def is_compiled(function: Any) -> bool:
+    """False with NUMBA_DISABLE_JIT."""
+    return isinstance(function, Dispatcher)
+
+
 def direct(function: Any, *args: Any) -> Callable[..., Any]:
     """The function compiled for arguments of the types of these, and for no others: it does not check them, and reads
-    other dtypes and layouts as these. The check at each call is a tenth of the time of an online event."""
-    if not isinstance(function, Dispatcher):  # NUMBA_DISABLE_JIT
+    other dtypes and layouts as these. The check at each call is a tenth of the time of an online event. `AN_OBJECT`
+    stands for any object of Python."""
+    if not is_compiled(function):
         return cast(Callable[..., Any], function)
-    return function.compile(tuple(map(nb.typeof, args)))
+    return function.compile(tuple(arg if arg is AN_OBJECT else nb.typeof(arg) for arg in args))
 
 
 def _borrowed(typing_context: Any, kind: Any) -> Any:
@@ -196,3 +204,66 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         parts = [_uncounted(context, builder, *part) for part in zip(cast(Any, kind).types, parts, strict=True)]
         return context.make_tuple(builder, kind, parts)
     return value
+
+
+class _Object(types.Opaque):
+    """Any object of Python, which compiled code passes on."""
+
+
+AN_OBJECT = _Object("object")
+TYPE_AT = object.__basicsize__ - tuple.__itemsize__  # bytes: an object's type is the last of its fields
+register_model(_Object)(models.OpaqueModel)
+
+
+@unbox(_Object)
+def _unbox_object(_type: Any, value: Any, _context: Any) -> Any:
+    return NativeValue(value)
+
+
+def _numbers_of(_typing_context: Any, x: Any, names: Any, kinds: Any, bound: Any, out: Any) -> Any:
+    """Fills the start of out with the values of the dict x by these names, a list; returns how many these are, or -1 if
+    x lacks a name, or a value is of another type than kinds, a list, has there, or is not below the bound. An int is
+    taken for a float. The caller holds the GIL: njit(nogil=False)."""
+
+    def read(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        python, (x, names, kinds, bound, out) = context.get_python_api(builder), args
+        floats, integers = map(python.get_c_object, ("PyFloat_Type", "PyLong_Type"))
+        entries, n = make_array(signature.args[-1])(context, builder, out).data, python.list_size(names)
+        two = ir.FunctionType(floats.type, [floats.type] * 2)
+        get = cgutils.get_or_insert_function(builder.module, two, "PyDict_GetItemWithError")
+        one, magnitude = ir.Constant(n.type, 1), builder.module.declare_intrinsic("llvm.fabs", [bound.type])
+        found = cgutils.alloca_once_value(builder, ir.Constant(n.type, -1))
+        with cgutils.for_range(builder, n) as loop:
+
+            def unless(condition: Any) -> Any:
+                return builder.if_then(builder.not_(condition), likely=False)
+
+            value = builder.call(get, [x, python.list_getitem(names, loop.index)])  # borrowed references
+            with unless(cgutils.is_not_null(builder, value)):
+                python.err_clear()  # of a name that could not be compared
+                loop.do_break()
+            field = builder.gep(value, [ir.Constant(ir.IntType(64), TYPE_AT)])
+            kind = builder.load(builder.bitcast(field, floats.type.as_pointer()))
+            expected = python.list_getitem(kinds, loop.index)
+            is_float = builder.icmp_unsigned("==", expected, floats)
+            is_integer = builder.and_(is_float, builder.icmp_unsigned("==", kind, integers))
+            with unless(builder.or_(builder.icmp_unsigned("==", kind, expected), is_integer)):
+                loop.do_break()
+            number = python.float_as_double(value)
+            with unless(builder.icmp_unsigned("==", kind, floats)):
+                with unless(cgutils.is_null(builder, python.err_occurred())):  # an int beyond float64
+                    python.err_clear()
+                    loop.do_break()
+            with unless(builder.fcmp_ordered("<", builder.call(magnitude, [number]), bound)):  # NaN is not
+                loop.do_break()
+            entry = cgutils.gep_inbounds(builder, entries, loop.index)
+            builder.store(builder.fptrunc(number, context.get_data_type(signature.args[-1].dtype)), entry)
+            after = builder.add(loop.index, one)
+            with builder.if_then(builder.icmp_signed("==", after, n)):
+                builder.store(n, found)
+        return builder.load(found)
+
+    return types.intp(x, names, kinds, bound, out), read
+
+
+numbers_of: Any = intrinsic(_numbers_of)

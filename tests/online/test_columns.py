@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import sys
 import warnings
 from collections import defaultdict
 from datetime import datetime
@@ -74,6 +75,136 @@ def test_events_with_other_features_are_as_before():
     np.testing.assert_array_equal(columns.row(x, grow=True)[:4], [1, 2, math.nan, 3])
     wide = columns.row({f"f{i}": 1.0 for i in range(30)}, grow=True)
     assert columns.row({"a": 1.0, "b": 2.0, "c": 3.0}, grow=True).shape == wide.shape == (columns.width,)
+
+
+class Subclass(dict):
+    pass
+
+
+class Incomparable:
+    def __hash__(self) -> int:
+        return hash("b")
+
+    def __eq__(self, other: object) -> bool:
+        raise ArithmeticError
+
+
+LIKE_THE_LAST = [
+    {"a": 1.0, "b": 2.0, "c": 3.0},
+    {"c": 3.0, "a": 1.0, "b": 2.0},  # in another order
+    {"a": 1, "b": -2, "c": 2**59 + 1},
+    {"a": -0.0, "b": 1e-300, "c": 1.0 / 3},
+]
+UNLIKE_IT = [
+    {"a": 1.0, "b": 2.0},
+    {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0},
+    {"a": 1.0, "b": 2.0, "d": 4.0},
+    {},
+    Subclass(a=1.0, b=2.0, c=3.0),
+    {"a": 1.0, "b": None, "c": 3.0},
+    {"a": 1.0, "b": math.nan, "c": 3.0},
+    {"a": 1.0, "b": -math.inf, "c": 3.0},
+    {"a": 1.0, "b": LARGEST, "c": 3.0},
+    {"a": 1.0, "b": 10**400, "c": 3.0},
+    {"a": 1.0, "b": True, "c": 3.0},
+    {"a": 1.0, "b": "2.0", "c": 3.0},
+    {"a": 1.0, "b": Decimal(2), "c": 3.0},
+    {"a": 1.0, "b": datetime(2024, 1, 31), "c": 3.0},
+    {"a": np.float64(1.0), "b": np.float32(0.1), "c": np.int64(3)},
+    {"a": 1.0, "b": np.bool_(True), "c": 3.0},
+    {"a": 1.0, "b": np.array(2.0), "c": 3.0},
+]
+
+
+def unplanned() -> FeatureColumns:
+    return FeatureColumns("abc", 8, 100, math.nan, lanes=8)
+
+
+def outcome(columns: FeatureColumns, x: Any, grow: bool) -> object:
+    """The row of an event, or the error."""
+    try:
+        return columns.row(x, grow=grow).tolist()
+    except DataError as error:
+        return str(error)
+
+
+@every_case("x", LIKE_THE_LAST, ids=repr)
+def test_an_event_like_the_last_is_read_by_its_plan(x):
+    columns = planned()
+    row = columns._plan.row(x)
+    np.testing.assert_array_equal(row, unplanned().row(x, grow=True))
+    assert columns._plan.row(dict(x)) is row
+
+
+@every_case("x", UNLIKE_IT, ids=repr)
+def test_an_event_unlike_the_last_is_read_as_if_it_was_the_first(x):
+    for grow in (False, True):
+        columns = planned()
+        before = columns._plan._row.copy()
+        assert columns._plan.row(x) is None
+        np.testing.assert_equal(outcome(columns, x, grow), outcome(unplanned(), x, grow))
+        np.testing.assert_array_equal(before, columns.row({"b": 2.0, "a": 2.0, "c": 3.0}, grow=True))
+
+
+@every_case("value", [True, "2.0", None, math.nan, 7.0], ids=repr)
+def test_an_event_may_change_between_two_looks(value):
+    columns, x = planned(), {"a": 1.0, "b": 2.0, "c": 3.0}
+    row = columns.row(x, grow=False)
+    x["a"] = value  # the same dict
+    np.testing.assert_equal(outcome(columns, x, True), outcome(unplanned(), x, True))
+    np.testing.assert_array_equal(row[:3], [1, 2, 3])
+
+
+@every_case(
+    ("first", "x"),
+    [
+        ({"a": True, "b": 1.0}, {"a": False, "b": 2}),
+        ({"a": np.float32(1), "b": np.int64(2)}, {"a": np.float32(0.5), "b": np.int64(3)}),
+        ({"a": np.bool_(True), "b": 1}, {"a": np.bool_(False), "b": 2.5}),
+        ({"a": 1.0}, {"a": 3}),
+    ],
+)
+def test_a_plan_is_of_the_types_that_came(first, x):
+    columns = FeatureColumns((), 0, 100)
+    for event in (first, {**first, "b": 3.0} if "b" in first else {"a": 2.0}, first):
+        columns.row(event, grow=True)
+    columns.row(x, grow=True)
+    row = columns._plan.row(x)
+    np.testing.assert_array_equal(row, np.array([x[name] for name in columns.names], np.float32))
+    for wrong in ("text", math.nan, None):
+        assert columns._plan.row({**x, "a": wrong}) is None
+
+
+def test_reading_by_a_plan_keeps_counts_of_references_and_leaves_no_error():
+    columns, values = planned(), [12345.5, 67890.5, 10**400]
+    x = dict(zip("abc", values, strict=True))
+
+    def counts() -> list[int]:
+        return [sys.getrefcount(object_) for object_ in (*values, *"abc", float, int, x)]
+
+    before = counts()
+    for _ in range(1000):
+        assert columns._plan.row(x) is None
+    assert counts() == before
+    assert columns._plan.row({"a": 1.0, Incomparable(): 2.0, "c": 3.0}) is None
+    x["c"] = 1
+    assert columns._plan.row(x) is not None
+
+
+@pytest.mark.parametrize("grow", [False, True])
+@pytest.mark.parametrize("absent", [0.0, math.nan])
+def test_rows_of_frames_are_those_of_events(absent, grow):
+    X = pd.DataFrame({"z": [1.0, 2.0], "c": [math.nan, 3.0], "b": [4, 5], "a": [True, False]}, index=[7, 8])
+    both = [FeatureColumns("abc", 8, 100, absent, kinds=[("a", "bool")]) for _ in range(2)]
+    for frame in (X, X[["b", "c"]], X[["a", "b"]], X[:0], X.iloc[::-1]):
+        events = [{k: v for k, v in x.items() if v == v} for x in frame.to_dict("records")]
+        rows = both[0].matrix(frame, grow=grow).dense()
+        for event in events if grow else ():
+            both[1]._add_columns(event, list(event))
+        np.testing.assert_array_equal(rows, np.reshape([both[1].row(x, grow=False) for x in events], rows.shape))
+    for value in (math.inf, -LARGEST):
+        with pytest.raises(DataError, match="row 1, feature 'c': found -?(inf|1e)"):
+            both[0].matrix(X.assign(c=[math.nan, value]), grow=grow)
 
 
 def test_a_plan_is_made_again_where_it_was_sent():
