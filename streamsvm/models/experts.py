@@ -44,6 +44,7 @@ class ExpertsLearner:
         self.experts = tuple(experts)
         self.first = ExpertPool(experts, d, columns)
         self.second: ExpertPool | None = None
+        self.d = d
         self.t = self.alarms = self.switches = 0
         self._left = 0  # rows until something may change
 
@@ -55,10 +56,6 @@ class ExpertsLearner:
     @property
     def scaling(self) -> RunningScaling:
         return self.first.scaling
-
-    @property
-    def d(self) -> int:
-        return self.first.d
 
     @property
     def columns(self) -> int:
@@ -156,6 +153,7 @@ class ExpertsLearner:
 
     def widen(self, d: int) -> None:
         """Room for d columns."""
+        self.d = d
         for pooled in self._pools:
             pooled.widen(d)
 
@@ -201,7 +199,7 @@ class ExpertsModel(StreamColumns, Model):
 
     def learner(self) -> ExpertsLearner:
         """A learner that continues from the point at which the model was taken."""
-        learner = ExpertsLearner(self.experts, 0, self.columns)
+        learner = ExpertsLearner(self.experts, self.header.d, self.columns)
         learner.t, learner.alarms, learner.switches = np.asarray(self.state["counts"]).tolist()
         learner.first = self._pooled("first", self.first)
         learner.second = self._pooled("second", self.second) if self.second else None

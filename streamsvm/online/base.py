@@ -240,15 +240,17 @@ class BudgetLearnerBase:
         return learner, stream
 
     def _decide(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Decisions of a row, and the state that learning it needs; `learn_one` reuses those of `predict_one`."""
-        entries = row.tobytes()
-        if self._last_decision is None or self._last_decision[0] != entries:
-            self._last_decision = (entries, *self._learner.decide_one(row))
-        return self._last_decision[1], self._last_decision[2]
+        """Decisions of a row, and the state that learning it needs; `learn_one` reuses those of `predict_one`, as an
+        event that comes again is the same array."""
+        last = self._last_decision
+        if last is None or last[0] is not row:
+            last = self._last_decision = (row, *self._learner.decide_one(row))
+        return last[1], last[2]
 
     def _row(self, x: Features, *, grow: bool) -> np.ndarray:
         row = self._columns.row(x, grow=grow)
-        self._make_room()
+        if len(row) > self._learner.d:
+            self._make_room()
         return row
 
     def _make_room(self) -> None:
@@ -328,13 +330,16 @@ def is_doubled(n: int) -> bool:
 class Labels(list[Any]):
     """The labels of a stream in order of arrival; a label's code is its place. New ones are added until there are
     `most`, or never if all classes were given. All are of the first one's kind: booleans, numbers, or texts. types: of
-    the labels so far. targets (labels, columns): the target of each label in the columns, -1 or +1."""
+    the labels so far. targets (labels, columns): the target of each label in the columns, -1 or +1. codes: by label."""
 
     def __init__(self, labels: Iterable[Hashable], most: int) -> None:
         super().__init__(labels)
         self.types = set(map(type, self))
         self.most, self._is_fixed = most, False
         self.targets = _targets(len(self))
+        self.codes: dict[Any, int] = {}
+        for code, y in enumerate(self):
+            self.codes.setdefault(y, code)
 
     @classmethod
     def of(cls, classes: Iterable[Hashable] | None, most: int) -> Labels:
@@ -350,10 +355,12 @@ class Labels(list[Any]):
 
     def has(self, y: object) -> bool:
         """Whether a label has come before: 1 is not true."""
-        return type(y) in self.types and y in self
+        return type(y) in self.types and y in self.codes
 
     def require(self, labels: list[object]) -> None:
         """Raises DataError for labels that cannot be added."""
+        if self.types.issuperset(map(type, labels)) and self.codes.keys() >= set(labels):
+            return
         new: list[object] = []
         for y in labels:
             if not self.has(y):
@@ -386,11 +393,11 @@ class Labels(list[Any]):
     def code(self, y: object) -> int:
         """The label's number; a new one is added."""
         self.types.add(type(y))
-        if y in self:
-            return self.index(y)
-        self.append(y.item() if isinstance(y, np.generic) else y)
-        self.targets = _targets(len(self))
-        return len(self) - 1
+        code = self.codes.setdefault(y, len(self))
+        if code == len(self):
+            self.append(y.item() if isinstance(y, np.generic) else y)
+            self.targets = _targets(len(self))
+        return code
 
 
 EXPECTED = "expected a boolean, a finite number of 64 bits, or a text that is Unicode, without a zero at its end"

@@ -153,10 +153,11 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
     def learn_one(self, x: Features, y: object) -> None:
         """One step for the event x with label y. For a bad event it raises DataError, a ValueError, and learns
         nothing."""
-        if not self._labels.has(y):
+        is_known = self._labels.has(y)
+        if not is_known:
             self._labels.require([y])
         row = self._row(x, grow=True)
-        code = self._code(y)
+        code = self._labels.codes[y] if is_known else self._code(y)
         decisions, state = self._decide(row)
         self._calibration.learn_one(decisions, code)
         self._learner.learn_one(row, state, self._labels.targets[code], self._weigh(code))
@@ -164,9 +165,8 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
 
     def predict_one(self, x: Features, **kwargs: object) -> Any:
         """The label, or None before the first event is learned."""
-        if not self._labels:
-            return None
-        return self._labels[self._winner(self._decide(self._row(x, grow=False))[0])]
+        labels = self._labels
+        return labels[self._winner(self._decide(self._row(x, grow=False))[0])] if labels else None
 
     def predict_proba_one(self, x: Features, **kwargs: object) -> dict[Any, float]:
         """Probabilities by label, the largest that of `predict_one` unless there is a `class_weight`."""
@@ -189,7 +189,9 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         measured = () if self.tunes_itself else range(len(labels))
         cuts = {0, len(labels), *new, *(i for i in measured if is_doubled(self.n_seen + i))}
         for start, stop in pairwise(range(len(labels) + 1) if self.average else sorted(cuts)):
-            codes = np.array([self._code(label) for label in labels[start:stop]])
+            some = labels[start:stop]
+            code_of = {label: self._code(label) for label in dict.fromkeys(some)}
+            codes = np.array([code_of[label] for label in some])
             self._learn_rows(rows.take(slice(start, stop)), codes)
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
@@ -263,17 +265,22 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
             self._calibration.learn_one(decisions, int(codes[0]))
             self._learner.learn_one(rows.dense()[0], state, Y[0], self._weigh(int(codes[0])))
         else:
-            weight = np.array([self._weigh(code) for code in codes.tolist()])
-            self._calibration.learn(self._learner.learn(rows, Y, weight), codes)
+            self._calibration.learn(self._learner.learn(rows, Y, self._weigh_all(codes)), codes)
         self._after_steps(rows.dense())
 
     def _weigh(self, code: int) -> float:
         """The weight of an event of this class that is learned now."""
-        if self._seen is not None:
-            self._seen += [0] * (len(self._labels) - len(self._seen))
-            self._seen[code] += 1
-            return min(sum(self._seen) / (len(self._seen) * self._seen[code]), HEAVIEST)
-        return float(self._weights.get(_text(self._labels[code]), 1.0)) if self._weights else 1.0
+        if self._seen is None:
+            return float(self._weights.get(_text(self._labels[code]), 1.0)) if self._weights else 1.0
+        self._seen += [0] * (len(self._labels) - len(self._seen))
+        self._seen[code] += 1
+        return min(sum(self._seen) / (len(self._seen) * self._seen[code]), HEAVIEST)
+
+    def _weigh_all(self, codes: np.ndarray) -> np.ndarray:
+        """The weights of events of these classes that are learned now, in order."""
+        if self._seen is None and not self._weights:
+            return np.ones(len(codes))
+        return np.array([self._weigh(code) for code in codes.tolist()])
 
     def _code(self, y: object) -> int:
         """The label's number; a new one gets a column."""
@@ -285,9 +292,9 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
         return code
 
     def _winner(self, decisions: np.ndarray) -> int:
-        if self.n_labels == 1:
-            return 0
-        return int(decisions.item(0) > 0) if len(decisions) == 1 else int(np.argmax(decisions))
+        if len(decisions) > 1:
+            return int(np.argmax(decisions))
+        return int(decisions.item(0) > 0 and len(self._labels) > 1)
 
     def probabilities_of(self, decisions: np.ndarray) -> np.ndarray:
         """(m, labels) from decisions (m, columns)."""

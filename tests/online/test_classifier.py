@@ -494,6 +494,28 @@ def test_new_features_without_end_are_left_out_with_a_warning():
     assert again.features[-1] == "new"
 
 
+@every_case(
+    "labels", [["b", "a", "c"], [2, 1, 3.0], [np.int64(4), 2, np.float32(1)], [True, np.bool_(False)]], ids=repr
+)
+def test_labels_of_a_block_are_those_of_its_events(labels):
+    events = [({"a": float(i), "b": float(i % 3)}, labels[i // 2 % len(labels)]) for i in range(40)]
+    one, many = BSGDClassifier(), BSGDClassifier()
+    for x, y in events:
+        one.learn_one(x, y)
+    for half in (events[:15], events[15:]):
+        many.learn_many(pd.DataFrame([x for x, _ in half]), pd.Series([y for _, y in half], dtype=object))
+    assert one.labels == many.labels == [*labels]
+    assert [type(label) for label in many.labels] == [type(label) for label in one.labels]
+    assert one.predict_proba_one(events[0][0]) == many.predict_proba_one(events[0][0])
+
+
+def test_a_class_that_is_named_twice_has_its_first_number():
+    model = BSGDClassifier(1e-3, 1.0, classes=["a", "b", "a"])
+    for i in range(20):
+        model.learn_one({"x": float(i % 2)}, "ab"[i % 2])
+    assert [model.predict_one({"x": x}) for x in (0.0, 1.0)] == ["a", "b"]
+
+
 def test_new_labels_without_end_are_an_error():
     model = BSGDClassifier(budget=5, max_classes=3)
     for i in range(3):
