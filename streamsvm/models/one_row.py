@@ -37,8 +37,8 @@ class CompiledPool(structref.StructRefProxy):
     """scaling, coefficients, pool: arrays of `RunningScaling`, `AdditiveLearner` and `Pool`. row: `AdditiveRow`.
     kernels: of each rbf learner `Supports`, `StepOptions`, and buffers for its values (slots, 1) and decisions
     (columns, 1); those beyond the rows of D are padding. maintenance: tables, together and projects of `steps`.
-    buffers: Z (1, d), the scaled row, D (experts, 1, columns), decisions of each expert, out (1, columns), of the pool,
-    and `one_row_block`."""
+    buffers: Z (1, d), the scaled row, D (experts, 1, columns), decisions of each expert, what `pooling.decide_row`
+    fills for `pooling.learn_row`, weight (1,), and `one_row_block`."""
 
 
 structref.define_proxy(CompiledPool, _CompiledPoolType, FIELDS)
@@ -58,10 +58,10 @@ def bind(scaling, coefficients, row, pool, kernels, maintenance, buffers):
     )
 
 
-def buffers_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
+def buffers_for(d: int, experts: int, columns: int) -> tuple[Any, ...]:
     """The buffers of a `CompiledPool`."""
-    Z, D, out = np.empty((1, d), np.float32), np.empty((experts, 1, columns)), np.empty((1, columns))
-    return Z, D, out, *one_row_block()
+    Z, D, classes = np.empty((1, d), np.float32), np.empty((experts, 1, columns)), max(2, columns)
+    return Z, D, (np.empty((experts, classes)), np.empty(classes)), np.empty(1), one_row_block()
 
 
 def one_row_block() -> tuple[np.ndarray, np.ndarray]:
@@ -73,15 +73,15 @@ def one_row_block() -> tuple[np.ndarray, np.ndarray]:
 def decide_pooled(x, compiled, out):
     """Fills out (columns,) with the pooled decision for row x (d,)."""
     _decide_experts(x, compiled)
-    D, shared = compiled.buffers[1], len(compiled.coefficients[0])
-    pooling.decide(D, shared, compiled.pool[0], out.reshape(1, -1))
+    _, D, pooled, _, _ = compiled.buffers
+    pooling.decide_row(D, np.int64(0), len(compiled.coefficients[0]), compiled.pool[0], pooled, out)
 
 
 @njit(cache=True, uses=(running, additive, pooling, losses, merge, state, values, steps_of))
 def learn_pooled(x, y, weight, compiled):
     """One step of all for the row x (d,) of the last `decide_pooled`. y (columns,): -1 or +1."""
     code = np.int64(y[0] > 0) if len(y) == 1 else np.int64(np.argmax(y))
-    _learn_experts(x, y.reshape(1, -1), np.full(1, code), np.full(1, weight), compiled)
+    _learn_experts(x, y.reshape(1, -1), code, weight, compiled)
 
 
 @njit(cache=True, uses=(running, additive, losses, merge, state, values, steps_of))
@@ -126,16 +126,16 @@ def _decide_kernel(z, kernel, f):
 @njit_inner(inline="always")
 def _learn_experts(x, Y, code, weight, compiled):
     counts, born, means, variances, n = compiled.scaling
-    Z, D, out, entries, V = compiled.buffers
+    Z, D, pooled, weights, block = compiled.buffers
     see_row(x, counts, born, means, variances, n)
-    e = len(compiled.coefficients[0])
-    pooling.learn(D, e, compiled.pool, code, weight, out)
+    pooling.learn_row(pooled, compiled.pool, code, weight)
+    e, weights[0] = len(compiled.coefficients[0]), weight
     for kernel in compiled.kernels:
         if e == len(D):
             break
-        _step_kernel(Z, Y, weight, kernel, compiled.maintenance, (entries, V), D[e])
+        _step_kernel(Z, Y, weights, kernel, compiled.maintenance, block, D[e])
         e += 1
-    learn_row(compiled.coefficients, compiled.row, code[0], weight[0])
+    learn_row(compiled.coefficients, compiled.row, code, weight)
 
 
 @njit_inner(inline="always")

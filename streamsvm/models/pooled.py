@@ -91,14 +91,12 @@ class ExpertPool:
 
     def decide_one(self, x: np.ndarray) -> np.ndarray:
         """(columns,) logarithms of odds for one row (d,) float32, C-contiguous."""
-        compiled = self._compiled or self._compile()
-        if compiled is None:
-            return self.decide(x[None])[0]
-        return compiled.decide(x)
+        compiled = self._compile() if self._compiled is None else self._compiled
+        return self.decide(x[None])[0] if compiled is None else compiled.decide(x)
 
     def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
         """One step for the row of the last `decide_one`. y (columns,) float64: -1 or +1."""
-        compiled = self._compiled or self._compile()
+        compiled = self._compile() if self._compiled is None else self._compiled
         if compiled is None:
             Y, weights = y[None], np.array([weight])
             self.weigh(self.learn(x[None], Y, weights), Y, weights)

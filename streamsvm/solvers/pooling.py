@@ -83,8 +83,7 @@ class Pool(InArrays):
 def decide(D, shared, v, out):
     L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
     for i in range(D.shape[1]):
-        _pool(D, i, shared, v, L, p)
-        _odds(p, out[i])
+        decide_row(D, i, shared, v, (L, p), out[i])
 
 
 @njit(cache=True)
@@ -113,23 +112,36 @@ def is_alarmed(watched):
 
 @njit(cache=True)
 def learn(D, shared, state, codes, weight, out):
-    v, G, losses, watched = state
-    L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
+    pooled = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
     for i in range(D.shape[1]):
-        _pool(D, i, shared, v, L, p)
-        _odds(p, out[i])
-        _watch(watched, p, codes[i])
-        for e in range(len(D)):
-            gradient = -L[e, codes[i]]
-            losses[e] = FORGET * losses[e] + gradient
-            for c in range(len(p)):
-                gradient += p[c] * L[e, c]
-            gradient *= weight[i]
-            G[e] = FORGET * G[e] + gradient * gradient
-            v[e] = max(v[e] - RATE * gradient / np.sqrt(G[e]), LEAST)
-        if is_alarmed(watched):
+        decide_row(D, i, shared, state[0], pooled, out[i])
+        learn_row(pooled, state, codes[i], weight[i])
+        if is_alarmed(state[3]):
             return i + 1
     return D.shape[1]
+
+
+@njit_inner()
+def decide_row(D, i, shared, v, pooled, out):
+    """Fills out (columns,) with the decision for row i, and `pooled` for `learn_row`: see `_pool`."""
+    L, p = pooled
+    _pool(D, i, shared, v, L, p)
+    _odds(p, out)
+
+
+@njit_inner()
+def learn_row(pooled, state, code, weight):
+    """The step of a row after `decide_row`."""
+    (L, p), (v, G, losses, watched) = pooled, state
+    _watch(watched, p, code)
+    for e in range(len(L)):
+        gradient = -L[e, code]
+        losses[e] = FORGET * losses[e] + gradient
+        for c in range(len(p)):
+            gradient += p[c] * L[e, c]
+        gradient *= weight
+        G[e] = FORGET * G[e] + gradient * gradient
+        v[e] = max(v[e] - RATE * gradient / np.sqrt(G[e]), LEAST)
 
 
 @njit_inner()
@@ -162,7 +174,8 @@ def _pool(D, i, shared, v, L, p):
 def _logs(f, is_shared, out):
     """Logarithms of the probabilities that decisions f (columns,) stand for."""
     if len(f) == 1:
-        out[0], out[1] = -_log_one_plus_exp(f[0]), -_log_one_plus_exp(-f[0])
+        rest = np.log1p(np.exp(-abs(f[0])))
+        out[0], out[1] = -(max(f[0], 0.0) + rest), -(max(-f[0], 0.0) + rest)
     else:
         top, total = -np.inf, 0.0
         for c in range(len(f)):
