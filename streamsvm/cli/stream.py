@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from streamsvm.online.lines import Lines, Parse
     from streamsvm.online.stream import Stream, StreamReporter
 
+_encode = json.JSONEncoder(allow_nan=False).encode
 KAFKA = "kafka://"
 BROKERS = (KAFKA, "nats://")
 Given = dict[str, tuple[str, Any]]  # by parameter of the learner: the option as it was given, and its value
@@ -229,7 +230,7 @@ def _run(
 def _as_line(answer: dict[str, Any]) -> str:
     """One line of JSON, which has no NaN."""
     try:
-        return json.dumps(answer, allow_nan=False) + "\n"
+        return _encode(answer) + "\n"
     except ValueError:
         return json.dumps(jsonable(answer)) + "\n"
 

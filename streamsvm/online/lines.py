@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +29,7 @@ with suppress(ImportError):
     _fast = orjson.loads
 
 BUFFER_BYTES = 1 << 16
+MOST_EXACT = 1 << 53  # up to which floats have all whole numbers
 _COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")  # a number with a decimal comma
 Parse = Callable[[str], Event]
 
@@ -149,6 +151,17 @@ class Field(str):
         return str(self) if is_code else self.as_kind("text" if isinstance(example, str) else None)
 
 
+def finite_numbers(fields: Collection[Field]) -> list[float] | None:
+    """The numbers that fields of columns of numbers are, all at once; None if one is missing, is none, or is so large
+    that a whole number would lose digits."""
+    try:
+        numbers = list(map(float, fields))
+    except ValueError:
+        return None
+    is_plain = math.hypot(*numbers) < MOST_EXACT and "_" not in "".join(fields)  # which Python alone reads in numbers
+    return numbers if is_plain else None
+
+
 @dataclass
 class CsvEvents:
     """Turns CSV rows under a header into events; fields that are empty, or one of `missing`, are absent. plain: gives
@@ -169,7 +182,8 @@ class CsvEvents:
             raise DataError(f"found {len(fields)} fields, expected {len(self.header)}")
         if self.missing:
             fields = ["" if text.strip() in self.missing else text for text in fields]
-        return {name: Field(self.plain(text)) for name, text in zip(self.header, fields, strict=True) if text}
+        texts = fields if self.plain is str else map(self.plain, fields)
+        return {name: Field(text) for name, text in zip(self.header, texts, strict=True) if text}
 
 
 def events(lines: Iterable[str], kind: str, dialect: IngestOptions | None = None) -> Iterator[tuple[int, str, Parse]]:

@@ -31,7 +31,7 @@ from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
 from streamsvm.online.kinds import Event, FeatureKinds, Features, State, shown
-from streamsvm.online.lines import Field, Parse
+from streamsvm.online.lines import Field, Parse, finite_numbers
 from streamsvm.online.scores import JUDGES, Answer, StreamScores
 from streamsvm.online.tables import TableEvents, category_code
 from streamsvm.storage.paths import Place, kind_at
@@ -220,7 +220,8 @@ class Stream:
     label: the field that holds the label; without it an event is only predicted, unless the task needs no labels.
     waiting: events whose labels come later, if they may. topics: places of the next messages, by topic. kinds: of
     features before they are scaled; a learner that scales them has their kinds itself. requests: a server's last ones.
-    categories: features whose numbers are codes, each a category."""
+    categories: features whose numbers are codes, each a category. numeric: names in the last CSV row, if all were
+    features of numbers."""
 
     path: Place
     judge: StreamScores
@@ -237,6 +238,7 @@ class Stream:
     kinds: FeatureKinds = field(default_factory=FeatureKinds)
     requests: RecentRequests = field(default_factory=RecentRequests)
     categories: frozenset[str] = frozenset()
+    numeric: frozenset[str] = frozenset()
 
     @property
     def learner(self) -> Any:
@@ -359,22 +361,24 @@ class Stream:
     def _features_of(self, event: Features) -> tuple[Event, Any]:
         """(features, label or None) of an event, its values as their columns hold them. Raises DataError."""
         x, y = features_of(event, self.label)
-        if any(isinstance(value, Field) for value in x.values()):
-            x = {name: self._read(name, value) for name, value in x.items()}
+        if Field in map(type, x.values()):
+            x = self._read(x)
         if not self.categories.isdisjoint(x):
             x = {name: _code(name, value) if name in self.categories else value for name, value in x.items()}
         if isinstance(y, Field):
             y = self.judge.label_in(y)
         return self.table(x), y
 
-    def _read(self, name: str, value: object) -> object:
-        """The value of a field of a CSV row, as the kind of its column."""
-        if not isinstance(value, Field):
-            return value
-        if name in self.categories:
-            return str(value)
+    def _read(self, x: Event) -> Event:
+        """The values of the fields of a CSV row, as the kinds of their columns."""
+        if x.keys() == self.numeric and (numbers := finite_numbers(x.values())) is not None:
+            return dict(zip(x, numbers, strict=True))
         kinds = self.learner.kinds if self.scaler is None else self.kinds
-        return value.as_kind(self.table.kind(name) or kinds.kind(name))
+        of_columns = {name: self.table.kind(name) or kinds.kind(name) for name in x}
+        of_columns |= dict.fromkeys(self.categories & x.keys(), "text")
+        if {*of_columns.values()} == {"number"}:
+            self.numeric = frozenset(x)
+        return {name: v.as_kind(of_columns[name]) if isinstance(v, Field) else v for name, v in x.items()}
 
     def _learn_named(self, waiting: WaitingEvents, name: str, x: Event, y: object) -> Answer:
         """Answers an event with an id: an event that now waits for its label, one with its label, or a label alone."""

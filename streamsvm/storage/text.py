@@ -77,7 +77,7 @@ def heading(name: str) -> str:
 
 def number_or_text(text: str) -> int | float | str:
     """The number that a text is, or the text."""
-    for kind in (int, float):
+    for kind in (float,) if "." in text else (int, float):
         try:
             return kind(text)
         except ValueError:

@@ -99,6 +99,33 @@ def test_a_csv_and_json_stream_are_the_same(tmp_path):
     assert stream(tmp_path / "nested", nested) == expected
 
 
+TEXTS = ["2.5", "-3", "+4", " 5 ", "1e-3", ".5", "9007199254740993", "7" * 30, "1e400", "7" * 400, "7" * 5000]
+TEXTS += ["inf", "nan", "NULL", "N/A", "", "1_0", "1_0.5", "0x1", "1.5.2", "true", "red", "\u0663", "--1", "1,5"]
+
+
+@every_case("text", TEXTS)
+@pytest.mark.parametrize("task", [BSGDClassifier, BSGDRegressor])
+def test_rows_of_numbers_are_read_at_once_as_if_field_by_field(task, text, tmp_path):
+    table = [f"{i % 3},{i / 7},{(-1) ** i}" for i in range(6)]
+    answers, streams = [], [Stream.open(tmp_path / "m", task, scale=True, label="y") for _ in range(2)]
+    for at, state in enumerate(streams):
+        for _, line, parse in events(["a,b,y", *table, f'1.0,"{text}",1', *table], "csv"):
+            if at:
+                state.numeric = frozenset()
+            answers.append(json.dumps(state.answer(line, parse)))
+    assert streams[0].numeric == {"a", "b"}
+    assert answers[: len(answers) // 2] == answers[len(answers) // 2 :]
+
+
+def test_columns_that_are_not_all_of_numbers_are_read_field_by_field(tmp_path):
+    state = Stream.open(tmp_path / "m", BSGDClassifier, scale=False, label="y", categories=["code"])
+    table = [f"{i},{i % 2},{'red' if i % 2 else 'blue'},{i % 2}" for i in range(5)]
+    for _, line, parse in events(["a,code,colour,y", *table], "csv"):
+        assert "error" not in state.answer(line, parse)
+    assert state.numeric == frozenset()
+    assert sorted(state.learner.features) == ["a", "code=0", "code=1", "colour=blue", "colour=red"]
+
+
 def test_without_a_label_an_event_is_predicted_only(tmp_path):
     stream(tmp_path / "m", "\n".join(lines(200)))
     before = state(tmp_path / "m")
