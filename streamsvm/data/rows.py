@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from streamsvm.parallel.sizes import SizedInBytes
 Matrix: TypeAlias = np.ndarray | sparse.csr_array
 Part = TypeVar("Part", np.ndarray, "Rows")
 Result = TypeVar("Result")
+FEW = 64  # rows that show which columns vary, in most data
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Rows(SizedInBytes):
         return self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes
 
     def take(self, ids: np.ndarray | slice) -> Rows:
+        if isinstance(self.X, np.ndarray) and isinstance(ids, np.ndarray) and ids.dtype.kind == "i":
+            return Rows(np.take(self.X, ids, axis=0))  # in half the time of indexing
         return Rows(self.X[ids])
 
     def columns(self, ids: np.ndarray) -> Rows:
@@ -139,10 +143,14 @@ def varying(blocks: Sequence[Rows], share: float) -> list[Rows]:
     arrays = [rows.X for rows in blocks if isinstance(rows.X, np.ndarray) and len(rows)]
     if len(arrays) < len(blocks):
         return list(blocks)
-    low = np.min([X.min(axis=0) for X in arrays], axis=0)
-    high = np.max([X.max(axis=0) for X in arrays], axis=0)
-    columns = np.flatnonzero(low < high)
-    if len(columns) == 0 or len(columns) > (1 - share) * len(low):
+    first = arrays[0][0]
+    is_equal = np.ones(len(first), bool)
+    for X in chain((X[:FEW] for X in arrays), arrays):  # a few rows suffice where columns are continuous
+        is_equal &= (X == first).all(axis=0)
+        if np.count_nonzero(~is_equal) > (1 - share) * len(first):
+            return list(blocks)
+    columns = np.flatnonzero(~is_equal)
+    if not len(columns):
         return list(blocks)
     return [rows.columns(columns) for rows in blocks]
 

@@ -19,6 +19,7 @@ from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.kernels.inner import Linear
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.private.numba import njit
 from streamsvm.storage.arrays import Arrays, Attrs
 
 RESTARTS = 3
@@ -47,7 +48,7 @@ class Centres(SizedInBytes):
         """(n,) int32: the nearest centre of each row."""
         out = np.empty(len(rows), np.int32)
         for strip in _strips(len(rows), self.k):
-            out[strip] = np.argmin(self.distances(rows.take(strip)), axis=1)
+            _nearest(self._products(rows.take(strip)), self.offsets, out[strip])
         return out
 
     def distances(self, rows: Rows) -> np.ndarray:
@@ -59,6 +60,17 @@ class Centres(SizedInBytes):
         if self.kernel.is_linear:
             return self.kernel.block(rows, self.rows)
         return self.kernel.apply(rows, self.rows, self.weights)
+
+
+@njit(cache=True)
+def _nearest(products, offsets, out):  # out (m,) = argmin_c offsets[c] - 2 products[:, c]
+    for i in range(len(out)):
+        nearest, least = 0, offsets[0] - 2.0 * products[i, 0]
+        for c in range(1, len(offsets)):
+            distance = offsets[c] - 2.0 * products[i, c]
+            if distance < least:
+                nearest, least = c, distance
+        out[i] = nearest
 
 
 def _strips(n: int, k: int) -> Iterator[slice]:
