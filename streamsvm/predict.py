@@ -85,6 +85,16 @@ def _decide_block(
     return decide(model, store.read_finite(*block, gaps=model.takes_gaps).arranged(columns, model.d))
 
 
+def rows_at(model: Model, store: Store, ids: np.ndarray) -> Rows:
+    """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
+    store = with_values_of_model(store, model.layout)
+    columns, _ = model.columns_in(store)
+    rows = store.take(ids)
+    store.require_finite(rows, ids, gaps=model.takes_gaps)
+    rows, scaling = rows.arranged(columns, model.d), model.header.scaling
+    return scaling.filled(rows) if scaling.marks is None else rows  # a mark is of a gap
+
+
 @dataclass(frozen=True)
 class PredictionOptions:
     """What to predict for rows, besides their labels. interval: a level, other than the fit's."""

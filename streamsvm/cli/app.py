@@ -38,6 +38,7 @@ COMMANDS = {  # the first paragraph of each one's --help
     "tune": "Choose options by cross-validation. Without a table of values to try, search the options that fit "
     "chooses.",
     "calibrate": "Add probabilities, a threshold or costs to a model. They replace any that it has.",
+    "thin": "Leave out support vectors of a model, so that it predicts more rows a second.",
     "predict": "Write the predicted label of every row, block by block.",
     "evaluate": "Score a model: accuracy, precision and recall by class, confusion, ROC AUC, and probabilities if it "
     "has any.",
@@ -58,6 +59,7 @@ HOMES = {  # modules of commands that share one
     "check": "stores",
     "calibrate": "judging",
     "evaluate": "judging",
+    "thin": "judging",
     "ui": "report",
     "export": "exchange",
     "import": "exchange",

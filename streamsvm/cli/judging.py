@@ -1,4 +1,4 @@
-"""`streamsvm evaluate` and `streamsvm calibrate`: a model, and rows with labels that it was not trained on."""
+"""`streamsvm evaluate`, `calibrate` and `thin`: a model, and rows that it was not trained on."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from streamsvm.cli.app import importing
 from streamsvm.cli.choices import threshold
 from streamsvm.cli.inputs import LABELLED, TO_PREDICT, GivenRows, flag, section_layers, takes_rows
 from streamsvm.cli.options import (
+    BUDGET_TEXT,
+    POINTS,
     THREADS,
     AsJson,
     Cluster,
     ForceModel,
     ModelIn,
     PlaceFlag,
+    Tolerance,
     on_cluster,
     option,
     place_option,
@@ -143,3 +146,37 @@ def calibrate(
     facts = {"model": str(target), "method": options.method, "n": n} | ({"threshold": chosen} if chosen else {})
     facts |= usage_so_far()
     emit(facts, as_json=as_json, title="Calibrated", rows=facts | (threshold(chosen) if chosen else {}))
+
+
+@on_cluster
+@takes_rows(*LABELLED, files=TO_PREDICT, store="Rows and labels that the model was not trained on.")
+def thin(
+    model: ModelIn,
+    given: GivenRows,
+    out: Annotated[PlaceFlag, place_option("--out", "Path of the new model.", "MODEL")],
+    predict_budget: Annotated[float, option("--predict-budget", BUDGET_TEXT, "ROWS_PER_S")],
+    tolerance: Tolerance = POINTS,
+    force: ForceModel = False,
+    cluster: Cluster = THREADS,
+    as_json: AsJson = False,
+) -> None:
+    """Leave out support vectors of a model, so that it predicts more rows a second.
+
+    \b
+    streamsvm thin --model model.zarr --store more.zarr --out fast.zarr --predict-budget 1e6
+    streamsvm thin --model model.zarr more.csv --out fast.zarr --predict-budget 1e6 --tolerance 0.5
+    """
+    with importing():
+        from streamsvm.judging.thinning import thinned
+        from streamsvm.models.files import load_model, save_model
+
+    require_model_place(out, force=force, option="--out")
+    loaded = load_model(model)
+    with (
+        progress() as events,
+        given.opened(events, loaded.layout, loaded.categories) as rows,
+        cluster.engine(events) as tasks,
+    ):
+        smaller, report = thinned(loaded, rows.store, predict_budget, tolerance, engine=tasks, events=events)
+        save_model(smaller, out)
+    emit({"model": str(out), **report, **usage_so_far()}, as_json=as_json, title="Thinned")

@@ -47,6 +47,16 @@ else:
     PlaceFlag = Any  # typer knows no unions; the parser makes a place
 AsJson = Annotated[bool, option("--json", "Print one JSON object on stdout.")]
 ModelIn = Annotated[PlaceFlag, place_option("--model", "A model written by fit.", "MODEL")]
+BUDGET_TEXT = "Rows a second to predict, with fewer support vectors if it takes that."
+POINTS = 0.2
+Tolerance = Annotated[
+    float,
+    option(
+        "--tolerance",
+        "Points of accuracy that --predict-budget may cost; of rows with another label if labels are unknown.",
+        "POINTS",
+    ),
+]
 ForceModel = Annotated[bool, option("--force", "Replace an existing model.")]
 XName = Annotated[
     str | None, option("--x", "Array or CSR group with the rows, in a store of another program.", "NAME", FILES)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from streamsvm.cli.app import importing
 from streamsvm.cli.inputs import ROWS, TO_PREDICT, GivenRows, file_options, kept_columns, takes_rows
-from streamsvm.cli.options import THREADS, AsJson, Cluster, ModelIn, PlaceFlag, on_cluster, option, place_option
+from streamsvm.cli.options import (
+    BUDGET_TEXT,
+    POINTS,
+    THREADS,
+    AsJson,
+    Cluster,
+    ModelIn,
+    PlaceFlag,
+    Tolerance,
+    on_cluster,
+    option,
+    place_option,
+)
 from streamsvm.cli.output import emit, progress
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.runs.phases import usage_so_far
@@ -39,6 +51,10 @@ def predict(
             "LEVEL",
         ),
     ] = None,
+    predict_budget: Annotated[
+        float | None, option("--predict-budget", f"{BUDGET_TEXT} See thin.", "ROWS_PER_S")
+    ] = None,
+    tolerance: Tolerance = POINTS,
     cluster: Cluster = THREADS,
     force: Annotated[bool, option("--force", "Replace an existing file.")] = False,
     as_json: AsJson = False,
@@ -65,8 +81,9 @@ def predict(
     also = PredictionOptions(decision, proba, interval)
     is_plain = cluster.is_this_process and given.store is None and given.x is None
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
+    thinning: dict[str, Any] = {}
     with progress(prints_rows=out is None) as events:
-        is_table = bool(given.files) and is_plain and not counts
+        is_table = bool(given.files) and is_plain and not counts and predict_budget is None
         n = _write_as_read(loaded, given, out, also, keep, events) if is_table else None
         if n is None:
             with (
@@ -74,9 +91,14 @@ def predict(
                 kept_columns(rows.files, keep) as columns,
                 cluster.engine(events) as tasks,
             ):
+                if predict_budget is not None:
+                    from streamsvm.judging.thinning import thinned
+
+                    how: Any = {"by_labels": False, "engine": tasks, "events": events}
+                    loaded, thinning = thinned(loaded, rows.store, predict_budget, tolerance, **how)
                 n = write_predictions(loaded, rows.store, out, also, engine=tasks, events=events, row_columns=columns)
     if out is not None:
-        emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
+        emit({"out": str(out), "n": n, **thinning, **usage_so_far()}, as_json=as_json, title="Predictions")
 
 
 def _write_as_read(

@@ -17,7 +17,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import code_of, gradients, require_features
 from streamsvm.models.base import Model
-from streamsvm.tables.target_encoding import with_values_of_model
+from streamsvm.predict import rows_at
 from streamsvm.texts.documented import described
 
 BLOCK_ENTRIES = 1 << 22  # of gradients: 32 MiB
@@ -137,18 +137,8 @@ def _shares(values: np.ndarray) -> np.ndarray:
 def sampled(model: Model, store: Store, most: int = MOST_ROWS) -> Rows:
     """At most so many raw rows from all over a store, always the same ones. Raises ModelError, DataError."""
     if store.n <= most:
-        return chosen(model, store, np.arange(store.n))
-    return chosen(model, store, np.sort(np.random.default_rng(0).choice(store.n, most, replace=False)))
-
-
-def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
-    """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
-    store = with_values_of_model(store, model.layout)
-    columns, _ = model.columns_in(store)
-    rows = store.take(ids)
-    store.require_finite(rows, ids, gaps=model.takes_gaps)
-    rows, scaling = rows.arranged(columns, model.d), model.header.scaling
-    return scaling.filled(rows) if scaling.marks is None else rows  # a mark is of a gap
+        return rows_at(model, store, np.arange(store.n))
+    return rows_at(model, store, np.sort(np.random.default_rng(0).choice(store.n, most, replace=False)))
 
 
 def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:

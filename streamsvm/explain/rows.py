@@ -18,10 +18,11 @@ from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import Decision, PooledDecision, answered, decisions
-from streamsvm.explain.importances import chosen, column_names, sampled
+from streamsvm.explain.importances import column_names, sampled
 from streamsvm.explain.shapley import require_shapley, shapley_values
 from streamsvm.kernels.distance import sq_distances
 from streamsvm.models.base import Model
+from streamsvm.predict import rows_at
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.text import jsonable
 from streamsvm.tasks.pairs import classes_of_pairs
@@ -116,7 +117,7 @@ def explain_rows(
     ------
     ModelError, DataError
     """
-    raw = chosen(model, store, ids)
+    raw = rows_at(model, store, ids)
     answers, codes = answered(model, raw, label)
     explained: dict[int, RowExplanation] = {}
     for places, decision in decisions(model, raw, codes):

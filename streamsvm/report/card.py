@@ -18,7 +18,7 @@ from streamsvm.storage.text import human, score_text
 from streamsvm.tables.schema import Schema
 
 MOST_COLUMNS, MOST_TEXTS = 200, 20  # that are listed
-NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate
+NOT_EXACT = ("asked", "expected", "threshold", "thinned")  # of a certificate
 
 
 def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | None = None) -> str:
@@ -144,6 +144,9 @@ def _limits(model: Model) -> Iterator[str]:
         yield "`streamsvm stream --model` resumes learning from the snapshot, which changes the model."
     if model.learned.has_classes:
         yield "A row that belongs to none of the classes still gets one of them."
+    if thinned := _certificate(model).get("thinned"):
+        before, points = thinned["support_vectors_before"], thinned["points"]
+        yield f"It was thinned from {before:,} support vectors, and {points:.2g} % of rows got another label by that."
     if _certificate(model).get("converged") is False:
         yield "The solver was stopped before it had converged."
     yield "Scores hold for rows like the training rows. `streamsvm check STORE --against OTHER` compares two stores."

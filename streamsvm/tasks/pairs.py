@@ -63,6 +63,17 @@ def pair_coefficients(
     return coefficients
 
 
+def compact_coefficients(coefficients: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
+    """Compact alpha (n, k - 1) of coefficients (n, n_pairs) that are 0 in pairs without a row's class: the inverse of
+    `pair_coefficients`."""
+    alpha, number = np.empty((len(codes), k - 1), coefficients.dtype), _numbers(k)
+    for c in range(k):
+        rows = np.flatnonzero(codes == c)
+        alpha[rows, c:] = -coefficients[rows[:, None], number[c, c + 1 :]]
+        alpha[rows, :c] = coefficients[rows[:, None], number[:c, c]]
+    return alpha
+
+
 def pair_decisions(decide: Decide, m: int, alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
     """(m, n_pairs) decision values of m rows by the support rows with compact alpha (s, k - 1), without the intercepts.
     decide(ids, coef): K(rows, support[ids]) @ coef, (m, columns). It is called class by class: a support row is in k -

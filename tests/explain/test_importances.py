@@ -14,9 +14,10 @@ from streamsvm import DCSVC
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError, ModelError
-from streamsvm.explain.importances import chosen, importances, importances_table
+from streamsvm.explain.importances import importances, importances_table
 from streamsvm.explain.rows import rows_tables
 from streamsvm.online import BSGDClassifier
+from streamsvm.predict import rows_at
 
 
 def test_units_do_not_count():
@@ -66,7 +67,7 @@ def test_a_row_that_is_not_finite_is_named_by_its_place_in_the_store(tmp_path):
     X[77, 1] = np.inf
     store = write(tmp_path / "s", Rows(X), chunk_rows=50)
     with pytest.raises(DataError, match="row 77, column 1 .chunk 1. is inf; expected finite numbers"):
-        chosen(made("dcsvm", 2), store.subset(np.arange(60, 90)), np.array([3, 17, 20]))
+        rows_at(made("dcsvm", 2), store.subset(np.arange(60, 90)), np.array([3, 17, 20]))
 
 
 def test_a_stream_has_the_columns_that_it_has_met():
