@@ -9,6 +9,8 @@ items, and the files of --data that they need:
     mnist    {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz    round digits against the rest
     growing  covtype.csv.gz                               fit --early in 1 GiB from 0.5 to 5 million rows
     poly     covtype.csv.gz                               polynomial of degree 3 on 50,000 rows
+    predict  covtype.csv.gz ijcnn1.bz2 ijcnn1.t.bz2       rows a second, of models as they are fitted and thinned
+             a9a.bz2 a9a.t.bz2
     peers    covtype.csv.gz ijcnn1.bz2 ijcnn1.t.bz2       exact with a bias next to scikit-learn-intelex, which
              a9a.bz2 a9a.t.bz2 w8a.bz2 electricity.csv.gz --peer-python has to have, and over a fit without one:
              letter.bz2 letter.t.bz2                      six sets at two values of C; left out without intelex
@@ -41,6 +43,8 @@ WITHOUT = f"{ALTERNATING}, streamsvm does not"
 PUBLISHED = "published (Hsieh, Si and Dhillon 2014; one 2.66 GHz Xeon X5355)"
 
 BESIDE_ROWS, BESIDE_TEST_ROWS, THREADS = {"covtype": 15_000}, 20_000, 2
+PREDICTED = {"covtype_early": "covtype", "ijcnn1": "ijcnn1", "a9a": "a9a"}
+BUDGET = 10**8  # rows a second: more than any model reaches within the tolerance
 GAMMA = {"covtype": 32.0, "ijcnn1": 2.0, "a9a": 2**-5, "w8a": 2**-4, "electricity": 8.0, "letter": 8.0}
 TWO_C = {"a9a": (1.0, 8.0), "w8a": (1.0, 8.0)}  # of other sets 1 and 32
 PEER = "import daal4py; from sklearnex.svm import SVC"
@@ -204,6 +208,56 @@ def poly(bench: Bench) -> list[Table]:
     return [Table(f"Polynomial of degree 3: {rows:,} rows of covtype", records, notes)]
 
 
+def predict(bench: Bench) -> list[Table]:
+    records = [record for config, name in PREDICTED.items() for record in _predicted(bench, config, name)]
+    early, thinned = (record["rows/s"] for record in records[:2])
+    notes = [
+        "thinned: by `thin`, to the fastest model that loses at most 0.2 points of accuracy, on the test rows; "
+        "points: by those of its rows that took no part in the fits",
+        f"rows/s: of {THREADS} threads in one process, rows in memory; whole command: `predict` of the training rows, "
+        "alternating",
+        *(f"{name}: {_parameters(config)}" for config, name in PREDICTED.items()),
+    ]
+    checks = [
+        ("early prediction: 800,000 rows/s", early >= 800_000),
+        ("200,000 rows/s as a whole command", records[0]["whole command"].median >= 200_000),
+        ("1,500,000 rows/s for 0.2 points", thinned >= 1_500_000),
+    ]
+    return [Table("Predictions", records, notes, checks)]
+
+
+def _predicted(bench: Bench, config: str, name: str) -> list[dict[str, Any]]:
+    train, test = bench.stores(name)
+    models = {"": bench.work / "predicted.model", ", thinned": bench.work / "thinned.model"}
+    whole, fast = models.values()
+    fit = bench.command(*_fit(train, whole, config))
+    given = ("--model", whole, "--store", test, "--out", fast, "--force", "--predict-budget", BUDGET)
+    thin = bench.command("thin", *given)
+    rates: dict[str, list[float]] = {model: [] for model in models}
+    for number in bench.sizes.numbers:
+        for model, path in models.items():
+            out = bench.work / "predicted.npy"
+            took = bench.command("predict", "--model", path, "--store", train, "--out", out, "--force").seconds
+            rates[model] += [fit.result["n"] / took] * (number >= 0)
+    scores = {
+        model: bench.command("evaluate", "--model", path, "--store", test).result["accuracy"]
+        for model, path in models.items()
+    }
+    kind = "early prediction" if config.endswith("early") else "exact"
+    return [
+        {
+            "model": f"{kind}: {name}{model}",
+            "support vectors": thin.result[f"support_vectors{before}"],
+            "rows/s": thin.result[f"rows_per_s{before}"],
+            "whole command": Spread.of([round(rate) for rate in rates[model]]),
+            "accuracy": Share(scores[model]),
+            "points": None if before else f"{thin.result['points']:.3f} ± {thin.result['points_error']:.3f}",
+            "thin": None if before else Seconds(thin.seconds),
+        }
+        for model, before in ((name, "_before" if not name else "") for name in models)
+    ]
+
+
 def peers(bench: Bench) -> list[Table]:
     """Rows of two classes, and of 26, each pair of which is a problem."""
     _require_intelex(bench.peer_python)
@@ -348,6 +402,7 @@ ITEMS = {
     "mnist": mnist,
     "growing": growing,
     "poly": poly,
+    "predict": predict,
     "peers": peers,
 }
 

@@ -240,12 +240,11 @@ class BudgetLearnerBase:
         return learner, stream
 
     def _decide(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Decisions of a row, and the state that learning it needs; `learn_one` reuses those of `predict_one`, as an
-        event that comes again is the same array."""
-        last = self._last_decision
-        if last is None or last[0] is not row:
-            last = self._last_decision = (row, *self._learner.decide_one(row))
-        return last[1], last[2]
+        """Decisions of a row, and the state that learning it needs; `learn_one` reuses those of `predict_one`."""
+        entries = row.tobytes()
+        if self._last_decision is None or self._last_decision[0] != entries:
+            self._last_decision = (entries, *self._learner.decide_one(row))
+        return self._last_decision[1], self._last_decision[2]
 
     def _row(self, x: Features, *, grow: bool) -> np.ndarray:
         row = self._columns.row(x, grow=grow)

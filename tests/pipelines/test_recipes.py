@@ -28,7 +28,7 @@ from streamsvm.kernels.table import kernel_names
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 RECIPES = {
     "exact": ("dcsvm_table.py", "--only", "exact,mnist"),
-    "commands": ("dcsvm_table.py", "--only", "early,growing"),
+    "commands": ("dcsvm_table.py", "--only", "early,growing,predict"),
     "dcsvm-paper": (
         "paper_dcsvm.py",
         "--only",
