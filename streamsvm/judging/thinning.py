@@ -256,9 +256,10 @@ def thinned(
     best, rate, points, error = model, before, 0.0, 0.0
     if before < rows_per_s:
         fits = _part_fits(sums, fit, choose, engine, events)
+        f, spread = model.binary_decisions(judge.raw), _spread(model, judge)
         for sizes in _choices(fits, _spread(model, choose), tolerance):
             candidate = sums.model_of([fit.of(size) for fit, size in zip(fits, sizes, strict=True)])
-            lost, lost_error = _points(model, candidate, judge)
+            lost, lost_error = _points(model, judge, f, candidate.binary_decisions(judge.raw), spread)
             if lost - lost_error > tolerance:
                 break
             if (faster := _rate(candidate, judge.raw, engine)) > rate:
@@ -314,11 +315,10 @@ def _changes(model: Model, sample: Sample, f: np.ndarray, g: np.ndarray) -> tupl
     return changes, 1.0 * (after != sample.codes) - (before != sample.codes)
 
 
-def _points(model: Model, other: Model, sample: Sample) -> tuple[float, float]:
-    """What another model loses, of a sample, and its standard error."""
-    f, g = model.binary_decisions(sample.raw), other.binary_decisions(sample.raw)
+def _points(model: Model, sample: Sample, f: np.ndarray, g: np.ndarray, spread: float) -> tuple[float, float]:
+    """What decisions g of a sample lose to those of the model, f, and its standard error. spread: see `_spread`."""
     changes, losses = _changes(model, sample, f, g)
-    each = 100 / len(losses) / _spread(model, sample)
+    each = 100 / len(losses) / spread
     return each * float(losses.sum()), each * math.sqrt(np.square(changes).sum())
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.regroup import order_by_part
+from streamsvm.data.regroup import rows_by_part
 from streamsvm.data.rows import Rows, concat, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.kernels.inner import Linear
@@ -215,9 +215,8 @@ class Partition(SizedInBytes):
 
 def by_their_part(parts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Each partition that has rows, and their numbers, both rising, from the partitions of rows (n,) or (n, m)."""
-    order, bounds = order_by_part(parts.ravel())
-    for part in np.flatnonzero(np.diff(bounds)).tolist():
-        yield part, order[bounds[part] : bounds[part + 1]] // (parts.size // len(parts))
+    for part, ids in zip(*rows_by_part(parts.ravel()), strict=True):
+        yield part, ids // (parts.size // len(parts))
 
 
 def _joined(centres: list[tuple[Centres, int]]) -> Centres:
