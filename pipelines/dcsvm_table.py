@@ -220,7 +220,7 @@ def predict(bench: Bench) -> list[Table]:
     ]
     checks = [
         ("early prediction: 800,000 rows/s", early >= 800_000),
-        ("200,000 rows/s as a whole command", records[0]["whole command"].median >= 200_000),
+        ("200,000 rows/s as a whole command", records[0]["rows/s of it"] >= 200_000),
         ("1,500,000 rows/s for 0.2 points", thinned >= 1_500_000),
     ]
     return [Table("Predictions", records, notes, checks)]
@@ -233,12 +233,12 @@ def _predicted(bench: Bench, config: str, name: str) -> list[dict[str, Any]]:
     fit = bench.command(*_fit(train, whole, config))
     given = ("--model", whole, "--store", test, "--out", fast, "--force", "--predict-budget", BUDGET)
     thin = bench.command("thin", *given)
-    rates: dict[str, list[float]] = {model: [] for model in models}
+    seconds: dict[str, list[float]] = {model: [] for model in models}
     for number in bench.sizes.numbers:
         for model, path in models.items():
             out = bench.work / "predicted.npy"
             took = bench.command("predict", "--model", path, "--store", train, "--out", out, "--force").seconds
-            rates[model] += [fit.result["n"] / took] * (number >= 0)
+            seconds[model] += [took] * (number >= 0)
     scores = {
         model: bench.command("evaluate", "--model", path, "--store", test).result["accuracy"]
         for model, path in models.items()
@@ -249,7 +249,8 @@ def _predicted(bench: Bench, config: str, name: str) -> list[dict[str, Any]]:
             "model": f"{kind}: {name}{model}",
             "support vectors": thin.result[f"support_vectors{before}"],
             "rows/s": thin.result[f"rows_per_s{before}"],
-            "whole command": Spread.of([round(rate) for rate in rates[model]]),
+            "whole command": Spread.of(seconds[model]),
+            "rows/s of it": round(fit.result["n"] / Spread.of(seconds[model]).median),
             "accuracy": Share(scores[model]),
             "points": None if before else f"{thin.result['points']:.3f} ± {thin.result['points_error']:.3f}",
             "thin": None if before else Seconds(thin.seconds),
