@@ -74,9 +74,14 @@ def predict_blocks(
 def _blocks(store: Store, engine: Engine) -> list[tuple[int, int]]:
     """Blocks of many rows, as partitions of a model and rows near each other are set up once for each block; but all
     tasks that run at a time have one."""
-    rows = min(-(-store.n // engine.slots), BLOCK_BYTES // (4 * store.d))
+    rows = min(-(-store.n // engine.slots), most_rows(store.d))
     blocks = store.blocks()
     return store.blocks(rows) if rows > blocks[0][1] else blocks
+
+
+def most_rows(d: int) -> int:
+    """Of a block of so many columns."""
+    return BLOCK_BYTES // (4 * d)
 
 
 def _decide_block(

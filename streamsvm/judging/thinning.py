@@ -35,7 +35,7 @@ from streamsvm.models.local import LocalBudgetModel, LocalModel
 from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.strips import evenly
-from streamsvm.predict import rows_at
+from streamsvm.predict import most_rows, rows_at
 from streamsvm.tasks.pairs import classes_of_pairs, compact_coefficients
 from streamsvm.tasks.scores import codes_of_labels
 from streamsvm.texts.documented import described
@@ -49,9 +49,9 @@ RIDGE = 0.1
 JITTER = 1e-9  # of the diagonal of normal equations: less is rounding
 SHARES = 2.0 ** -np.arange(0.5, 5, 0.25)  # of a partition's support vectors
 LAMBDAS = 2.0 ** np.arange(-30.0, 10.0, 0.25)  # points for a kernel value of each row
-LESS = 0.95  # of the kernel values of one choice are those of the next one, at most
+LESS = 0.9  # of the kernel values of one choice are those of the next one, at most
 BEST, TAKEN = 32, 8  # candidates, and how many of them are taken before others are
-REPEATS = 3
+REPEATS = 2
 
 
 class Sums(Protocol):
@@ -73,18 +73,17 @@ class Sums(Protocol):
 
 
 class Terms(NamedTuple):
-    """Terms of a partition's sum: support vectors (s, width), coefficients (s, columns), the sums at the support
-    vectors, their codes (s,) in a model of pairs, and their numbers in the partition."""
+    """Terms of a partition's sum: support vectors (s, width), coefficients (s, columns), their codes (s,) in a model of
+    pairs, and their numbers in the partition."""
 
     support: Rows
     coef: np.ndarray
-    sums: np.ndarray
     codes: np.ndarray
     ids: np.ndarray
 
     def take(self, ids: np.ndarray, coef: np.ndarray) -> Terms:
         """Some of them, with other coefficients."""
-        return Terms(self.support.take(ids), coef, self.sums[ids], self.codes[ids], self.ids[ids])
+        return Terms(self.support.take(ids), coef, self.codes[ids], self.ids[ids])
 
 
 class PartSums:
@@ -104,7 +103,7 @@ class PartSums:
         codes = np.zeros(len(coef), np.int32)
         if isinstance(self.model, LocalModel):
             codes = np.asarray(self.model.arrays["codes"][slice(*self._routes.bounds[p : p + 2].tolist())])
-        return Terms(support, coef, self.of(p, support), codes, np.arange(len(coef)))
+        return Terms(support, coef, codes, np.arange(len(coef)))
 
     def model_of(self, terms: Sequence[Terms]) -> Model:
         model = self.model
@@ -137,7 +136,7 @@ class OneSum:
     def terms(self, p: int) -> Terms:
         support, coef, compact = self._expansion.support, self._expansion.coef, self._expansion.compact
         codes = np.zeros(len(coef), np.int32) if compact is None else compact.codes
-        return Terms(support, coef, self.of(p, support), codes, np.arange(len(coef)))
+        return Terms(support, coef, codes, np.arange(len(coef)))
 
     def model_of(self, terms: Sequence[Terms]) -> Model:
         (part,) = terms
@@ -358,7 +357,8 @@ def _part_fit(sums: Sums, fit: Sample, choose: Sample, p: int, to_fit: np.ndarra
     A, B = (float64.block(other, support) for other in (support, _weighed(sums, p, rows)))
     G = B.T @ B + A @ A + RIDGE * A
     G[np.diag_indices_from(G)] += JITTER * np.trace(G) / s
-    targets = B.T @ sums.of(p, rows) + A @ terms.sums + RIDGE * terms.sums
+    at_support = sums.of(p, terms.support)
+    targets = B.T @ sums.of(p, rows) + A @ at_support + RIDGE * at_support
     allowed = _allowed(sums.model, terms.codes, columns)
     order = _order(G, targets, allowed)
     others = choose.take(to_choose)
@@ -440,7 +440,7 @@ def _solved(G: np.ndarray, targets: np.ndarray, ids: np.ndarray, allowed: np.nda
 
 def _choices(fits: Sequence[PartFit], spread: float, tolerance: float) -> Iterator[list[int]]:
     """The number of a size for each partition, from the most to the fewest kernel values, while the points that the
-    rows lose are within the tolerance by more than their standard error."""
+    rows lose are within the tolerance. These rows chose the sizes, so others judge."""
     n = max(sum(fit.n for fit in fits), 1)
     # more support vectors change no more, but by chance, which would be chosen
     changes = [np.maximum.accumulate([100 * size.changes / spread for size in fit.sizes]) for fit in fits]
@@ -449,9 +449,8 @@ def _choices(fits: Sequence[PartFit], spread: float, tolerance: float) -> Iterat
     for weight in LAMBDAS:
         sizes = [int(np.argmin(change + weight * values)) for change, values in zip(changes, values_of, strict=True)]
         values = sum(values_of[p][size] for p, size in enumerate(sizes))
-        chosen = [fit.sizes[size] for fit, size in zip(fits, sizes, strict=True)]
-        error = math.sqrt(sum(size.changes for size in chosen) / spread)  # of a sum of 0 and 1, or of -1, 0 and 1
-        if 100 * (sum(size.loss for size in chosen) / spread + error) / n > tolerance:
+        losses = sum(fit.sizes[size].loss for fit, size in zip(fits, sizes, strict=True))
+        if 100 * losses / spread / n > tolerance:
             return
         if values <= LESS * last:
             last = values
@@ -459,13 +458,14 @@ def _choices(fits: Sequence[PartFit], spread: float, tolerance: float) -> Iterat
 
 
 def _rate(model: Model, rows: Rows, engine: Engine) -> float:
-    """Rows a second of as many tasks as run at a time."""
-    shared, items, seconds = (engine.share(model), engine.share(rows)), range(engine.slots), []
+    """Rows a second of as many tasks as run at a time, each of a block as large as those of predictions, or larger."""
+    block = rows.take(np.resize(np.arange(len(rows)), max(len(rows), most_rows(rows.d))))
+    shared, items, seconds = (engine.share(model), engine.share(block)), range(engine.slots), []
     for _ in range(REPEATS):
         began = time.perf_counter()
         list(engine.map(_decide, items, shared=shared, phase="thin"))
         seconds.append(time.perf_counter() - began)
-    return engine.slots * len(rows) / min(seconds)
+    return engine.slots * len(block) / min(seconds)
 
 
 def _decide(model: Model, rows: Rows, task: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import cases
@@ -10,6 +11,7 @@ import pytest
 from cases import labelled
 from commands import run
 
+from streamsvm import predict
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError
@@ -36,6 +38,8 @@ MODELS: dict[str, Any] = {  # k classes, and options
     "values": (0, {"task": "regress"}),
     "probable": (2, {"probability": {"method": "sigmoid", "folds": 2}}),
 }
+
+rate = thinning._rate
 
 
 @pytest.fixture(autouse=True)
@@ -168,13 +172,30 @@ def test_compact_coefficients_are_those_of_pairs():
         np.testing.assert_array_equal(compact_coefficients(coefficients, codes, k), alpha)
 
 
+def test_rates_are_of_blocks_as_large_as_those_of_predictions(monkeypatch):
+    decided, clock = [], iter(range(0, 100, 2))
+
+    class Model:
+        def binary_decisions(self, rows: Rows) -> None:
+            decided.append(rows.X)
+
+    monkeypatch.setattr(thinning, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    for n, block in ((100, 300), (500, 500)):
+        decided.clear()
+        X = np.arange(2.0 * n).reshape(n, 2)
+        monkeypatch.setattr(predict, "BLOCK_BYTES", 4 * 2 * 300)
+        assert rate(Model(), Rows(X), Engine(1)) == block / 2
+        for of_block in decided:
+            np.testing.assert_array_equal(of_block, np.resize(X, (block, 2)))
+
+
 def test_choices_are_within_the_tolerance_and_ever_smaller():
     rng = np.random.default_rng(0)
 
     def fit(n: int) -> thinning.PartFit:
         losses = np.r_[0.0, np.sort(rng.integers(0, 30, 6))]
         sizes = [thinning.Size(np.empty((m, 1)), loss, loss) for m, loss in zip(range(70, 0, -10), losses, strict=True)]
-        terms = thinning.Terms(Rows(np.empty((70, 1))), *np.empty((4, 70)))
+        terms = thinning.Terms(Rows(np.empty((70, 1))), *np.empty((3, 70)))
         return thinning.PartFit(terms, sizes, n)
 
     fits = [fit(n) for n in (500, 0, 2000, 1500)]
