@@ -419,6 +419,6 @@ def does_not_fit(report: dict[str, Any]) -> str:
     """The advice for an estimate that does not fit."""
     limit, least = report["limit_bytes"] / MiB, -(-report["least_bytes_estimated"] // MiB)
     return (
-        f"does not fit --memory-limit {limit:.0f} MiB, with about {report['n_support_estimated']:,} support vectors: "
+        f"does not fit into {limit:.0f} MiB of memory, with about {report['n_support_estimated']:,} support vectors: "
         f"give at least {least} MiB, or --early, which writes its model during the fit, or --solver bsgd --budget B"
     )

@@ -27,7 +27,7 @@ from streamsvm.data.samples import (
     memory_blocks,
 )
 from streamsvm.data.vectors import Vector, VectorFactory, VectorInMemory, VectorOnDisk
-from streamsvm.errors import CorruptDataError, MemoryLimitError
+from streamsvm.errors import CorruptDataError
 from streamsvm.fits.base import Fit
 from streamsvm.fits.parts import (
     EarlyPartitions,
@@ -45,7 +45,7 @@ from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.kernels.row_cache import WIDE
 from streamsvm.parallel.engine import several
-from streamsvm.parallel.machine import WORKER_BYTES, MiB, free_bytes, process_bytes
+from streamsvm.parallel.machine import WORKER_BYTES, MiB, free_bytes, process_bytes, too_small
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
@@ -54,7 +54,6 @@ from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
 from streamsvm.solvers.in_turn import InTurnState, Thresholds
 from streamsvm.storage.paths import Place, remove_tree
-from streamsvm.storage.text import human_bytes
 from streamsvm.tasks.base import Subproblem
 
 BOUND_ROWS = 1000  # sampled to estimate how much of the kernel is between partitions
@@ -456,11 +455,7 @@ def plan_memory(
         threads -= 1
     max_part_rows = int((0.8 * free / threads - TASK_BYTES) / per_row)
     if max_part_rows < LEAST_ROWS:
-        least = process + vectors + least_part
-        raise MemoryLimitError(
-            f"a memory limit of {human_bytes(limit)} is too small for {n} rows of {samples.store.d} columns: "
-            f"give at least {-(-least // MiB)} MiB"
-        )
+        raise too_small(limit_bytes, f"{n} rows of {samples.store.d} columns", process + vectors + least_part)
     return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from contextlib import suppress
@@ -10,16 +11,21 @@ from pathlib import Path
 import psutil
 
 from streamsvm.errors import MemoryLimitError
+from streamsvm.parallel import cgroups
 from streamsvm.storage.text import human_bytes
 
 _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    allowed = getattr(os, "process_cpu_count", None)  # Python 3.13
-    if allowed is not None:
-        return allowed() or 1
+    """How many cores this process may use. A container may have fractions of them: rounded up."""
+    return max(1, math.ceil(min(_assigned_cores(), cgroups.cores())))
+
+
+def _assigned_cores() -> int:
+    assigned = getattr(os, "process_cpu_count", None)  # Python 3.13
+    if assigned is not None:
+        return assigned() or 1
     with suppress(AttributeError):  # macOS ties no process to cores
         return len(psutil.Process().cpu_affinity())
     return os.cpu_count() or 1
@@ -51,8 +57,8 @@ FREE_SHARE = 0.8  # of the memory, for a fit without a limit
 
 
 def free_bytes() -> int:
-    """The memory that a fit without a limit may use, of what is free now."""
-    return int(FREE_SHARE * psutil.virtual_memory().available)
+    """The memory that a fit without a limit may use, of what is free now, on this machine and in this container."""
+    return int(FREE_SHARE * min(psutil.virtual_memory().available, cgroups.memory_bytes()))
 
 
 def process_bytes() -> int:
@@ -68,7 +74,15 @@ def fits_memory(limit_bytes: int | None, needed_bytes: int) -> bool:
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
     """Raises MemoryLimitError if so many bytes do not fit next to the memory of the process."""
     if not fits_memory(limit_bytes, needed_bytes):
-        limit, total = limit_bytes or free_bytes(), process_bytes() + needed_bytes
-        raise MemoryLimitError(
-            f"a memory limit of {human_bytes(limit)} is too small for {what}: give at least {-(-total // MiB)} MiB"
-        )
+        raise too_small(limit_bytes, what, process_bytes() + needed_bytes)
+
+
+def too_small(limit_bytes: int | None, what: str, least_bytes: int) -> MemoryLimitError:
+    """That a limit, or the free memory if it is None, does not suffice for something that takes `least_bytes`."""
+    least = f"at least {-(-least_bytes // MiB)} MiB"
+    if limit_bytes:
+        return MemoryLimitError(f"a memory limit of {human_bytes(limit_bytes)} is too small for {what}: give {least}")
+    return MemoryLimitError(
+        f"found {human_bytes(free_bytes())} of memory for this process, too little for {what}, which takes {least}: "
+        "free some, or raise the limit of the container or job"
+    )
