@@ -28,7 +28,7 @@ from streamsvm.judging.expected import weighted_losses
 from streamsvm.kernels.base import Kernel, Stationary, inner_products, kernel_of
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.machine import free_bytes, process_bytes
+from streamsvm.parallel.machine import default_limit_bytes, process_bytes
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import ridged, squared_terms
 from streamsvm.problems.subproblems import DualData, in_memory, sums_of, task_gradients, with_loss
@@ -475,7 +475,7 @@ def _most_rows(prepared: TrainingData, engine: Engine) -> int:
     """The number of rows that memory allows, with each thread's copy under a metric."""
     samples = prepared.samples
     row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
-    left = (prepared.config.memory_limit or free_bytes()) - process_bytes()
+    left = (prepared.config.memory_limit or default_limit_bytes()) - process_bytes()
     return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))
 
 

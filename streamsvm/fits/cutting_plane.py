@@ -27,7 +27,7 @@ from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import LinearModel
-from streamsvm.parallel.machine import fits_memory, free_bytes, process_bytes, require_memory
+from streamsvm.parallel.machine import default_limit_bytes, fits_memory, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.pair_risk import PairRisk
@@ -114,7 +114,7 @@ class CuttingPlaneFit(Fit):
         self.calibration = self.odds(self.options.loss)
         self.columns = self.task.columns(len(self.classes))
         self.samples = prepared.samples
-        self.limit_bytes = config.memory_limit or free_bytes()
+        self.limit_bytes = config.memory_limit or default_limit_bytes()
         self.is_dual = self.options.method == "dual"  # of "auto" it is known when the rows are read
         self.options.require_task(self.task)  # which may follow from the rows
         plane_bytes = 4 * (1 + self._length) * self.columns

@@ -53,12 +53,13 @@ def peak_rss_bytes(pid: int | None = None) -> int:
 
 MiB = 1 << 20
 WORKER_BYTES = 256 * MiB  # of a cluster's worker: its process, and what it loads
-FREE_SHARE = 0.8  # of the memory, for a fit without a limit
+FREE_SHARE = 0.8  # of the free memory, for a fit without a limit
 
 
-def free_bytes() -> int:
-    """The memory that a fit without a limit may use, of what is free now, on this machine and in this container."""
-    return int(FREE_SHARE * min(psutil.virtual_memory().available, cgroups.memory_bytes()))
+def default_limit_bytes() -> int:
+    """The memory that this process may have without a limit: what it has, and most of what is free now on this machine
+    and in this container."""
+    return rss_bytes() + int(FREE_SHARE * min(psutil.virtual_memory().available, cgroups.memory_bytes()))
 
 
 def process_bytes() -> int:
@@ -68,7 +69,7 @@ def process_bytes() -> int:
 
 def fits_memory(limit_bytes: int | None, needed_bytes: int) -> bool:
     """Whether so many bytes fit next to the memory of the process."""
-    return process_bytes() + needed_bytes <= (limit_bytes or free_bytes())
+    return process_bytes() + needed_bytes <= (limit_bytes or default_limit_bytes())
 
 
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
@@ -83,6 +84,6 @@ def too_small(limit_bytes: int | None, what: str, least_bytes: int) -> MemoryLim
     if limit_bytes:
         return MemoryLimitError(f"a memory limit of {human_bytes(limit_bytes)} is too small for {what}: give {least}")
     return MemoryLimitError(
-        f"found {human_bytes(free_bytes())} of memory for this process, too little for {what}, which takes {least}: "
-        "free some, or raise the limit of the container or job"
+        f"found {human_bytes(default_limit_bytes())} of memory for this process, too little for {what}, "
+        f"which takes {least}: free some, or raise the limit of the container or job"
     )

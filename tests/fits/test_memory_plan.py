@@ -17,6 +17,7 @@ from streamsvm.data.samples import SamplesInStore
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import MemoryLimitError
 from streamsvm.fits.divided import LEAST_ROWS, plan_memory
+from streamsvm.parallel import machine
 from streamsvm.parallel.machine import WORKER_BYTES, MiB
 
 GiB = 1 << 30
@@ -92,9 +93,10 @@ def test_a_worker_has_its_memory_however_much_the_leading_process_holds(monkeypa
         plan_memory(facts, 1, 2 * GiB, 1, cache_bytes=0)
 
 
-def test_without_a_limit_free_memory_is_the_limit(monkeypatch):
+def test_without_a_limit_it_is_the_process_s_memory_and_what_is_free(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10 * GiB))
-    assert plan_memory(samples(1000, 10), 1, None, 2, cache_bytes=0).limit_bytes == 8 * GiB
+    monkeypatch.setattr(machine, "rss_bytes", lambda: GiB)
+    assert plan_memory(samples(1000, 10), 1, None, 2, cache_bytes=0).limit_bytes == 9 * GiB
 
 
 def test_rows_of_fewer_columns_under_a_metric_take_less():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from streamsvm.errors import MemoryLimitError
 from streamsvm.parallel import cgroups
-from streamsvm.parallel.machine import FREE_SHARE, MiB, cores, free_bytes, require_memory
+from streamsvm.parallel.machine import FREE_SHARE, MiB, cores, default_limit_bytes, require_memory
 
 JOB = "slurm/job_7"
 STAT = "inactive_file 30\ntotal_inactive_file 50\n"  # of the group alone, and with those below it
@@ -95,16 +96,14 @@ def test_cores_are_what_the_tightest_group_allows(name, groups):
 
 
 def test_a_fit_without_a_limit_stays_within_the_group_s(groups, monkeypatch):
-    monkeypatch.setattr(psutil.Process, "memory_info", lambda self: type("Info", (), {"rss": 100 * MiB}))
+    monkeypatch.setattr(psutil.Process, "memory_info", lambda self: SimpleNamespace(rss=100 * MiB))
     on_machine = cores()
     groups(f"0::/{JOB}\n", version_2(JOB, 500 * MiB, 100 * MiB) | {f"{JOB}/cpu.max": "150000 100000"})
-    assert free_bytes() == int(FREE_SHARE * (400 * MiB + 30))
+    assert default_limit_bytes() == 100 * MiB + int(FREE_SHARE * (400 * MiB + 30))
     assert cores() == min(on_machine, 2)
-    require_memory(None, 100 * MiB, "a matrix")
-    with pytest.raises(
-        MemoryLimitError, match=r"found 320.0 MiB of memory .* too little for a matrix.* at least 364 MiB"
-    ):
-        require_memory(None, 200 * MiB, "a matrix")
+    require_memory(None, 200 * MiB, "a matrix")
+    with pytest.raises(MemoryLimitError, match=r"found 420.0 MiB of memory .* for a matrix.* at least 464 MiB"):
+        require_memory(None, 300 * MiB, "a matrix")
 
 
 def test_without_groups_nothing_is_limited(monkeypatch, tmp_path):
