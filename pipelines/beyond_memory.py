@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import HERE, STREAMSVM, Bench, print_tables
+from beyond_worker import MISSING
 from measure import CORES, Failed, Missing, Run, run
 from scale_table import BLOCK_ROWS, block, made
 from tables import Bytes, Factor, Seconds, Share, Table
@@ -135,7 +136,8 @@ def _record(name: str, fit: Run | None, seconds: float, accuracy: float, passes:
 
 
 def _why(failure: Failed) -> str:
-    return "out of memory" if "exit status -9" in str(failure) else str(failure).split(" of: ")[0]
+    status = str(failure).split(" of: ")[0]
+    return {"exit status -9": "out of memory", f"exit status {MISSING}": "not installed"}.get(status, status)
 
 
 def _limited(bench: Bench, command: Sequence[str | Path]) -> Run:

@@ -21,6 +21,7 @@ BLOCK_BYTES = 64 << 20  # of float32
 SAMPLE, FEATURES = 20_000, 1000  # rows for the choice of a kernel, and how many of them have a feature
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # times 1 / (columns * variance)
 OFTEN = 1.5  # times the seconds of the last test is the next one
+MISSING = 3  # exit status where a package is not installed
 TREES = 10_000  # more than any limit allows
 
 Block = tuple[np.ndarray, np.ndarray]
@@ -200,4 +201,8 @@ METHODS = {"xgboost": xgboost, "lightgbm": lightgbm, "sgd": sgd, "incremental": 
 
 if __name__ == "__main__":
     kind, train, test, seconds, work, out = sys.argv[1:]
-    METHODS[kind](Task(train, test, float(seconds), Path(work), Path(out)))
+    try:
+        METHODS[kind](Task(train, test, float(seconds), Path(work), Path(out)))
+    except ModuleNotFoundError as error:
+        print(error, file=sys.stderr)
+        sys.exit(MISSING)

@@ -80,6 +80,7 @@ RECIPES = {
     "scale": ("scale_table.py", "--only", "budget,early"),
     "scale-linear": ("scale_table.py", "--only", "linear"),
     "plans": ("scale_table.py", "--only", "plan"),
+    "beyond": ("beyond_memory.py", "--only", "rows"),
     "rate": ("engine_rate.py",),
     "simulated": ("simulate.py",),
 }
@@ -813,6 +814,19 @@ def test_memory_is_told_as_the_rows_grow(tables):
     assert [row["rows"] for row in budget] == [row["rows"] for row in early] == [20_000, 40_000]
     assert all(row["support vectors"] <= 50 for row in budget)
     assert all(0 < row["rows a second"] < 1e7 and row["peak memory"] > 50e6 for row in (*budget, *early))
+
+
+@pytest.mark.slow  # as others of this file
+def test_methods_for_rows_beyond_memory_are_compared_by_time(tables):
+    [rows] = tables("beyond").values()
+    assert list(dict.fromkeys(row["method"].split(",")[0] for row in rows)) == [
+        *("streamsvm", "XGBoost", "LightGBM", "scikit-learn", "dask-ml"),
+    ]
+    ended = {row["ended"] for row in rows if "ended" in row}
+    assert ended <= {"not installed"}
+    of_method = [row["seconds"] for row in rows if row["method"].startswith("dask-ml")]
+    assert of_method == sorted(of_method)
+    assert all(0.5 < row["accuracy"] <= 1 and row["rows a second and core"] > 0 for row in rows if "ended" not in row)
 
 
 @pytest.mark.slow  # as others of this file
