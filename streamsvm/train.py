@@ -29,6 +29,7 @@ from streamsvm.judging.held_out import interval_rows, require_holdout
 from streamsvm.judging.thresholds import FoldDecisions
 from streamsvm.models.files import load_model
 from streamsvm.parallel.compiling import compile_notices
+from streamsvm.parallel.machine import excess
 from streamsvm.parallel.open import open_engine
 from streamsvm.runs.checkpoints import ROWS, Checkpoints
 from streamsvm.runs.directory import end_with, recorded
@@ -236,6 +237,8 @@ def planned_fit(
 ) -> Iterator[Fit]:
     """A fit of prepared data, whose memory is planned; not begun yet. chooses: what its options ask to be chosen."""
     run, phase = run or Run(), phase or Phases()
+    if message := excess(config.memory_limit):
+        run.events.warn(message)
     checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
     engine = open_engine(
         config.threads,

@@ -62,6 +62,17 @@ def default_limit_bytes() -> int:
     return rss_bytes() + int(FREE_SHARE * min(psutil.virtual_memory().available, cgroups.memory_bytes()))
 
 
+def excess(limit_bytes: int | None) -> str:
+    """A warning of a limit above what the container allows, which would end this process; else nothing."""
+    allowed = rss_bytes() + cgroups.memory_bytes()
+    if limit_bytes is None or limit_bytes <= allowed:
+        return ""
+    return (
+        f"the memory limit of {human_bytes(limit_bytes)} is above the {human_bytes(int(allowed))} that the container "
+        "or job allows this process: Linux may kill it; give a smaller one, or none"
+    )
+
+
 def process_bytes() -> int:
     """The memory of this process, and of kernels and libraries that it will still load."""
     return rss_bytes() + 64 * MiB

@@ -6,12 +6,17 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
+import cases
+import numpy as np
 import psutil
 import pytest
 
+from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
+from streamsvm.events import Events
 from streamsvm.parallel import cgroups
 from streamsvm.parallel.machine import FREE_SHARE, MiB, cores, default_limit_bytes, require_memory
+from streamsvm.train import train_in_memory
 
 JOB = "slurm/job_7"
 STAT = "inactive_file 30\ntotal_inactive_file 50\n"  # of the group alone, and with those below it
@@ -104,6 +109,17 @@ def test_a_fit_without_a_limit_stays_within_the_group_s(groups, monkeypatch):
     require_memory(None, 200 * MiB, "a matrix")
     with pytest.raises(MemoryLimitError, match=r"found 420.0 MiB of memory .* for a matrix.* at least 464 MiB"):
         require_memory(None, 300 * MiB, "a matrix")
+
+
+@pytest.mark.parametrize(("limit", "is_above"), [("450MiB", False), ("2GiB", True)])
+def test_a_limit_above_the_group_s_is_warned_of(limit, is_above, groups, monkeypatch):
+    monkeypatch.setattr(psutil.Process, "memory_info", lambda self: SimpleNamespace(rss=100 * MiB))
+    groups(f"0::/{JOB}\n", version_2(JOB, 500 * MiB, 100 * MiB))
+    warned: list[str] = []
+    events = Events(lambda record: warned.append(str(record.event)))
+    config = cases.build_config(("test", {"memory_limit": limit}))
+    train_in_memory(Store.from_arrays(np.eye(6), [0, 1] * 3), config, events)
+    assert any("2.0 GiB is above the 500.0 MiB that the container" in each for each in warned) == is_above
 
 
 def test_without_groups_nothing_is_limited(monkeypatch, tmp_path):
