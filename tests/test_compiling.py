@@ -151,6 +151,13 @@ def jitted(tree: ast.Module) -> dict[str, str]:
     return found
 
 
+def test_all_code_depends_on_the_file_of_intrinsics(monkeypatch):
+    files: list[str] = []
+    monkeypatch.setattr(private_numba, "_digest", lambda file: files.append(file) or b"")
+    _ContentLocator(descent._partner.py_func, ())
+    assert files == [descent.__file__, private_numba.__file__]
+
+
 def test_who_calls_compiled_functions_of_another_file_says_so():
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py")}
     all_jitted = {

@@ -15,7 +15,6 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import SHARE
 from streamsvm.errors import DataError
 from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, Features, State, as_float, shown
-from streamsvm.private import numba
 from streamsvm.private.numba import AN_OBJECT, direct, is_compiled, njit, numbers_of
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ class _Plan:
 MISFIT, SAME, NEW = range(3)
 
 
-@njit(cache=True, nogil=False, uses=(numba,))
+@njit(cache=True, nogil=False)
 def _read(x, names, kinds, last, row):
     """Fills the start of the row. MISFIT if the event x does not fit, see `numbers_of`; SAME if the last row was the
     same."""

@@ -100,7 +100,7 @@ class _ContentLocator(_CacheLocator):
 
     def __init__(self, function: Any, uses: Sequence[ModuleType]) -> None:
         self._line, self._py_file = function.__code__.co_firstlineno, function.__code__.co_filename
-        files = [self._py_file, *(str(module.__file__) for module in uses)]
+        files = [self._py_file, __file__, *(str(module.__file__) for module in uses)]  # this one has intrinsics
         self._stamp = sha256(b"".join(map(_digest, files))).hexdigest()
         self._module = function.__module__
 
