@@ -27,17 +27,14 @@ from typing import Any
 from bench import HERE, STREAMSVM, Bench, print_tables
 from beyond_worker import MISSING
 from measure import CORES, Failed, Missing, Run, run
-from scale_table import BLOCK_ROWS, block, made
+from scale_table import made, made_to_test
 from tables import Bytes, Factor, Seconds, Share, Table
 
-from streamsvm.data.rows import Rows
-from streamsvm.data.writer import StoreWriter
 from streamsvm.parallel import cgroups
 
 GiB = 1 << 30
 SECONDS, QUICK_SECONDS = (30, 120, 480), (5,)  # budgets of streamsvm, the last one of all
 DIGITS, ROWS, TEST_ROWS = 2_000_000, 100_000_000, 200_000
-FAR = 1 << 20  # the number of the first block of rows to test on
 OURS = {"streamsvm": (), "streamsvm, budgeted descent": ("--solver", "bsgd")}
 PEERS = {
     "xgboost": "XGBoost, external memory",
@@ -57,12 +54,7 @@ def digits(bench: Bench) -> list[Table]:
 
 def rows(bench: Bench) -> list[Table]:
     n = bench.sizes.train_rows or ROWS
-    test = bench.work / "scale.test.zarr"
-    if not test.exists():
-        with StoreWriter(test, d=8, dtype="float32") as store:
-            for number in range(FAR, FAR + -(-min(n, TEST_ROWS) // BLOCK_ROWS)):
-                X, y = block(number)
-                store.append(Rows(X), y)
+    test = made_to_test(bench.work, min(n, TEST_ROWS))
     return _tables(bench, "Rows of 8 columns", made(bench.work, n), test, n)
 
 

@@ -6,6 +6,7 @@ Items, none of which needs data; each is a `streamsvm fit` in a separate process
     budget    one epoch of descent on a budget of 50
     early     DC-SVM with early prediction
     linear    cutting planes, within 440 MiB, which leaves no memory for rows
+    killed    early prediction, killed when half of its partitions are solved, resumed, and evaluated on other rows
     plan      `--dry-run` of all on stores of 128 columns, of which all is there but the rows after the first chunk
 
 Stores are written block by block: block i of 65,536 rows is a function of i alone, so that a smaller store is the
@@ -16,27 +17,36 @@ a billion rows where nobody says how many.
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import zarr
-from bench import Bench, from_arguments
+from bench import STREAMSVM, Bench, from_arguments
 from measure import Run
-from tables import Bytes, Factor, Report, Seconds, Table
+from tables import Bytes, Factor, Report, Seconds, Share, Table
 
 from streamsvm.data.labels import Classes
 from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import moments_of, write_statistics
 from streamsvm.data.writer import StoreWriter
+from streamsvm.events import Progress
+from streamsvm.parallel.machine import peak_rss_bytes
+from streamsvm.runs.directory import Tail
 from streamsvm.storage.chunks import create_array
 from streamsvm.storage.paths import STORE_MARK
 
 ROWS, QUICK_ROWS = (1_000_000, 10_000_000), (20_000, 40_000)
 COLUMNS, BLOCK_ROWS, CHUNK_ROWS = 8, 1 << 16, 1 << 13
 WRONG = 0.02  # of the labels
+TEST_ROWS = 10_000_000
 LIMIT = "2GiB"
 LINEAR = "--solver", "cutting-plane", "--kernel", "linear", "--scale", "standard", "--memory-limit", "440MiB"
 PLAN_ROWS, PLAN_COLUMNS = (1_000_000_000,), 128
@@ -45,7 +55,9 @@ FITS = {
     "early": ("Early prediction", ("--set", "dcsvm.early=true")),
     "linear": ("Cutting planes", LINEAR),
 }
-ITEMS = (*FITS, "plan")
+ITEMS = (*FITS, "killed", "plan")
+FAR = 1 << 20  # the number of the first block of rows to test on
+POLL_S = 0.2
 
 
 def block(number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +78,17 @@ def made(work: Path, rows: int) -> Path:
             X, y = block(number)
             n = min(BLOCK_ROWS, rows - store.n)
             store.append(Rows(X[:n]), y[:n])
+    return url
+
+
+def made_to_test(work: Path, rows: int) -> Path:
+    """A store of about so many other rows, where it is not there yet."""
+    url = work / f"scale.{rows}.t.zarr"
+    if not url.exists():
+        with StoreWriter(url, d=COLUMNS, dtype=np.float32) as store:
+            for number in range(FAR, FAR + -(-rows // BLOCK_ROWS)):
+                X, y = block(number)
+                store.append(Rows(X), y)
     return url
 
 
@@ -119,6 +142,62 @@ def table(bench: Bench, name: str, sizes: Sequence[int]) -> Table:
     return Table(title, records, notes)
 
 
+def killed(bench: Bench, sizes: Sequence[int]) -> Table:
+    """An early fit of each size, killed and resumed; it has a run directory."""
+    records = []
+    test = made_to_test(bench.work, min(TEST_ROWS, max(sizes)))
+    for rows in sizes:
+        model, run_dir = bench.work / "scale.killed.model", bench.work / "scale.killed.run"
+        shutil.rmtree(run_dir, ignore_errors=True)
+        words = (
+            "fit",
+            "--store",
+            made(bench.work, rows),
+            "--model",
+            model,
+            "--force",
+            "--no-search",
+            *FITS["early"][1],
+        )
+        words = (*words, "--memory-limit", LIMIT, "--run-dir", run_dir)
+        killed_s, peak = _killed(words, run_dir)
+        fit = bench.told(*words, "--resume")
+        scores = bench.told("evaluate", "--model", model, "--store", test)
+        records.append(
+            {
+                "rows": rows,
+                "killed after": Seconds(killed_s),
+                "resumed": Seconds(fit.seconds),
+                "rows a second": round(rows / (killed_s + fit.seconds)),
+                "support vectors": fit.result["n_support"],
+                "peak memory": Bytes(max(peak, fit.peak_rss_bytes)),
+                "evaluate": Seconds(scores.seconds),
+                "rows of it": scores.result["n"],
+                "accuracy": Share(scores.result["accuracy"]),
+            }
+        )
+    notes = [
+        f"synthetic rows of {COLUMNS} columns, of which {WRONG:.0%} have the wrong label; whole commands with "
+        f"--memory-limit {LIMIT}, one run each; rows a second: of both together",
+    ]
+    return Table("Early prediction, killed and resumed", records, notes)
+
+
+def _killed(words: Sequence[Any], run_dir: Path) -> tuple[float, int]:
+    """Seconds until a fit was killed, when half of its partitions were solved, and the peak of its memory. One that
+    ends between two looks is not killed."""
+    began, records, peak = time.perf_counter(), Tail(run_dir), 0
+    child = subprocess.Popen([*STREAMSVM, *map(str, words), "--json"], stdout=subprocess.DEVNULL)
+    while child.poll() is None:
+        with suppress(psutil.Error):  # it has ended
+            peak = max(peak, peak_rss_bytes(child.pid))
+        steps = [record.event for record in records() if isinstance(record.event, Progress)]
+        if any(step.phase == "solve" and step.total and 2 * step.done >= step.total for step in steps):
+            child.kill()
+        time.sleep(POLL_S)
+    return time.perf_counter() - began, peak
+
+
 def _limit(words: Sequence[str]) -> str:
     """The last limit that a command gets."""
     return words[words.index("--memory-limit") + 1] if "--memory-limit" in words else LIMIT
@@ -156,7 +235,10 @@ def main() -> None:
         sizes = args.rows or (QUICK_ROWS if args.quick else ROWS)
         report = Report(args.out)
         for name in args.only:
-            report.add([table(bench, name, sizes) if name in FITS else plans(bench, args.rows or PLAN_ROWS)])
+            if name == "killed":
+                report.add([killed(bench, sizes)])
+            else:
+                report.add([table(bench, name, sizes) if name in FITS else plans(bench, args.rows or PLAN_ROWS)])
 
 
 if __name__ == "__main__":

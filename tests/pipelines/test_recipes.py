@@ -77,7 +77,7 @@ RECIPES = {
     "metric": ("metric_table.py",),
     "choice": ("choice_table.py",),
     "options": ("option_table.py",),
-    "scale": ("scale_table.py", "--only", "budget,early"),
+    "scale": ("scale_table.py", "--only", "budget,early,killed"),
     "scale-linear": ("scale_table.py", "--only", "linear"),
     "plans": ("scale_table.py", "--only", "plan"),
     "beyond": ("beyond_memory.py", "--only", "rows"),
@@ -810,7 +810,9 @@ def test_kernels_are_compared(tables):
 
 @pytest.mark.slow  # four fits
 def test_memory_is_told_as_the_rows_grow(tables):
-    budget, early = tables("scale").values()
+    budget, early, killed = tables("scale").values()
+    assert [row["support vectors"] for row in killed] == [row["support vectors"] for row in early]
+    assert all(row["accuracy"] > 0.9 and row["killed after"] > 0 < row["resumed"] for row in killed)
     assert [row["rows"] for row in budget] == [row["rows"] for row in early] == [20_000, 40_000]
     assert all(row["support vectors"] <= 50 for row in budget)
     assert all(0 < row["rows a second"] < 1e7 and row["peak memory"] > 50e6 for row in (*budget, *early))
