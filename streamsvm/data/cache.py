@@ -54,18 +54,25 @@ class CachedSamples:
     """Blocks of samples for many passes, with their columns. The first pass reads the sources.
 
     The first blocks stay in memory, up to cache_bytes. The others become plain files in `folder()`, which are read at
-    the speed of the disk. Raises what `samples.read` raises, and StorageError if the disk is full.
+    the speed of the disk. A block has up to block_bytes of rows (default: PASS_BYTES), or is one of `samples`.
+
+    Raises what `samples.read` raises, and StorageError if the disk is full.
     """
 
     def __init__(
-        self, samples: Samples, cache_bytes: int, folder: Callable[[], Path], columns: RowColumns | None = None
+        self,
+        samples: Samples,
+        cache_bytes: int,
+        folder: Callable[[], Path],
+        columns: RowColumns | None = None,
+        block_bytes: int | None = None,
     ) -> None:
         self.n, self.d = samples.n, samples.d
         self.source, self.columns = samples, columns
         self.nbytes = samples.nbytes + (samples.n * columns.row_bytes if columns else 0)
         self._cached_rows = int(cache_bytes / self.nbytes * samples.n)
         self._folder = folder() if self._cached_rows < samples.n else None
-        self.groups = {(group[0][0], group[-1][1]): group for group in windows(samples, PASS_BYTES)}
+        self.groups = {(group[0][0], group[-1][1]): group for group in windows(samples, block_bytes or PASS_BYTES)}
         self._cached: dict[Block, tuple[Rows, Columns]] = {}
         self._files: dict[Block, tuple[Path, RowsPlace, list[ArrayPlace]]] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -125,11 +125,15 @@ class Rows(SizedInBytes):
     def sq_norms(self) -> np.ndarray:
         """(m,) float64 squared Euclidean norms."""
         X = self.X
-        if not isinstance(X, np.ndarray):
-            entries = X.data.astype(np.float64)
-            rows = np.repeat(np.arange(len(self)), np.diff(X.indptr))
-            return np.bincount(rows, weights=np.square(entries, out=entries), minlength=len(self))
         out = np.empty(len(self))
+        if not isinstance(X, np.ndarray):
+            cuts = np.searchsorted(X.indptr, np.arange(0, X.nnz, 1 << 16))
+            for start, stop in pairwise(np.unique([0, *cuts, len(self)]).tolist()):
+                entries = X.data[X.indptr[start] : X.indptr[stop]].astype(np.float64)
+                rows = np.repeat(np.arange(stop - start), np.diff(X.indptr[start : stop + 1]))
+                squares = np.square(entries, out=entries)
+                out[start:stop] = np.bincount(rows, weights=squares, minlength=stop - start)
+            return out
         step = max(1, (1 << 16) // max(1, self.d))  # tiles of 512 KiB: no float64 copy of the block
         for start in range(0, len(self), step):
             tile = X[start : start + step].astype(np.float64)

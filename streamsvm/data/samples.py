@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.data.rows import Rows, concat, take_in_parts
 from streamsvm.data.scaling import Scaling
@@ -78,6 +79,26 @@ class SamplesInStore(SizedInBytes):
 
     def _scaled(self, rows: Rows) -> Rows:
         return rows if self.as_stored else self.scaling.apply(rows)
+
+
+class SamplesInBlocks(SizedInBytes):
+    """Samples in other blocks, as CSR if `as_csr`, however they are stored. nbytes: as they are stored."""
+
+    def __init__(self, samples: Samples, blocks: list[Block], *, as_csr: bool) -> None:
+        self.n, self.d, self.nbytes = samples.n, samples.d, samples.nbytes
+        self._samples, self._blocks, self._as_csr = samples, blocks, as_csr
+
+    def blocks(self) -> list[Block]:
+        return self._blocks
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self._converted(self._samples.read(start, stop))
+
+    def take(self, ids: np.ndarray) -> Rows:
+        return self._converted(self._samples.take(ids))
+
+    def _converted(self, rows: Rows) -> Rows:
+        return Rows(sparse.csr_array(rows.X)) if self._as_csr else rows
 
 
 def block_columns(samples: Samples) -> int:

@@ -64,8 +64,8 @@ class LinearEstimator(StoreEstimator):
         the paper's epsilon, above 0. Larger: a shorter, less exact fit. None: it stops at `tol`.
     method : {"auto", "ocas", "plain", "dual"}
         "ocas": planes near the best point of a line search. "plain": planes at the last minimum, as Joachims does; for
-        comparison. "dual": dual coordinate descent over rows in memory, with the hinge or tube loss. "auto": "dual" for
-        sparse rows that fit in half of the memory limit, else "ocas".
+        comparison. "dual": dual coordinate descent over rows in memory, or over blocks of them, with the hinge or tube
+        loss. "auto": "dual" for sparse rows if what each row needs fits in half of the memory limit, else "ocas".
     max_passes : int
         Maximum number of passes over the rows, at least 1. Larger: a more exact fit.
     random_state : int, RandomState or None

@@ -1,5 +1,5 @@
 """Linear problems over a store: classes against the rest, numbers, ranks, or pairs within queries. By cutting planes,
-whose passes read each row once, or by dual coordinate descent over rows in memory."""
+whose passes read each row once, or by dual coordinate descent over rows in memory or over blocks of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from streamsvm.config import FitConfig
 from streamsvm.data.cache import PASS_BYTES, CachedSamples, Columns
-from streamsvm.data.rows import Rows
-from streamsvm.data.samples import Samples, gather, read_blocks
+from streamsvm.data.samples import Samples, SamplesInBlocks, gather, read_blocks
 from streamsvm.errors import DataError
 from streamsvm.events import Step
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
@@ -29,6 +27,7 @@ from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import LinearModel
 from streamsvm.parallel.machine import default_limit_bytes, fits_memory, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
+from streamsvm.problems.linear_blocks import BlocksDual
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
@@ -46,13 +45,17 @@ from streamsvm.problems.row_risk import (
 )
 from streamsvm.progress import Convergence
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane, Planes
-from streamsvm.solvers.dual_descent import DualDescent, DualState
+from streamsvm.solvers.dual_descent import BlockDescent, DualDescent, DualState
 from streamsvm.solvers.loop import run
 from streamsvm.storage.text import JsonObject
 
 LANDMARKS = 3  # random stream of the landmarks
 SPARSE = 0.15  # share of entries that are not 0, up to which dual descent is chosen
 DUAL_SHARE = 0.5  # of the memory limit, which dual descent may take where it is not asked for
+MOST_BLOCKS = 64  # whose sizes add up to all rows: smaller ones would take many passes
+BLOCK_SHARE = 4  # a block is a quarter of the memory limit, or the half of that, and so on
+WINDOWS = 16  # of a block: rows that are read together
+COPIES = 6  # of a window, as it is read
 WEIGHTS = 5  # of each column: the last and the best w, before and after a step, and the model's
 TYPICAL_PASSES = 60
 LEAST_STEPS = 2  # the first step takes the plane at 0, and stays there
@@ -100,8 +103,8 @@ class _Growth(CostGrowth):
 
 class CuttingPlaneFit(Fit):
     """min over w of 1/2 |w|^2 + C times the loss, by a bundle of planes for each column (Joachims 2006; Franc and
-    Sonnenburg 2009). The same passes feed all bundles. Or, `is_dual`, by dual coordinate descent (Hsieh et al.
-    2008)."""
+    Sonnenburg 2009). The same passes feed all bundles. Or, `is_dual`, by dual coordinate descent (Hsieh et al. 2008),
+    with `block_bytes` over blocks of that size (Yu et al. 2010), else over all rows, in memory."""
 
     growth = _Growth(1.5, ("planes",))
     has_budget = True
@@ -116,6 +119,7 @@ class CuttingPlaneFit(Fit):
         self.samples = prepared.samples
         self.limit_bytes = config.memory_limit or default_limit_bytes()
         self.is_dual = self.options.method == "dual"  # of "auto" it is known when the rows are read
+        self.block_bytes = 0
         self.options.require_task(self.task)  # which may follow from the rows
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
@@ -127,7 +131,8 @@ class CuttingPlaneFit(Fit):
         self.planes_bytes = self.bytes
         fits = fits_memory(config.memory_limit, sum(self.bytes.values()))
         if self.is_dual or (self._may_be_dual and not fits):
-            self.bytes = self._dual_bytes(self.engine.threads)
+            self.block_bytes = self._block_bytes()
+            self.bytes = self._needed_bytes(self.block_bytes)
         self._require_memory()
 
     def _require_memory(self) -> None:
@@ -142,19 +147,51 @@ class CuttingPlaneFit(Fit):
     @property
     def _may_be_dual(self) -> bool:
         """Whether `auto` takes dual descent if the rows are sparse. A cluster or other threads choose alike, and have
-        the same model: the memory is that of all columns side by side."""
+        the same model: the memory is that of all columns side by side. But beyond memory, where the workers of a
+        cluster share the passes of planes, and blocks would follow one another in this process."""
         if self.options.method != "auto" or self.options.no_dual(self.task):
             return False
-        needed_bytes = sum(self._dual_bytes(self.columns).values())
-        return needed_bytes <= DUAL_SHARE * self.limit_bytes and fits_memory(self.limit_bytes, needed_bytes)
+        if self._fits_share(None):
+            return True
+        return self._fits_share(0) and 0 < (size := self._block_bytes()) and self._fits(self._needed_bytes(size))
 
-    def _choose(self, *, was_dual: bool | None) -> None:
+    def _fits_share(self, block_bytes: int | None) -> bool:
+        needed = self._dual_bytes(self.columns, block_bytes)
+        return sum(needed.values()) <= DUAL_SHARE * self.limit_bytes and self._fits(needed)
+
+    def _fits(self, needed: dict[str, int]) -> bool:
+        return fits_memory(self.limit_bytes, sum(needed.values()))
+
+    def _block_bytes(self) -> int:
+        """The size of blocks: the largest that fits of a few, as the memory of the process is not the same in each run;
+        if none does, the smallest. 0 if all rows fit, or workers have the rows."""
+        is_whole = self._fits(self._needed_bytes(0)) if self.options.method == "dual" else self._fits_share(None)
+        if is_whole or not self.engine.is_local:
+            return 0
+        least = int(self.samples.nbytes / MOST_BLOCKS) + 1
+        size = self.limit_bytes // BLOCK_SHARE
+        while size > least and not self._fits(self._needed_bytes(size)):
+            size //= 2
+        return max(size, least)
+
+    def _needed_bytes(self, block_bytes: int) -> dict[str, int]:
+        """Of dual descent, over blocks of this size unless it is 0: whose size does not depend on threads."""
+        if block_bytes:
+            return self._dual_bytes(self.columns, block_bytes)
+        return self._dual_bytes(self.engine.threads)
+
+    def _choose(self, *, was_dual: bool | None, block_bytes: int | None = None) -> None:
         """Takes dual descent or planes: as the run began, as given, or as the first rows and the memory suggest."""
         if was_dual is not None:
             self.is_dual = was_dual
         elif self._may_be_dual:
             self.is_dual = self._share_of_entries <= SPARSE
-        needed = self._dual_bytes(self.engine.threads) if self.is_dual else self.planes_bytes
+        self.block_bytes = 0
+        if self.is_dual:
+            self.block_bytes = self._block_bytes()
+            if block_bytes is not None and self._fits(self._needed_bytes(block_bytes)) and self.engine.is_local:
+                self.block_bytes = block_bytes
+        needed = self._needed_bytes(self.block_bytes) if self.is_dual else self.planes_bytes
         if needed != self.bytes:
             self.bytes = needed
             self._require_memory()
@@ -166,24 +203,41 @@ class CuttingPlaneFit(Fit):
         entries = rows.csr.count_nonzero() if rows.is_sparse else np.count_nonzero(rows.X)
         return float(entries / max(len(rows) * rows.d, 1))
 
-    def _dual_bytes(self, tasks: int) -> dict[str, int]:
-        """Of the rows, twice, as they are read; of the variables before and after a step, of the vectors of so many
-        tasks, and of all w. All of this process, on a cluster, too."""
+    def _dual_bytes(self, tasks: int, block_bytes: int | None = None) -> dict[str, int]:
+        """Of the rows, twice, as they are read, or of a block and of those that stay from it; of the variables before
+        and after a step, of the vectors of so many tasks, and of all w. All of this process, on a cluster, too."""
         n, pieces = self.store.n, 2 if self.task.loss == "epsilon" else 1
+        tasks, weights = min(tasks, self.columns), self.columns * WEIGHTS
+        together, rows_bytes = n, int(2 * self.samples.nbytes)
+        if block_bytes is not None:
+            together = min(n, int(n * block_bytes / self.samples.nbytes))
+            weights += 2 * (self.columns + tasks)
+            rows_bytes = block_bytes + block_bytes // 2 + COPIES * self._window_bytes(block_bytes)
         return {
-            "rows_bytes": int(2 * self.samples.nbytes),
+            "rows_bytes": rows_bytes,
             "vector_bytes": n * (24 * self.columns * pieces + self._pieces.row_bytes + 16),
-            "task_bytes": min(tasks, self.columns) * n * (24 * pieces + 24),
-            "weight_bytes": 8 * (1 + self._length) * self.columns * WEIGHTS,
+            "task_bytes": tasks * together * (24 * pieces + 24),
+            "weight_bytes": 8 * (1 + self._length) * weights,
         }
+
+    def _window_bytes(self, block_bytes: int) -> int:
+        """Of rows that are read together, at least a chunk."""
+        return max(min(PASS_BYTES, block_bytes // WINDOWS), self._chunk_bytes)
+
+    @property
+    def _chunk_bytes(self) -> int:
+        return int(self.store.nbytes / self.store.n * self.store.chunk_rows)
 
     def solve(self, draft: ModelDraft) -> Solution:
         saved = self.checkpoints.load()
-        self._choose(was_dual=None if saved is None else "point" in saved)
+        if saved is None:
+            self._choose(was_dual=None)
+        else:
+            self._choose(was_dual="point" in saved, block_bytes=int(saved.get("block_bytes", 0)))
         features = self._features()
         with self.phase("planes"):
             passes = self._dual() if self.is_dual else self._passes(features)
-            risk: Any = passes if isinstance(passes, RowsDual) else self._risk(passes)
+            risk: Any = self._risk(passes) if isinstance(passes, Passes) else passes
             state = self._solve(risk, passes, saved)
             n_passes, late, is_flat = passes.count, not self._stop(state, passes), False
             if isinstance(state, DualState):
@@ -266,19 +320,25 @@ class CuttingPlaneFit(Fit):
     def _solver(self) -> Any:  # of the states that it makes itself
         options = self.options
         if self.is_dual:
-            return DualDescent(self.config.tol, options.epsilon, self.config.seed)
+            solver = BlockDescent if self.block_bytes else DualDescent
+            return solver(self.config.tol, options.epsilon, self.config.seed)
         planes: Planes = "plain" if options.method == "plain" else "ocas"
         return CuttingPlane(self.config.tol, planes, self.most_idle, self.most_planes, options.epsilon)
 
-    def _dual(self) -> RowsDual:
-        rows = read_blocks(self.samples, self.samples.blocks())
-        rows = Rows(sparse.csr_array(rows.X)) if self._share_of_entries <= SPARSE else rows
+    def _dual(self) -> RowsDual | BlocksDual:
+        blocks = self.samples.blocks()
+        if self.block_bytes:
+            blocks = self.store.blocks(max(1, int(self._window_bytes(self.block_bytes) / self._row_bytes)))
+        samples = SamplesInBlocks(self.samples, blocks, as_csr=self._share_of_entries <= SPARSE)
         terms, dual_data = self._pieces, self.prepared.target_source.read(0, self.store.n)
-        columns = terms.row_columns(dual_data.targets)
-        return RowsDual(rows, terms, columns, dual_data.upper, self.options.bias, self.engine.local)
+        losses = terms, terms.row_columns(dual_data.targets), dual_data.upper, self.options.bias, self.engine.local
+        if not self.block_bytes:
+            return RowsDual(read_blocks(samples, blocks), *losses)
+        cached = CachedSamples(samples, 0, self._cache_folder, block_bytes=1)
+        return BlocksDual(cached, *losses, self.block_bytes, self.events)
 
     def _solve(
-        self, risk: Any, passes: Passes | RowsDual, saved: Mapping[str, np.ndarray] | None
+        self, risk: Any, passes: Passes | RowsDual | BlocksDual, saved: Mapping[str, np.ndarray] | None
     ) -> BundleState | DualState:
         state, solver = None, self._solver
         if saved is not None:
@@ -299,7 +359,8 @@ class CuttingPlaneFit(Fit):
             done = approach(value) if not self._stop(state, passes) else 1.0
             self.events.progress("planes", done, 1, step=state.steps, **{rule.measure: value})
             self.checkpoints.offer(
-                lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
+                lambda: {"passes": passes.count, "block_bytes": self.block_bytes, **state.to_arrays()},
+                last=self._stop(state, passes),
             )
 
         def stop(state: BundleState | DualState) -> bool:
@@ -307,7 +368,7 @@ class CuttingPlaneFit(Fit):
 
         return run(solver, risk, state, stop=stop, on_step=on_step, until=self.until, least=LEAST_STEPS)
 
-    def _stop(self, state: BundleState | DualState, passes: Passes | RowsDual) -> bool:
+    def _stop(self, state: BundleState | DualState, passes: Passes | RowsDual | BlocksDual) -> bool:
         return self._solver.has_ended(state) or passes.count >= self.options.passes
 
     def _risk(self, passes: Passes) -> LinearRisk:
@@ -375,12 +436,11 @@ class CuttingPlaneFit(Fit):
 
     def _bytes(self, plane_bytes: int) -> dict[str, int]:
         """The memory besides rows: planes, the sums of a pass, and blocks of tasks; for pairs, vectors of all rows."""
-        chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         sums_bytes = 8 * self.columns * (self._length + math.prod(self._row_risk.line_shape))
         return {
             "vector_bytes": self.store.n * 134 if self.task.compares_rows else self.prepared.target_source.nbytes,
             "plane_bytes": plane_bytes * (2 * self.most_idle + 6) + sums_bytes * (4 * self.engine.threads + 3),
-            "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
+            "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, self._chunk_bytes)),
         }
 
     def _cache_bytes(self) -> int:

@@ -155,7 +155,7 @@ class CuttingPlaneConfig(SolverOptions):
         Method,
         Field(
             description="Planes near the best point of a line search (ocas) or at the last minimum (plain), or dual "
-            "coordinate descent over rows in memory (auto: dual for sparse rows that fit, else ocas)"
+            "coordinate descent, over blocks of rows beyond memory (auto: dual for sparse rows, else ocas)"
         ),
     ] = "auto"
     bias: Annotated[

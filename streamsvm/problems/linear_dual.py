@@ -1,4 +1,4 @@
-"""The dual of linear problems whose rows are in memory.
+"""The dual of linear problems, of rows in memory or in blocks that are read one after the other.
 
 The problem of a column, min over w of 1/2 |w|^2 + sum_i C_i max(0, c_i - y_i w'x_i), has the dual
 
@@ -43,6 +43,16 @@ class LinearDual(Protocol):
     def zeros(self, column: int) -> np.ndarray:
         """Variables."""
 
+    def loss(self, column: int, products: np.ndarray, start: int = 0) -> float:
+        """The sum of the losses of rows start..n whose products with w are these."""
+
+    def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
+        """solve(column) of each."""
+
+
+class LinearDualInMemory(LinearDual, Protocol):
+    """Of rows that are in memory."""
+
     def descend(
         self, column: int, alpha: np.ndarray, w: np.ndarray, most: int, fall: float, seed: Sequence[int]
     ) -> int:
@@ -52,31 +62,48 @@ class LinearDual(Protocol):
     def evaluated(self, column: int, alpha: np.ndarray) -> tuple[np.ndarray, float, float]:
         """w(alpha), its objective, and the value of the dual, computed from alpha alone."""
 
-    def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
-        """solve(column) of each."""
+
+class LinearDualBlock(LinearDualInMemory, Protocol):
+    """Rows that are in memory for a while, ids (n,) of the whole problem. kept: the first of them, which were in the
+    last block, too. number: of the block. is_last: whether all other rows were in one of the blocks before."""
+
+    ids: np.ndarray
+    kept: int
+    number: int
+    is_last: bool
+
+    def products(self, w: np.ndarray, start: int = 0) -> np.ndarray:
+        """w'x_i of rows start..n."""
+
+    def combined(self, column: int, alpha: np.ndarray) -> np.ndarray:
+        """w(alpha) of these rows alone."""
+
+    def free(self, alpha: np.ndarray) -> np.ndarray:
+        """(n,) whether a variable of the row is between its bounds."""
 
 
-@dataclass
-class RowsDual:
-    """The dual of rows in memory, with a constant feature `bias` unless it is 0. terms, row_columns: what makes their
-    losses. engine: threads of this process, which has the rows. Its passes are visits of rows over their number."""
+class LinearDualInBlocks(LinearDual, Protocol):
+    """Of rows that are read block by block."""
 
-    rows: Rows
+    def over(self, visit: Callable[[LinearDualBlock], np.ndarray], seed: Sequence[int]) -> None:
+        """visit(block) of blocks that have all rows, in random order. It returns which rows (m,) of a block the next
+        one begins with, at most half as many as fit a block."""
+
+    def dual(self, column: int, alpha: np.ndarray, w: np.ndarray) -> float:
+        """The value of the dual at alpha, of which w is w(alpha)."""
+
+
+class RowLosses:
+    """The losses of rows, which terms and row_columns make, and what is known of a dual without its rows."""
+
     terms: LossTerms
     row_columns: tuple[np.ndarray, ...]
-    upper: np.ndarray  # (n,)
-    bias: float
+    upper: np.ndarray
     engine: Engine
-    count: int = 0
-    note: dict[str, float] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
-        return len(self.rows)
-
-    @property
-    def d(self) -> int:
-        return self.rows.d + (self.bias != 0)
+        return len(self.upper)
 
     @property
     def columns(self) -> int:
@@ -92,33 +119,60 @@ class RowsDual:
     def zeros(self, column: int) -> np.ndarray:
         return np.zeros((len(self.pieces(column)), self.n))
 
-    def descend(
-        self, column: int, alpha: np.ndarray, w: np.ndarray, most: int, fall: float, seed: Sequence[int]
-    ) -> int:
-        y, c = self._signs_and_offsets(column)
-        start = int(np.random.default_rng(seed).integers(1 << 62))
-        norms = self.rows.sq_norms + self.bias**2
-        losses = norms, y, c, self.upper
-        return int(_descend(_arrays(self.rows), losses, alpha, w, self.bias, (most, fall, start)))
+    def loss(self, column: int, products: np.ndarray, start: int = 0) -> float:
+        upper, pieces = self.upper[start:], self.pieces(column)[:, :, start:]
+        return sum(float(upper @ np.maximum(c - y * products, 0)) for y, c in pieces)
 
-    def evaluated(self, column: int, alpha: np.ndarray) -> tuple[np.ndarray, float, float]:
-        y, c = self._signs_and_offsets(column)
-        w = slopes(self.rows, np.sum(alpha * y, axis=0)[:, None], self.bias)[:, 0]
-        half, products = 0.5 * float(w @ w), self._products_of(w)
-        losses = sum(float(self.upper @ np.maximum(b - signs * products, 0)) for signs, b in zip(y, c, strict=True))
-        return w, half + losses, float(np.sum(alpha * c)) - half
+    def dual(self, column: int, alpha: np.ndarray, w: np.ndarray) -> float:
+        return float(np.sum(alpha * self.pieces(column)[:, 1])) - 0.5 * float(w @ w)
 
     def side_by_side(self, solve: Callable[[int], Result], columns: Sequence[int]) -> Iterator[Result]:
         return self.engine.map(solve, columns, phase="columns")
 
-    def _signs_and_offsets(self, column: int) -> tuple[np.ndarray, np.ndarray]:
-        """y and c (p, n) of all pieces."""
-        pieces = self.pieces(column)
-        return np.ascontiguousarray(pieces[:, 0]), np.ascontiguousarray(pieces[:, 1])
 
-    def _products_of(self, w: np.ndarray) -> np.ndarray:
-        """(n,) w'x_i."""
-        return scores(self.rows, w[:, None], self.bias)[:, 0]
+@dataclass
+class RowsDual(RowLosses):
+    """The dual of rows in memory, with a constant feature `bias` unless it is 0. terms, row_columns: what makes their
+    losses. engine: threads of this process, which has the rows. Its passes are visits of rows over their number."""
+
+    rows: Rows
+    terms: LossTerms
+    row_columns: tuple[np.ndarray, ...]
+    upper: np.ndarray  # (n,)
+    bias: float
+    engine: Engine
+    count: int = 0
+    note: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def d(self) -> int:
+        return self.rows.d + (self.bias != 0)
+
+    def descend(
+        self, column: int, alpha: np.ndarray, w: np.ndarray, most: int, fall: float, seed: Sequence[int]
+    ) -> int:
+        pieces = self.pieces(column)
+        start = int(np.random.default_rng(seed).integers(1 << 62))
+        norms = self.rows.sq_norms + self.bias**2
+        losses = norms, np.ascontiguousarray(pieces[:, 0]), np.ascontiguousarray(pieces[:, 1]), self.upper
+        return int(_descend(_arrays(self.rows), losses, alpha, w, self.bias, (most, fall, start)))
+
+    def evaluated(self, column: int, alpha: np.ndarray) -> tuple[np.ndarray, float, float]:
+        w = self.combined(column, alpha)
+        return w, 0.5 * float(w @ w) + self.loss(column, self.products(w)), self.dual(column, alpha, w)
+
+    def products(self, w: np.ndarray, start: int = 0) -> np.ndarray:
+        """(n - start,) w'x_i."""
+        return scores(self.rows, w[:, None], self.bias, start)[:, 0]
+
+    def combined(self, column: int, alpha: np.ndarray) -> np.ndarray:
+        """(d,) w(alpha)."""
+        y = self.pieces(column)[:, 0]
+        return slopes(self.rows, np.sum(alpha * y, axis=0)[:, None], self.bias)[:, 0]
+
+    def free(self, alpha: np.ndarray) -> np.ndarray:
+        """(n,) whether a variable of the row is between its bounds."""
+        return np.any((alpha > 0) & (alpha < self.upper), axis=0)
 
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]

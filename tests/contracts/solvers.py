@@ -19,6 +19,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelColumns, MatrixDual, SquaredDual
+from streamsvm.problems.linear_blocks import BlocksDual
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.passes import Passes
 from streamsvm.problems.row_risk import HingeRisk, OneVsRestTerms
@@ -28,7 +29,7 @@ from streamsvm.solvers.blockws import BlockSolver, BlockState, SignsSolver
 from streamsvm.solvers.budget.state import NANOSECONDS
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
-from streamsvm.solvers.dual_descent import DualDescent, DualState
+from streamsvm.solvers.dual_descent import BlockDescent, DualDescent, DualState
 from streamsvm.solvers.in_turn import InTurn, InTurnState, Thresholds
 from streamsvm.solvers.lockstep import Lockstep, LockstepState
 
@@ -214,6 +215,15 @@ def linear_dual() -> RowsDual:
     return RowsDual(Rows(X), OneVsRestTerms(2), ((y > 0).astype(int),), upper, 1.0, Engine(1))
 
 
+def linear_blocks() -> BlocksDual:
+    X, y, upper = data()
+    samples = SamplesInMemory(Rows(X))
+    samples.blocks = lambda: [(start, start + 10) for start in range(0, N, 10)]  # type: ignore[method-assign]
+    cached = CachedSamples(samples, 1 << 30, lambda: pytest.fail("all rows are held"), block_bytes=1)
+    losses = OneVsRestTerms(2), ((y > 0).astype(int),), upper, 1.0, Engine(1)
+    return BlocksDual(cached, *losses, block_bytes=X.nbytes // 4)
+
+
 @dataclass(frozen=True)
 class Descent:
     """Budgeted descent as a solver: a step is a block of 40 rows. Its state learns in place."""
@@ -382,5 +392,8 @@ CASES = {
     "admm": Case(ADMM(1.0, 10), Inverse, ADMMState.from_arrays, lambda s: s.residual <= TOL, residuals_are_small),
     "cutting planes": Case(CuttingPlane(TOL), planes, BundleState.from_arrays, CuttingPlane(TOL).done, gap_is_small),
     "dual descent": Case(DualDescent(TOL), linear_dual, DualState.from_arrays, DualDescent(TOL).done, gap_is_small),
+    "block descent": Case(
+        BlockDescent(TOL), linear_blocks, DualState.from_arrays, BlockDescent(TOL).done, gap_is_small
+    ),
     "budgeted descent": Case(Descent(), stream, Descent().from_arrays, lambda s: s.t >= N, budget_is_kept),
 }

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import reference
 from every_case import every_case
+from linear_duals import TIGHT, config, data, words
 from scipy import sparse
 from sklearn.datasets import load_diabetes
 from sklearn.svm import LinearSVC, LinearSVR
 
 from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, CuttingPlaneSVR, Store, load_model
-from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
 from streamsvm.events import Events, Record, Step
@@ -25,26 +25,12 @@ from streamsvm.solvers.dual_descent import DualDescent, DualState
 from streamsvm.tasks import task_for
 from streamsvm.train import planned_fit, train, train_in_memory
 
-TIGHT = 1e-8
-
-
-def data(k: int = 2, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    X = np.where(rng.random((n, 6)) < 0.5, rng.normal(size=(n, 6)), 0).astype(np.float32)
-    f = X @ [1, -2, 0.5, 0, 0.3, 0] + 0.7 * rng.normal(size=n)
-    return X, np.digitize(f, np.quantile(f, np.arange(1, k) / k))
-
 
 def solved(problem: RowsDual, **options: float) -> DualState:
     solver = DualDescent(**{"tol": TIGHT} | options)
     state = loop.run(solver, problem, stop=solver.has_ended)
     assert solver.done(state)
     return state
-
-
-def config(**values: object) -> FitConfig:
-    linear = {"solver": "cutting-plane", "kernel": {"name": "linear"}, "threads": 2}
-    return build_config(("test", linear | values))
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.0, 3.0])
@@ -100,13 +86,6 @@ def test_a_fit_has_liblinears_objective(k):
         total += 0.5 * (w @ w + b * b) + np.maximum(0, 1 - signs * (X @ w + b)).sum()
     assert report["objective"] == pytest.approx(total, rel=1e-5)
     assert (report["stopped_by"], report["planes"]) == ("tol", 0)
-
-
-def words(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with few entries that are not 0."""
-    rng = np.random.default_rng(0)
-    X = (rng.random((n, 60)) < 0.1).astype(np.float32)
-    return X, (X[:, :30].sum(axis=1) > X[:, 30:].sum(axis=1)).astype(int)
 
 
 def test_sparse_rows_that_fit_are_solved_by_it_however_they_are_stored(monkeypatch):
