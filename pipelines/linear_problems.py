@@ -117,11 +117,12 @@ def rows_of(store: Store, here: slice = slice(None)) -> tuple[Any, np.ndarray]:
     return store.read(start, stop).X, store.y[start:stop]
 
 
-def text(bench: Bench) -> Store:
+def text(bench: Bench, *, is_unequal: bool = False) -> Store:
     rows = TEXT_ROWS if bench.sizes.train_rows is None else 10 * bench.sizes.train_rows
-    made = bench.work / f"text.{rows}.zarr"
+    made = bench.work / f"text.{rows}{'.unequal' if is_unequal else ''}.zarr"
     if not made.exists():
-        run([sys.executable, HERE / "text_rows.py", made, "--rows", str(rows)])
+        more = ["--unequal"] if is_unequal else []
+        run([sys.executable, HERE / "text_rows.py", made, "--rows", str(rows), *more])
     return Store.open(made)
 
 

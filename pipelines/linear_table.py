@@ -5,6 +5,7 @@ paper_cutting_planes.py. Linux.
 
 items, and the files of --data that they need (`text` is a store that text_rows.py generates):
     outofcore  infinite digits: a pass over a store four times larger than the memory limit
+    blocks     text, with rows of equal and of unequal length: beyond memory, by blocks, by planes, and in memory
     objective  reuters.bz2 reuters.t.bz2 w8a.bz2 a9a.bz2 a9a.t.bz2 covtype.csv.gz, text: objective and time
     sgd        the same: SGDClassifier, which needs no memory either
     sparse     reuters, w8a and a9a, sector.bz2 sector.t.bz2, generated topics: ours to LIBLINEAR's own objective
@@ -32,6 +33,7 @@ from linear_problems import (
     problem,
     sector,
     stored,
+    text,
     timed,
     topics,
 )
@@ -209,6 +211,51 @@ def outofcore(bench: Bench) -> list[Table]:
     return [Table("Beyond memory: infinite digits", records, notes, checks)]
 
 
+def blocks(bench: Bench) -> list[Table]:
+    """Blocks of rows, which `auto` takes, next to planes, and to the same rows in memory."""
+    limit, passes = "1500MiB" if bench.sizes.is_quick else "400MiB", 300
+    records, checks = [], []
+    ways = {
+        "blocks": ("--memory-limit", limit),
+        "planes": ("--memory-limit", limit, "--set", "cutting_plane.method=ocas"),
+        "in memory": ("--set", "cutting_plane.method=dual"),
+    }
+    for name, is_unequal in (("text", False), ("text, unequal lengths", True)):
+        url, fits = str(text(bench, is_unequal=is_unequal).url), {}
+        for way, options in ways.items():
+            common = ("--no-search", "--solver", "cutting-plane", "--kernel", "linear", "--scale", "none", "--force")
+            most = ("--set", f"cutting_plane.passes={passes}")
+            fit = bench.command("fit", "--store", url, "--model", bench.work / "text.model", *common, *most, *options)
+            fits[way] = fit
+            records.append(
+                {
+                    "data": name,
+                    "way": way,
+                    "peak memory": Bytes(fit.peak_rss_bytes),
+                    "seconds": Seconds(fit.seconds),
+                    "CPU seconds": Seconds(fit.cpu_seconds),
+                    "passes": fit.result["passes"],
+                    "gap / objective": f"{fit.result['gap'] / fit.result['objective']:.1e}",
+                    "converged": "yes" if fit.result["converged"] else f"no, at {passes} passes",
+                }
+            )
+        most_bytes, ratio = fits["blocks"].peak_rss_bytes, fits["blocks"].cpu_seconds / fits["in memory"].cpu_seconds
+        checks += [
+            (f"{name}: blocks are under the limit", most_bytes <= 400 << 20),
+            (
+                f"{name}: blocks take fewer passes than planes",
+                fits["blocks"].result["passes"] < fits["planes"].result["passes"],
+            ),
+            (f"{name}: blocks take at most 3 times the CPU time of rows in memory", ratio <= 3),
+        ]
+    notes = [
+        f"blocks and planes with --memory-limit {limit}, whole commands",
+        "passes: the times that rows were read; in memory, visits of rows by their number",
+        "text is generated, see text_rows.py; with unequal lengths each row is multiplied by lognormal(2.5, 1)",
+    ]
+    return [Table("Beyond memory: sparse rows", records, notes, checks)]
+
+
 def _ours(store: Store, C: float, **options: Any) -> tuple[CuttingPlaneSVC, float]:
     return timed(CuttingPlaneSVC(C=C, **options), store)
 
@@ -237,6 +284,7 @@ def _pass_seconds(run_dir: Path) -> float:
 
 ITEMS = {
     "outofcore": outofcore,  # first: a command starts as a copy of this process, whose memory is small only now
+    "blocks": blocks,  # the same
     "objective": objective,
     "sgd": sgd,
     "sparse": sparse_rows,

@@ -1,11 +1,11 @@
 """A generated store of the shape of text: wide, sparse, unit rows, two classes. It is not real text.
 
-    python pipelines/text_rows.py OUT.zarr [--rows 804414] [--seed 0]
+    python pipelines/text_rows.py OUT.zarr [--rows 804414] [--seed 0] [--unequal]
 
 By default it has the shape of RCV1: 804,414 rows of 47,236 features, about 0.16 % of them not 0. Words come by Zipf's
 law and are weighted by log counts and inverse frequency; labels are the sign of a linear function of 1,000 words, plus
 noise (about 5 % of them are on the wrong side). Block i of 10,000 rows is a function of (seed, i) alone, so that a
-smaller store is the beginning of a larger one.
+smaller store is the beginning of a larger one. With --unequal, rows are not of length 1 but lognormal(2.5, 1).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ SHARPNESS = 12.0  # of the labels: spread of the true function over that of the 
 class Text:
     seed: int = 0
     features: int = FEATURES
+    is_unequal: bool = False
 
     @cached_property
     def frequency(self) -> np.ndarray:
@@ -79,11 +80,15 @@ class Text:
         """Rows and labels, -1 or +1."""
         X, (middle, spread) = self.rows(block), self.scale
         noise = np.random.default_rng([self.seed, 2, block]).logistic(size=BLOCK_ROWS) / SHARPNESS
-        return X, np.where((X @ self.truth - middle) / spread + noise > 0, 1, -1)
+        y = np.where((X @ self.truth - middle) / spread + noise > 0, 1, -1)
+        if self.is_unequal:
+            lengths = np.random.default_rng([self.seed, 3, block]).lognormal(2.5, 1.0, BLOCK_ROWS)
+            X.data *= np.repeat(lengths, np.diff(X.indptr)).astype(np.float32)
+        return X, y
 
 
-def write(out: Path, rows: int = ROWS, seed: int = 0) -> None:
-    text = Text(seed)
+def write(out: Path, rows: int = ROWS, seed: int = 0, *, is_unequal: bool = False) -> None:
+    text = Text(seed, is_unequal=is_unequal)
     text.scale  # noqa: B018 (made before the threads want it)
     attrs = {"generated": "pipelines/text_rows.py, not real text", "seed": seed}
     with StoreWriter(out, d=FEATURES, dtype=np.float32, is_sparse=True, attrs=attrs, overwrite=True) as store:
@@ -98,8 +103,9 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT.zarr")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--unequal", action="store_true")
     args = parser.parse_args()
-    write(args.out, args.rows, args.seed)
+    write(args.out, args.rows, args.seed, is_unequal=args.unequal)
 
 
 if __name__ == "__main__":
