@@ -94,7 +94,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
         search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
     elif config.search.time_budget is None and config.search.trials is None:
         search = replace(search, affordable=partial(rows_in_time, prepared))
-    trials = SampleTrials(samples, learner, context.engine)
+    trials = SampleTrials(samples, learner, context.engine, config.memory_limit)
     state = _searched(search, trials, context, prepared)
     best, report = chosen(state), _facts(prepared, state)
     if config.metric.is_learned and not search.tracks[0].learns:
@@ -195,7 +195,9 @@ def _in_regions(
         return None
     iterations = prepared.config.metric.iterations
     search = MetricSearch((Track(best.trial, best.factor),), iterations, "gamma" in along, "C" in along)
-    return _searched(search, SampleTrials(dense, learner, engine), context, prepared, "regions")
+    return _searched(
+        search, SampleTrials(dense, learner, engine, prepared.config.memory_limit), context, prepared, "regions"
+    )
 
 
 def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:

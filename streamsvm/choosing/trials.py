@@ -5,15 +5,16 @@ on held-out rows, and their gradients."""
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 
 from streamsvm.choosing.metric_search import Trial, TrialResult
+from streamsvm.choosing.sample_fits import BEYOND, TrialFit, losses, solve
 from streamsvm.config import KernelConfig
 from streamsvm.data.folds import shuffle_rows, without_shared_groups
 from streamsvm.data.metric import Metric
@@ -24,28 +25,19 @@ from streamsvm.data.statistics import moments_of, variance
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.prepare import TrainingData, origin
-from streamsvm.judging.expected import weighted_losses
 from streamsvm.kernels.base import Kernel, Stationary, inner_products, kernel_of
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.machine import default_limit_bytes, process_bytes
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.problems.dual import ridged, squared_terms
-from streamsvm.problems.subproblems import DualData, in_memory, sums_of, task_gradients, with_loss
-from streamsvm.solvers import blockws
-from streamsvm.solvers.descent import block_descent, pairs_descent
-from streamsvm.tasks.pairs import MANY, joined, pair_coefficients, pair_decisions
+from streamsvm.problems.subproblems import DualData, task_gradients
 from streamsvm.tasks.weights import balancing
 
-TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
-NEAR = 1.0  # a larger violation than that disqualifies a fit that has ended before TOL
-MOST_ROUNDS = 2000  # of a fit; one that takes more is no candidate
-MOST_SUBBLOCKS = 100  # of a pair of classes that is one block
 GRADIENT_ROWS, GRADIENT_ENTRIES = 2000, 1 << 22  # rows of a metric; entries of their gradients
 LEAST_GRADIENT_ROWS = 1000  # of one of several metrics
 FEWEST_GRADIENT_ROWS = 16
-WHOLE = 4096  # rows whose kernel values are computed once for all pairs of classes: 64 MiB
 MEDIAN_ROWS = 256
+MATRIX_SHARE = 0.25  # of the memory left, for kernel values that trials share
 HELD = 5  # a fifth of the rows is held out
 SMOOTHNESS = 0.5  # nu of a Matern kernel that the options do not name: its gradients reach furthest
 
@@ -153,6 +145,7 @@ class SampleTrials:
     samples: tuple[Sample, ...]
     learner: TrialSettings
     engine: Engine
+    memory_limit: int | None = None
 
     @property
     def n(self) -> int:
@@ -163,16 +156,32 @@ class SampleTrials:
     ) -> list[TrialResult]:
         count, metrics = len(self.samples), [Metric(of_metric) for of_metric in factor]
         kernels = [self.learner.kernels(trials, metric) for metric in metrics]
+        if not trials:
+            return []
+        # those of a kernel together, in as many groups as there are threads for
+        order = sorted(range(len(trials)), key=lambda number: (trials[number].kernel, trials[number].gamma))
+        groups = [group.tolist() for group in np.array_split(order, min(len(order), -(-self.engine.slots // count)))]
         items = [
-            (kernels[place % len(metrics)][number], metrics[place % len(metrics)], trial, place)
-            for number, trial in enumerate(trials)
+            (metrics[place % len(metrics)], [kernels[place % len(metrics)][number] for number in group], place)
             for place in range(count)
+            for group in groups
         ]
         starts = [None] * count if start is None else np.split(start, count)
-        start_of = [starts[item[-1]] for item in items]
-        work = partial(_tried, rows, self.learner.squared)
-        results = list(self.engine.map(work, items, start_of, shared=(self._shared,), window=len(items)))
-        return [TrialResult.of_all(results[first : first + count]) for first in range(0, len(results), count)]
+        work = partial(_tried, rows, self.learner.squared, self._matrix_bytes)
+        trials_of = [[trials[number] for number in group] for _ in range(count) for group in groups]
+        start_of = [starts[place] for *_, place in items]
+        results = self.engine.map(work, items, trials_of, start_of, shared=(self._shared,), window=len(items))
+        by_trial: list[list[TrialResult]] = [[] for _ in trials]
+        for number, result in zip(order * count, chain.from_iterable(results), strict=True):
+            by_trial[number].append(result)
+        return [TrialResult.of_all(of_samples) for of_samples in by_trial]
+
+    @property
+    def _matrix_bytes(self) -> int:
+        """Bytes that the kernel values of a task may take."""
+        limit, threads = self.engine.worker_memory()
+        left = (limit or self.memory_limit or default_limit_bytes()) - process_bytes()
+        return int(MATRIX_SHARE * left / threads)
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
         count, metrics = len(self.samples), [Metric(of_metric) for of_metric in factor]
@@ -195,32 +204,53 @@ class SampleTrials:
 def _tried(
     count: int,
     squared: bool,
+    most_bytes: int,
     samples: tuple[Sample, ...],
-    item: tuple[Kernel, Metric, Trial, int],
+    item: tuple[Metric, list[Kernel], int],
+    trials: Sequence[Trial],
     start: np.ndarray | None,
-) -> TrialResult:
-    """The result on the first rows of a sample. Losses are infinite beyond float32, or if tol is out of reach."""
-    kernel, metric, trial, place = item
+) -> list[TrialResult]:
+    """The results of trials on the first rows of a sample, with the bytes that their kernel values may take. Losses are
+    infinite beyond float32, or if tol is out of reach."""
+    metric, kernels, place = item
     sample = samples[place].first(count)
+    fits = [_fit(sample, *each, start, squared=squared) for each in zip(trials, kernels, strict=True)]
+    lost: list[np.ndarray] = []
+    with _unwarned():
+        rows, held_out = metric.of_rows(sample.rows), metric.of_rows(sample.held_out)
+        for _, group in groupby(fits, lambda fit: fit.kernel.operand):
+            sharing = list(group)
+            moved, held_out_moved = _near_origin([fit.kernel for fit in sharing], rows, held_out)
+            for fit in sharing:
+                if not max(map(fit.kernel.largest, (moved, held_out_moved))) < fit.kernel.most:
+                    fit.error = BEYOND
+            solve(sharing, moved, most_bytes)
+            lost += losses(sharing, moved, held_out_moved, sample.held_out_data)
+    return [
+        TrialResult(of_fit, fit.alpha, fit.seconds)
+        if fit.error is None
+        else TrialResult(of_fit, np.zeros(fit.dual_data.shape))
+        for fit, of_fit in zip(fits, lost, strict=True)
+    ]
+
+
+def _fit(sample: Sample, trial: Trial, kernel: Kernel, start: np.ndarray | None, *, squared: bool) -> TrialFit:
     dual_data = replace(sample.dual_data, upper=sample.dual_data.upper * trial.C)
     if trial.class_weight:
         dual_data = dual_data.times(sample.by_class)
-    began = time.perf_counter()
-    try:
-        with _unwarned():
-            rows, held_out = metric.of_rows(sample.rows), metric.of_rows(sample.held_out)
-            is_free = isinstance(kernel, Stationary) and not rows.is_sparse
-            if is_free and (centre := origin(kernel, rows.take(slice(MEDIAN_ROWS)))) is not None:
-                rows, held_out = (Rows((r.X - centre).astype(np.float32)) for r in (rows, held_out))
-            if not max(map(kernel.largest, (rows, held_out))) < kernel.most:
-                raise ConfigError("kernel values are beyond float32")
-            first_alpha = None if start is None else start * trial.C
-            fit = solution(kernel, rows, dual_data, first_alpha, squared=squared)
-            held_out_losses = losses(kernel, rows, dual_data, fit, held_out, sample.held_out_data)
-            _require_finite(held_out_losses)
-        return TrialResult(held_out_losses, fit[0], time.perf_counter() - began)
-    except ConfigError:
-        return TrialResult(np.full(len(sample.held_out), np.inf), np.zeros(dual_data.shape))
+    return TrialFit(kernel, dual_data, None if start is None else start * trial.C, squared)
+
+
+def _near_origin(kernels: Sequence[Kernel], rows: Rows, held_out: Rows) -> tuple[Rows, Rows]:
+    """The rows, moved to the origin if they are too far from it for any of the kernels."""
+    if rows.is_sparse:
+        return rows, held_out
+    few = rows.take(slice(MEDIAN_ROWS))
+    centres = (origin(kernel, few) for kernel in dict.fromkeys(kernels) if isinstance(kernel, Stationary))
+    centre = next((centre for centre in centres if centre is not None), None)
+    if centre is None:
+        return rows, held_out
+    return Rows((rows.X - centre).astype(np.float32)), Rows((held_out.X - centre).astype(np.float32))
 
 
 def _unwarned() -> np.errstate:
@@ -239,168 +269,6 @@ def _gradients(
     ids = np.arange(min(len(rows), most, limit))
     with _unwarned():
         return metric.pull_back(task_gradients(kernel, rows, sample.dual_data, alpha, ids))
-
-
-def solution(
-    kernel: Kernel, rows: Rows, dual_data: DualData, start: np.ndarray | None, *, squared: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (m, columns) of all subproblems and their biases, from coefficients to start from. If all rows are
-    of one side, the bias decides for it. Raises ConfigError if a fit does not converge."""
-    alpha = np.zeros(dual_data.shape)
-    if start is not None:
-        alpha[: len(start)] = start[: len(alpha)]
-    in_pairs = dual_data.task.in_pairs
-    bias = dual_data.task.one_sided(dual_data.present[None])[0]
-    class_pairs = _ClassPairs(kernel, rows, dual_data, squared)
-    problem_of = with_loss(in_memory(kernel, rows, 1, 0), squared=squared)
-    if in_pairs and class_pairs.are_many:
-        return class_pairs.all_solved(alpha), bias
-    for part in dual_data.task.subproblems(dual_data.targets):
-        places = part.places
-        if in_pairs and len(part.ids) <= blockws.BLOCK:
-            order = class_pairs.order(part.ids)
-            places = places[0][order], part.columns[order]
-            alpha[places] = class_pairs.solved(part.ids[order], alpha[places])
-            continue
-        first_alpha = alpha[places] if start is not None else None
-        dual = problem_of(part, part.bounds(dual_data.upper))
-        state = blockws.solve(dual, first_alpha, tol=TOL, bias=dual_data.task.has_bias, max_rounds=MOST_ROUNDS)
-        if not state.violation <= NEAR:
-            raise ConfigError(f"a trial ended at a violation of {state.violation:.2g}")
-        alpha[places] = state.alpha
-        bias[part.number] = state.bias
-    return alpha, bias
-
-
-class _ClassPairs:
-    """Pairs of classes, each of which is one block. With few rows, all pairs share the kernel values of all rows."""
-
-    def __init__(self, kernel: Kernel, rows: Rows, dual_data: DualData, squared: bool) -> None:
-        self._kernel, self._rows, self._codes, self._upper = kernel, rows, dual_data.targets.codes, dual_data.upper
-        self._squared = squared
-        self._by_class = np.argsort(self._codes, kind="stable")
-        self._place = np.empty(len(rows), np.intp)
-        self._place[self._by_class] = np.arange(len(rows))
-
-    @cached_property
-    def _K(self) -> np.ndarray | None:
-        if len(self._rows) > WHOLE:
-            return None
-        rows = self._rows.take(self._by_class)
-        return self._kernel.block(rows, rows)
-
-    @property
-    def are_many(self) -> bool:
-        counts = np.bincount(self._codes)
-        return len(counts) >= MANY and len(self._rows) <= WHOLE and np.sort(counts)[-2:].sum() <= blockws.BLOCK
-
-    def all_solved(self, alpha: np.ndarray) -> np.ndarray:
-        """As `solved`, for all pairs at once, from alpha (n, k - 1)."""
-        assert self._K is not None
-        class_starts = np.searchsorted(self._codes[self._by_class], np.arange(alpha.shape[1] + 2))
-        first_rows = class_starts[:-1][np.diff(class_starts) > 0]
-        _require_finite(self._K[first_rows])
-        bound = self._upper[self._by_class]
-        bound, ridge = squared_terms(bound) if self._squared else (bound, np.zeros(len(bound)))
-        a = alpha[self._by_class]
-        pairs_descent(
-            self._K,
-            class_starts,
-            a,
-            bound.astype(np.float32),
-            ridge.astype(np.float32),
-            np.float32(TOL),
-            (blockws.SUBBLOCK, MOST_SUBBLOCKS),
-        )
-        solved = np.empty_like(alpha)
-        solved[self._by_class] = np.clip(a, 0.0, bound[:, None])
-        return solved
-
-    def order(self, ids: np.ndarray) -> np.ndarray:
-        """The order of these rows by class: first those of one class, then those of the other."""
-        return np.argsort(self._place[ids])
-
-    def solved(self, ids: np.ndarray, a: np.ndarray) -> np.ndarray:
-        """min over a of 1/2 a'Qa - e'a, 0 <= a <= upper, from a, over rows in `order`. Raises ConfigError."""
-        Q = self._signed(ids, int(np.count_nonzero(self._codes[ids] == self._codes[ids[0]])))
-        _require_finite(Q[0])
-        bound = self._upper[ids]
-        if self._squared:
-            bound, ridge = squared_terms(bound)
-            Q = ridged(Q, ridge)
-        upper = bound.astype(np.float32)
-        a = np.minimum(a.astype(np.float32), upper)
-        g = (Q @ a - np.float32(1)) if a.any() else np.full(len(Q), -1.0, np.float32)
-        limits = np.float32(TOL), min(blockws.SUBBLOCK, len(Q)), MOST_SUBBLOCKS, 0.5 * float(a @ (g - 1))
-        block_descent(Q, g, a, upper, None, None, limits)
-        return np.clip(a, 0.0, bound)
-
-    def _signed(self, ids: np.ndarray, first: int) -> np.ndarray:
-        """The kernel values of these rows, negative between the first ones and the others."""
-        if self._K is None:
-            rows = self._rows.take(ids)
-            Q = self._kernel.block(rows, rows)
-        else:
-            places = self._place[ids]
-            Q = np.empty((len(ids), len(ids)), np.float32)
-            sides = (slice(0, first), slice(first, None))
-            for rows_of in sides:
-                for columns_of in sides:
-                    Q[rows_of, columns_of] = self._K[_range(places[rows_of]), _range(places[columns_of])]
-        Q[:first, first:] *= -1
-        Q[first:, :first] *= -1
-        return Q
-
-
-def _require_finite(values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        raise ConfigError("kernel values are beyond float32")
-
-
-def _range(places: np.ndarray) -> slice:
-    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
-
-
-def losses(
-    kernel: Kernel,
-    rows: Rows,
-    dual_data: DualData,
-    fit: tuple[np.ndarray, np.ndarray],
-    held_out: Rows,
-    held_out_data: DualData,
-) -> np.ndarray:
-    """(h,) losses of held-out rows by a fit's coefficients and biases, see `weighted_losses`."""
-    alpha, bias = fit
-    task, k = dual_data.task, len(dual_data.targets.classes)
-    if task.in_pairs:
-        support = np.flatnonzero(alpha.any(axis=1))
-        decisions = _decisions(
-            kernel, held_out, rows.take(support), alpha[support], dual_data.targets.codes[support], k
-        )
-    else:
-        sums = sums_of(task, dual_data.targets, alpha)
-        support = np.flatnonzero(sums.any(axis=1))
-        decisions = kernel.apply(held_out, rows.take(support), sums[support])
-    values = joined(decisions + bias, k, pairwise=task.in_pairs)
-    return weighted_losses(task.codes(values, np.empty(0)) if task.has_classes else values, held_out_data)
-
-
-def _decisions(
-    kernel: Kernel, held_out: Rows, support: Rows, alpha: np.ndarray, codes: np.ndarray, k: int
-) -> np.ndarray:
-    """(h, n_pairs) decision values of the pairs of classes, without biases."""
-    if k < MANY:
-        return kernel.apply(held_out, support, pair_coefficients(alpha, codes, k))
-    if len(held_out) * len(support) > WHOLE**2:
-        return pair_decisions(
-            lambda ids, coef: kernel.apply(held_out, support.take(ids), coef.astype(np.float32)),
-            len(held_out),
-            alpha,
-            codes,
-            k,
-        )
-    K = kernel.block(held_out, support)
-    return pair_decisions(lambda ids, coef: K[:, ids] @ coef.astype(np.float32), len(held_out), alpha, codes, k)
 
 
 LEAST_ROWS = 30

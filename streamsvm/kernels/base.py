@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -67,6 +67,19 @@ class Kernel(ABC):
     def to_attrs(self) -> Attrs:
         """Name and parameters, which `kernel_from` reads."""
         return {"name": self.name} | asdict(self)
+
+    @property
+    def operand(self) -> Hashable:
+        """The key of `operand_tiles`: kernels with the same one share them."""
+        return self
+
+    def operand_tiles(self, b: Rows) -> Tile:
+        """As `tiles`, of what the values are made of, for example inner products, whatever the parameters are."""
+        return self.tiles(b)
+
+    def finisher(self, b: Rows) -> Tile:
+        """Makes float32 tiles of K(a, b) of those of `operand_tiles`, in place."""
+        return _finished
 
     @abstractmethod
     def tiles(self, b: Rows) -> Tile:
@@ -242,7 +255,7 @@ class Stationary(Kernel):
         """The gamma at which half of all pairs of rows have values above 1/e; 1 where these are all the same. Unlike
         "scale" it does not depend on how the variance is shared among columns."""
         values = self.exact(a, b)
-        at = int(np.argsort(values, axis=None)[values.size // 2])
+        at = int(np.argpartition(values, values.size // 2, axis=None)[values.size // 2])
         one, other = _difference(a.take(np.array([at // len(b)])), b.take(np.array([at % len(b)])))
         if values.flat[at] >= 1.0 or not one.d:
             return 1.0
@@ -263,6 +276,20 @@ def _difference(a: Rows, b: Rows) -> tuple[Rows, Rows]:
     difference = a.astype(np.float64).dense() - b.astype(np.float64).dense()
     nonzero = difference[:, difference[0] != 0]
     return Rows(nonzero), Rows(np.zeros_like(nonzero))
+
+
+def _finished(a: Rows, tile: np.ndarray) -> None:
+    """For kernels whose operands are their values."""
+
+
+def composed(operands: Tile, finish: Tile) -> Tile:
+    """Tiles of values, from those of operands and a finisher."""
+
+    def tile(a: Rows, out: np.ndarray) -> None:
+        operands(a, out)
+        finish(a, out)
+
+    return tile
 
 
 def joined(kernels: Sequence[Kernel], counts: Sequence[int]) -> Kernel:

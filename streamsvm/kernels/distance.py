@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -14,9 +15,9 @@ from scipy.spatial.distance import cdist
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
-from streamsvm.kernels.base import OnnxGraph, Stationary, inner_products
+from streamsvm.kernels.base import OnnxGraph, Stationary, composed, inner_products
 from streamsvm.kernels.leaves import NEGLIGIBLE, near_rows
-from streamsvm.kernels.tiles import Slopes, Tile, inner_tile, of_distances, transposed
+from streamsvm.kernels.tiles import INNER, Slopes, Tile, inner_tile, inner_tiles, of_distances, transposed
 
 EPSILON = 2.0**-23  # of float32, times the squared norm: the error of a squared distance
 SPREAD = np.float32(2.0**60)  # factor on rows: differences from 2^-60 on have a sign, see epilogues.l1_signs
@@ -61,14 +62,19 @@ class Distances(Stationary):
         finish = self.finish if dtype is np.float32 else self.finish_float64
         return None if near is None else near.apply(finish, coef, threads, dtype)
 
+    @property
+    def operand(self) -> Hashable:
+        return INNER
+
+    def operand_tiles(self, b: Rows) -> Tile:
+        return inner_tiles(b)
+
+    def finisher(self, b: Rows) -> Tile:
+        b_norms = b.sq_norms.astype(np.float32)
+        return lambda a, tile: self.finish(tile, a.sq_norms.astype(np.float32), b_norms)
+
     def tiles(self, b: Rows) -> Tile:
-        right, b_norms = transposed(b), b.sq_norms.astype(np.float32)
-
-        def tile(a: Rows, out: np.ndarray) -> None:
-            inner_tile(a, right, out)
-            self.finish(out, a.sq_norms.astype(np.float32), b_norms)
-
-        return tile
+        return composed(inner_tiles(b), self.finisher(b))
 
     def float64_tiles(self, b: Rows) -> Tile:
         right, b_norms = transposed(b, np.float64), b.sq_norms
@@ -272,15 +278,20 @@ class Laplacian(Stationary):
     def typical_gamma(cls, d: int, variance: float) -> float:
         return 1.0 / (d * variance) ** 0.5
 
-    def tiles(self, b: Rows) -> Tile:
+    @property
+    def operand(self) -> Hashable:
+        return self.name
+
+    def operand_tiles(self, b: Rows) -> Tile:
         right, norms = transposed(b), _norms(b.X).astype(np.float32)
+        return lambda a, out: _distances(a.X.astype(np.float32, copy=False), right, norms, out)
+
+    def finisher(self, b: Rows) -> Tile:
         gamma = np.float32(self.gamma)
+        return lambda _, tile: epilogues.laplacian(tile, gamma)
 
-        def tile(a: Rows, out: np.ndarray) -> None:
-            _distances(a.X.astype(np.float32, copy=False), right, norms, out)
-            epilogues.laplacian(out, gamma)
-
-        return tile
+    def tiles(self, b: Rows) -> Tile:
+        return composed(self.operand_tiles(b), self.finisher(b))
 
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         return np.exp(-self.gamma * self._exact_distances(a, b))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,9 +13,9 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import epilogues
-from streamsvm.kernels.base import Kernel, OnnxGraph, inner_products
+from streamsvm.kernels.base import Kernel, OnnxGraph, composed, inner_products
 from streamsvm.kernels.table import kernel_names
-from streamsvm.kernels.tiles import Slopes, Tile, inner_tile, of_inner_products, transposed
+from streamsvm.kernels.tiles import INNER, Slopes, Tile, inner_tiles, of_inner_products
 
 FAR = 1000.0  # typical squared distance of rows from the origin, over that from their mean
 
@@ -34,14 +35,18 @@ class InnerProducts(Kernel):
     def finish(self, tile: np.ndarray) -> None:
         """k of a tile of inner products, float32, in place."""
 
+    @property
+    def operand(self) -> Hashable:
+        return INNER
+
+    def operand_tiles(self, b: Rows) -> Tile:
+        return inner_tiles(b)
+
+    def finisher(self, b: Rows) -> Tile:
+        return lambda _, tile: self.finish(tile)
+
     def tiles(self, b: Rows) -> Tile:
-        right = transposed(b)
-
-        def tile(a: Rows, out: np.ndarray) -> None:
-            inner_tile(a, right, out)
-            self.finish(out)
-
-        return tile
+        return composed(inner_tiles(b), self.finisher(b))
 
     @property
     def is_zero_at_origin(self) -> bool:

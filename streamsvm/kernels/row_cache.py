@@ -81,7 +81,7 @@ class RowCache:
         at, places = self._position[ids], self._place[ids]
         if at.min() < 0:
             return np.zeros(len(ids), bool)
-        strips(lambda i, j: _gather(self._rows, places[i:j], at, out[i:j]), len(ids), 64, threads)
+        strips(lambda i, j: gather(self._rows, places[i:j], at, out[i:j]), len(ids), 64, threads)
         return places >= 0
 
     def _reset(self) -> None:
@@ -134,7 +134,7 @@ def add_rows(rows, places, coef, start, out):
 
 
 @njit(cache=True)
-def _gather(rows, places, at, out):
+def gather(rows, places, at, out):  # out = rows[places][:, at], but for places below 0
     for i in range(len(places)):
         if places[i] >= 0:
             row, to = rows[places[i]], out[i]

@@ -36,6 +36,7 @@ FEW = 8  # columns of coefficients up to which float64 sums cost less than half 
 SCATTER = 0.03  # share of nonzeros below which CSR rows are read entry by entry, not as dense rows
 Slopes = Callable[[Rows, np.ndarray], None]  # adds gradients at rows a (h, d) to an array (k, h, d)
 Products = Callable[[np.ndarray], np.ndarray]  # of a tile (q, h): (k, d, h)
+INNER = "inner products"  # the key of `inner_tiles`
 OPERAND_BYTES = 32 << 20  # of rows b times each column of coefficients, which GEMM reads
 
 
@@ -60,6 +61,12 @@ def inner_tile(a: Rows, right: np.ndarray | sparse.csc_array, out: np.ndarray) -
         _add_nonzero_rows(X, right, out)
     else:
         np.matmul(X, right, out=out)
+
+
+def inner_tiles(b: Rows) -> Tile:
+    """Writes the inner products a @ b' into float32 tiles."""
+    right = transposed(b)
+    return lambda a, out: inner_tile(a, right, out)
 
 
 def filled(tile: Tile, a: Rows, out: np.ndarray, threads: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual, dual_of, is_wide
+from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual, dual_of, gathered, is_wide
 from streamsvm.tasks.base import Subproblem, Targets, Task
 
 MOST_SUBPROBLEMS = 2000  # whose gradients are computed
@@ -169,17 +169,22 @@ class TaskDuals:
         return replace(part, nu=nu), upper
 
 
-def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> MakeDual:
-    """Duals over rows in memory. Kernel values of few wide rows, as of a pair of many classes, are computed once, also
-    for successive duals of the same few rows, as of each class against the rest."""
+def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int, K: np.ndarray | None = None) -> MakeDual:
+    """Duals over rows in memory. K: the kernel values of all rows, if they are known. Those of few wide rows, as of a
+    pair of many classes, are computed once, also for successive duals of the same few rows, as of each class against
+    the rest."""
     wide, matrix = is_wide(rows), SingleEntryCache[np.ndarray]()
 
     def dual(part: Subproblem, upper: np.ndarray) -> DualQP:
-        members = rows if len(part.ids) == len(rows) else rows.take(part.ids)
-        if wide and len(members) <= MATRIX_ROWS:
-            K = matrix.of(part.ids, lambda ids: kernel.block(members, members, threads))
+        is_all = len(part.ids) == len(rows)
+        members, values = rows if is_all else rows.take(part.ids), None
+        if K is not None:
+            values = K if is_all else gathered(K, part.ids, part.ids)
+        elif wide and len(members) <= MATRIX_ROWS:
+            values = matrix.of(part.ids, lambda ids: kernel.block(members, members, threads))
+        if values is not None:
             return dual_of(
-                part, lambda y: MatrixDual(K, y, upper, threads, KernelDual(kernel, members, y, upper, threads))
+                part, lambda y: MatrixDual(values, y, upper, threads, KernelDual(kernel, members, y, upper, threads))
             )
         return dual_of(part, lambda y: KernelDual(kernel, members, y, upper, threads, cache_bytes))
 

@@ -103,9 +103,9 @@ def _one_pair(K, ends, a_first, a_second, limits, size):
     bound = _taken(upper, ids)
     for k in range(q):
         a[k] = min(np.float32(a_first[ids[k]] if k < n_first else a_second[ids[k]]), bound[k])
-        row = K[ids[k]]
-        for j in range(q):
-            Q[k, j] = row[ids[j]] if (k < n_first) == (j < n_first) else -row[ids[j]]
+        sign = np.float32(1) if k < n_first else np.float32(-1)
+        _write_times(Q[k, :n_first], K[ids[k], ends[0] : ends[1]], sign)
+        _write_times(Q[k, n_first:], K[ids[k], ends[2] : ends[3]], -sign)
         Q[k, k] += ridge[ids[k]]
     for k in range(q):
         if a[k] != 0:
@@ -117,6 +117,12 @@ def _one_pair(K, ends, a_first, a_second, limits, size):
             a_first[ids[k]] = a[k]
         else:
             a_second[ids[k]] = a[k]
+
+
+@njit_inner()
+def _write_times(out, values, sign):
+    for j in range(len(out)):
+        out[j] = sign * values[j]
 
 
 @njit_inner(fastmath=True)

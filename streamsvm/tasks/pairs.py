@@ -78,14 +78,14 @@ def pair_decisions(decide: Decide, m: int, alpha: np.ndarray, codes: np.ndarray,
     """(m, n_pairs) decision values of m rows by the support rows with compact alpha (s, k - 1), without the intercepts.
     decide(ids, coef): K(rows, support[ids]) @ coef, (m, columns). It is called class by class: a support row is in k -
     1 pairs only, so for many classes nearly all `pair_coefficients` are 0."""
-    decisions, number = np.zeros((m, n_pairs(k))), _numbers(k)
+    decisions, number = np.zeros((n_pairs(k), m)), _numbers(k)  # of a pair one after another: columns are scattered
     for c in range(k):
         ids = np.flatnonzero(codes == c)
         if len(ids):
-            values = decide(ids, alpha[ids])
-            decisions[:, number[c, c + 1 :]] -= values[:, c:]
-            decisions[:, number[:c, c]] += values[:, :c]
-    return decisions
+            values = decide(ids, alpha[ids]).T
+            decisions[number[c, c + 1 :]] -= values[c:]
+            decisions[number[:c, c]] += values[:c]
+    return decisions.T
 
 
 def _numbers(k: int) -> np.ndarray:

@@ -14,9 +14,10 @@ from making import write
 from scipy import sparse
 
 from streamsvm import ALFPGMSVR, DCSVC, BudgetedSVC
-from streamsvm.choosing import trials
+from streamsvm.choosing import sample_fits
 from streamsvm.choosing.metric_search import Trial
-from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings, losses, region_samples, solution
+from streamsvm.choosing.sample_fits import TrialFit, losses, solve
+from streamsvm.choosing.trials import Sample, SampleTrials, TrialSettings, region_samples
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
@@ -35,6 +36,7 @@ from streamsvm.train import train, train_in_memory
 
 D = 10
 ITERATIONS = {"iterations": 3}
+MOST_BYTES = 1 << 30
 FEW: dict[str, Any] = {"metric_params": ITERATIONS, "search_params": {"sample": 700}}
 DIAGONAL: dict[str, Any] = {"metric": {"kind": "diagonal"} | ITERATIONS, "search": {"sample": 700}}
 
@@ -306,12 +308,13 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     asked = DualData(task_of("classify"), data.targets, data.upper)
     held_out_data = DualData(asked.task, type(data.targets)(data.targets.classes, y[120:]), np.linspace(1, 2, 40))
     rows, held, kernel = Rows(X[:120]), Rows(X[120:]), data.kernel
-    found = solution(kernel, rows, asked, None)
+    found = TrialFit(kernel, asked)
+    solve([found], rows, MOST_BYTES)
     K = np.exp(-0.2 * ((X[:, None].astype(float) - X[None, :120]) ** 2).sum(axis=2))
     votes, squares, number = np.zeros((40, k)), np.zeros(D), 0
     for part in asked.task.subproblems(asked.targets):
         coef = np.zeros(120)
-        coef[part.ids] = part.coefficients(found[0][part.places])
+        coef[part.ids] = part.coefficients(found.alpha[part.places])
         i, j = np.unique(y[:120][part.ids])
         f = K[120:] @ coef
         votes[:, j] += f > 0
@@ -323,12 +326,12 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
             slope = sum(c * K[row, s] * -0.4 * (X[row].astype(float) - X[s]) for s, c in enumerate(coef))
             squares += asked.upper[row] * slope**2
         number += 1
-    wrong = losses(kernel, rows, asked, found, held, held_out_data) > 0
+    wrong = losses([found], rows, held, held_out_data)[0] > 0
     clear = np.sort(votes, axis=1)[:, -1] - np.sort(votes, axis=1)[:, -2] > 0.5
     np.testing.assert_array_equal(wrong[clear], (votes.argmax(axis=1) != y[120:])[clear])
     learner = TrialSettings(KernelConfig(gamma=0.2), None, rows)
     trials = SampleTrials((Sample(rows, asked, held, held_out_data, np.ones(2)),), learner, Engine(1))
-    [factor] = trials.refitted(120, np.ones((1, D)), Trial("rbf", math.nan, 3.0), found[0])
+    [factor] = trials.refitted(120, np.ones((1, D)), Trial("rbf", math.nan, 3.0), found.alpha)
     np.testing.assert_allclose(factor**2 / np.sum(factor**2), squares / squares.sum(), rtol=1e-3)
     assert number == k * (k - 1) // 2
 
@@ -346,10 +349,11 @@ def test_pairs_of_many_classes_are_solved_as_each_alone(loss, monkeypatch):
     start = None
     for _ in range(2):  # from zero, and from a solution
         made = []
-        for many in (trials.MANY, k + 1):
-            monkeypatch.setattr(trials, "MANY", many)
-            found = solution(data.kernel, rows, first, start, squared=loss == "squared")
-            made.append((found[0], losses(data.kernel, rows, first, found, unseen, held)))
+        for many, most_bytes in ((sample_fits.MANY, MOST_BYTES), (k + 1, 0)):
+            monkeypatch.setattr(sample_fits, "MANY", many)
+            found = TrialFit(data.kernel, first, start, squared=loss == "squared")
+            solve([found], rows, most_bytes)
+            made.append((found.alpha, losses([found], rows, unseen, held)[0]))
             monkeypatch.undo()
         (alpha, lost), (alone, lost_alone) = made
         np.testing.assert_allclose(alpha, alone, atol=1e-3)

@@ -137,7 +137,7 @@ def test_more_rows_save_errors_as_they_did_before():
 PURPOSES = {
     "threshold": {"probability": {"threshold": "recall=0.9"}},
     "threshold by balanced accuracy": {
-        "probability": {"threshold": "recall=0.9"},
+        "probability": {"threshold": "recall=0.95"},
         "search": {"scoring": "balanced_accuracy"},
     },
     "costs": {"probability": {"method": "sigmoid", "costs": "1>0=8"}},

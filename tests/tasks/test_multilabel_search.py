@@ -40,7 +40,7 @@ def columns() -> np.ndarray:
 @pytest.mark.parametrize("weight", [None, {"10": 4.0}, "balanced"])
 def test_the_losses_of_a_trial_are_the_mean_of_those_of_each_label_alone(weight, monkeypatch):
     """And its gradients make a metric, by which columns of noise count little."""
-    monkeypatch.setattr("streamsvm.choosing.trials.TOL", 1e-4)
+    monkeypatch.setattr("streamsvm.choosing.sample_fits.TOL", 1e-4)
     X, Y = rows()
     X = np.hstack([X, np.random.default_rng(0).normal(size=X.shape).astype(np.float32)])
     searched = {"search": {"options": ["C", "gamma"]}, "metric": {"kind": "diagonal"}, "class_weight": weight}

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 from stepwise import killed_and_resumed
 
 from streamsvm import ALFPGMSVC, DCSVC, Store
-from streamsvm.choosing.trials import losses, solution
+from streamsvm.choosing.sample_fits import TrialFit, losses, solve
 from streamsvm.cli.app import app
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
@@ -185,8 +185,9 @@ def test_trials_of_a_search_score_what_the_fit_does():
     prepared = prepare(Store.from_arrays(X, y), config("against the rest"), Engine(1))
     for ids in (np.arange(300), np.flatnonzero(y != "a")[:300]):
         asked, held = prepared.target_source.take(ids), prepared.target_source.take(np.arange(300, 500))
-        found = solution(prepared.kernel, Rows(X[ids]), asked, None)
-        lost = losses(prepared.kernel, Rows(X[ids]), asked, found, Rows(X[300:]), held)
+        found = TrialFit(prepared.kernel, asked)
+        solve([found], Rows(X[ids]), 1 << 30)
+        [lost] = losses([found], Rows(X[ids]), Rows(X[300:]), held)
         told = [
             DCSVC(**OPTIONS, tol=0.1).fit(X[ids], y[ids] == label).decision_function(X[300:])
             if label in y[ids]
