@@ -83,7 +83,7 @@ def train(
     ------
     ConfigError, DataError, MemoryLimitError, StreamSVMError
     """
-    config, start = with_task(config, store), used_s()
+    config, start = with_task(config, store, events), used_s()
     with recorded(run_dir, events, resume, **run_facts(store, config)) as events:
         until = end_of(config, start[0])
         run = Run(events, model_path, run_dir, resume, performance_report, until=until)
@@ -112,7 +112,7 @@ def train_in_memory(store: Store, config: FitConfig, events: Events = heard) -> 
     ------
     ConfigError, DataError, MemoryLimitError, StreamSVMError
     """
-    [(model, report)] = fit_models(store, with_task(config, store), Run(events, until=end_of(config)))
+    [(model, report)] = fit_models(store, with_task(config, store, events), Run(events, until=end_of(config)))
     return model, report
 
 
@@ -181,7 +181,7 @@ def train_path(
     store: Store, config: FitConfig, Cs: Sequence[float], events: Events = heard
 ) -> list[tuple[Any, Report]]:
     """A model and a report for each C, of a solver that shares its work among them."""
-    return fit_models(store, with_task(config, store), Run(events, Cs=tuple(Cs), until=end_of(config)))
+    return fit_models(store, with_task(config, store, events), Run(events, Cs=tuple(Cs), until=end_of(config)))
 
 
 @described

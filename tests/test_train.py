@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_diabetes, load_digits
 
 from streamsvm import DCSVC, Store
 from streamsvm.config import build_config
@@ -55,6 +56,32 @@ def test_labels_that_look_like_ids_are_said_before_the_work():
         (np.array(["a,b", "c", *names[2:]]), {"task": "multilabel"}),
     ):
         assert with_task(build_config(("t", given)), Store.from_arrays(X, y)).task
+
+
+def test_numeric_labels_of_few_rows_each_are_said_to_be_classes():
+    def said(y: np.ndarray, **given: Any) -> list[str]:
+        heard = list[Any]()
+        rows = np.random.default_rng(0).normal(size=(len(y), 3)).astype(np.float32)
+        config = with_task(build_config(("t", given)), Store.from_arrays(rows, y), Events(heard.append))
+        assert config.task
+        return [record.event.message for record in heard]
+
+    values = load_diabetes().target
+    for y in (values, values.astype(int), values.astype(np.int8)):
+        [text] = said(y)
+        assert text.startswith(f"y: found {len(np.unique(y))} distinct numeric labels among 442 rows, and")
+        assert "--task regress predicts values" in text
+    for y, given in (
+        (values, {"task": "classify"}),
+        (values, {"task": "regress"}),
+        (values, {"positive": ["25"]}),
+        (values, {"solver": "dcsvm", "task": "oneclass"}),
+        (load_digits().target, {}),
+        (np.arange(300).repeat(5), {}),  # people, with five pictures each
+        (np.arange(20).repeat(3), {}),
+        (np.array([f"word {i}" for i in range(60)]).repeat(2), {}),
+    ):
+        assert said(y, **given) == []
 
 
 @pytest.mark.parametrize("case", ["constant", "one class"])

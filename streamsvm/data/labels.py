@@ -15,6 +15,7 @@ import numpy as np
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.parallel.sizes import SizedInBytes
 
+FEW_ROWS = 5  # of a class; if most labels that are numbers have fewer rows, they look like values
 FEW, IDS = 20, 0.5  # labels that are few, and share of the rows from which on more labels look like ids
 MOST_SEEN = 100_000  # distinct labels; more are targets of a regression, for which one sort of all is faster
 EXACT = 2**53  # float64 has all whole numbers below
@@ -67,6 +68,14 @@ def id_like_labels(classes: Classes) -> str | None:
         return None
     kind = {"U": "texts", "f": "numbers"}.get(classes.values.dtype.kind, "whole numbers")
     return f"{k:,} different {kind} in {n:,} rows, as {str(classes.values[0])[:40]!r}, which look like ids"
+
+
+def value_like_labels(classes: Classes) -> str | None:
+    """Labels in words, if they are many numbers and most belong to a few rows each, as values of a regression do."""
+    k, n = len(classes.values), int(classes.counts.sum())
+    if k <= FEW or classes.values.dtype.kind not in "iuf" or np.median(classes.counts) >= FEW_ROWS:
+        return None
+    return f"{k:,} distinct numeric labels among {n:,} rows"
 
 
 def uniform_pieces(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -> Iterator[np.ndarray]:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.config import FitConfig
-from streamsvm.data.labels import Classes, id_like_labels
+from streamsvm.data.labels import Classes, id_like_labels, value_like_labels
 from streamsvm.data.layout import Names
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows, concat
@@ -409,12 +409,19 @@ def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
 MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
 
 
-def with_task(config: FitConfig, store: Store) -> FitConfig:
-    """The configuration with its task set: if it names none, the solver and query ids determine it."""
+def with_task(config: FitConfig, store: Store, events: Events = ignore) -> FitConfig:
+    """The configuration with its task set: if it names none, the solver and query ids determine it, and a warning says
+    so of labels that look like values."""
     name = config.task or default_task(config.solver, has_queries=store.has_qid)
     task, probability = task_of(name), config.probability
     if config.task is None and not config.positive and task.has_classes and store.has_y:
         _require_labels(store, task)
+        is_of_labels = task.has_labels and task.reads_labels and not (task.in_sets or task.compares_rows)
+        if is_of_labels and not id_like_labels(store.classes) and (found := value_like_labels(store.classes)):
+            events.advise(
+                f"{store.url or 'y'}: found {found}, and task {name} makes a class of each: --task regress predicts "
+                f"values (in Python task 'regress' or a regressor); --task {name} says that these are classes"
+            )
     if probability.is_requested or probability.costs is not None:
         from streamsvm.judging.probabilities import require_supported
 
