@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.choosing import against_rest
 from streamsvm.choosing.metric_search import (
+    REST,
     FittedTrial,
     MetricSearch,
     MetricState,
@@ -46,11 +48,11 @@ from streamsvm.judging.held_out import can_hold_out
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
 from streamsvm.runs.checkpoints import EXECUTION, digest
-from streamsvm.solvers.catalogue import fit_class, made_for
+from streamsvm.solvers.catalogue import fit_class, made_for, solver_row
 from streamsvm.solvers.loop import run
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.paths import Place
-from streamsvm.tasks import is_searched
+from streamsvm.tasks import is_searched, task_for
 from streamsvm.tasks.base import Task
 
 KERNELS = ("rbf", "matern", "laplacian", "linear")  # that are tried
@@ -83,20 +85,21 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
         )
     prepared = _holding_out(prepared)
     base, starts = starts_of(prepared)
-    sample = draw_samples(prepared, base, context.engine)
+    ways = against_rest.ways(prepared, context.left())
+    sample = draw_samples(prepared, base, context.engine, folds="" in ways)
     if isinstance(sample, str):
         return _unchosen(prepared, sample, context)
     samples, held_out = sample
     learner = _learner(prepared, starts["given"], samples[0])
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
-    search = _search(config, base, starts, samples)
+    search = _search(config, base, starts, samples, ways)
     if is_dense:  # regions improve a metric more than further steps do here
         search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
     elif config.search.time_budget is None and config.search.trials is None:
         search = replace(search, affordable=partial(rows_in_time, prepared))
     trials = SampleTrials(samples, learner, context.engine, config.memory_limit)
     state = _searched(search, trials, context, prepared)
-    best, report = chosen(state), _facts(prepared, state)
+    best, report = chosen(state), _facts(prepared, state, ways)
     if config.metric.is_learned and not search.tracks[0].learns:
         report["reason"] = "columns and classes are too many to learn a metric from"
     before = context.checkpoints.saved_choice()
@@ -164,16 +167,23 @@ def _unchosen(prepared: TrainingData, reason: str, context: FitContext) -> Train
 
 
 def _search(
-    config: FitConfig, base: Scaling, starts: Mapping[str, ScalingCandidate], samples: Sequence[Sample]
+    config: FitConfig,
+    base: Scaling,
+    starts: Mapping[str, ScalingCandidate],
+    samples: Sequence[Sample],
+    ways: Sequence[str],
 ) -> MetricSearch:
-    """Trials on samples: with a metric, if one is requested and rows are not too wide."""
+    """Trials on samples: with a metric, if one is requested and rows are not too wide. ways: `against_rest.ways`."""
     along, count, first = config.search.chosen, len(samples), samples[0]
     learns = config.metric.is_learned and first.rows.d * first.dual_data.shape[1] <= MOST_GRADIENTS
     sq_norm = float(first.rows.take(slice(TYPICAL_ROWS)).sq_norms.mean())
     usual = [start for start in starts.values() if start.scaling is base] or [starts["given"]]
     tracks = []
     trials = _trials(config, sq_norm)
-    if first.rows.d > MOST_GRADIENTS:  # of texts a linear kernel is good, and a time budget may end after one
+    is_wide = first.rows.d > MOST_GRADIENTS
+    if REST in ways:
+        trials = _with_rest(trials, ways, is_wide=is_wide)
+    if is_wide:  # of texts a linear kernel is good, and a time budget may end after one
         trials.sort(key=lambda trial: not kernel_row(trial.kernel).is_linear)
     for trial in trials:
         is_linear = kernel_row(trial.kernel).is_linear  # which a metric would only scale
@@ -181,7 +191,8 @@ def _search(
         for start in usual if is_linear else starts.values():
             factor = np.stack([start.factor] * (count if has_metric else 1))
             tracks.append(Track(trial, factor, has_metric, start.scaling.kind))
-    given = Trial(config.kernel.name, math.nan, config.C), starts["given"].factor[None]
+    given_trial = Trial(config.kernel.name, math.nan, config.C, multiclass="" if "" in ways else REST)
+    given = given_trial, starts["given"].factor[None]
     return MetricSearch(tuple(tracks), config.metric.iterations, "gamma" in along, "C" in along, given)
 
 
@@ -265,6 +276,17 @@ def _trials(config: FitConfig, sq_norm: float) -> list[Trial]:
     return trials
 
 
+def _with_rest(trials: Sequence[Trial], ways: Sequence[str], *, is_wide: bool) -> list[Trial]:
+    """All trials against the rest if pairs are too many; else these by pairs, and linear ones against the rest, too.
+    Other kernels are no better against the rest than by pairs, and wide rows of many classes need no other kernels."""
+    rest = [replace(trial, multiclass=REST) for trial in trials]
+    if "" not in ways:
+        return rest
+    linear = [trial for trial in trials if kernel_row(trial.kernel).is_linear]
+    rest_of_linear = [replace(trial, multiclass=REST) for trial in linear]
+    return [*rest_of_linear, *linear] if is_wide and linear else [*trials, *rest_of_linear]
+
+
 def _goes_with(config: FitConfig, name: str) -> bool:
     try:
         config.solver_options.require(KernelConfig(name=name))
@@ -297,8 +319,11 @@ def _under(
     if best.trial.class_weight:
         options["class_weight"] = best.trial.class_weight
         answers = answers.times(class_weights(prepared).tried)
-    if "solver" in along and kernel.is_linear and (len(prepared.classes) == 2 or prepared.task.in_sets):
+    multiclass, is_linear_of_columns = best.trial.multiclass, len(prepared.classes) == 2 or prepared.task.in_sets
+    if "solver" in along and kernel.is_linear and (multiclass or is_linear_of_columns):
         options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
+    if multiclass and "multiclass" in solver_row(options.get("solver", config.solver)).reads:
+        options["multiclass"] = multiclass  # a solver that does not read it has each class against the rest anyway
     if "metric" in along or best.learned:
         factor = _tuples(metric.factor) if best.learned else None
         update = {"kind": config.metric.kind if best.learned else "none", "factor": factor}
@@ -306,8 +331,15 @@ def _under(
     trained, first = config.model_copy(update=options), first_rows(prepared.store)
     scaling, kernel = measured(trained, scaling, first, prepared.moments, None, ignore)
     chose = _chose(prepared, best, kernel, scaling)
+    task = task_for(trained)
     return replace(
-        prepared, config=trained, scaling=scaling, kernel=kernel, target_source=answers, choices=chose | report
+        prepared,
+        config=trained,
+        task=task,
+        scaling=scaling,
+        kernel=kernel,
+        target_source=answers.by(task),
+        choices=chose | report,
     )
 
 
@@ -330,9 +362,12 @@ def _chose(prepared: TrainingData, best: FittedTrial, kernel: Kernel, scaling: S
     return report | {"importances": [share for share in shares if share[1] > 0]}
 
 
-def _facts(prepared: TrainingData, state: MetricState) -> dict[str, Any]:
-    """Scores on held-out rows: as chosen, by the best without a metric, and as given; and each step."""
-    report = {"score": chosen(state).score}
+def _facts(prepared: TrainingData, state: MetricState, ways: Sequence[str]) -> dict[str, Any]:
+    """Scores on held-out rows: as chosen, by the best without a metric, and as given; and each step. ways:
+    `against_rest.ways`."""
+    report: dict[str, Any] = {"score": chosen(state).score}
+    if REST in ways:
+        report["multiclass"] = chosen(state).trial.multiclass or "pairs"
     if state.plain:
         plain = [fitted.score for fitted in state.plain]
         compared = {"plain_score": max(plain), "given_score": plain[0]}

@@ -35,27 +35,32 @@ RECORD_FIELDS = {  # of the record of a step's fit, and their types
     "support": int,
     "seconds": float,
     "scale": str,
+    "multiclass": str,  # absent from older checkpoints
 }
 NUMBERS = ("n", "phase", "steps", "turn", "settled", "failed")  # fields of a state
 MOST_TRACKS = 6  # that take more than one step
 USUAL = 2  # steps after the first of a phase, of a track that learns no metric: soon it tries nothing new
 NO_STEP = 0.0  # of gamma: neither a larger one nor a smaller one helps
+REST = "rest"  # of `Trial.multiclass`
 SETTLED = 3  # steps of the last phase that were no better, after which the search ends
 
 
 @dataclass(frozen=True)
 class Trial(SizedInBytes):
     """A kernel, gamma and C to try under a metric. gamma: in the oracle's unit; NaN: as the options say. class_weight:
-    factors on top of the rows' own weights, "balanced" or none."""
+    factors on top of the rows' own weights, "balanced" or none. multiclass: REST for each class against the rest, none
+    for the task as it is."""
 
     kernel: str
     gamma: float
     C: float
     class_weight: str = ""
+    multiclass: str = ""
 
     @classmethod
     def from_arrays(cls, arrays: SavedFields) -> Trial:
-        return cls(str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]), str(arrays["class_weight"]))
+        weight, multiclass = str(arrays["class_weight"]), str(arrays.get("multiclass", ""))
+        return cls(str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]), weight, multiclass)
 
 
 class HeldOutLosses:
@@ -221,7 +226,7 @@ class MetricState:
         plain = tuple(FittedTrial.from_arrays(fields) for fields in _numbered("plain", arrays))
         rows = (arrays[f"told{i}"].tolist() for i in range(sum(name.startswith("told") for name in arrays)))
         records = tuple(
-            tuple(kind(value) for kind, value in zip(RECORD_FIELDS.values(), row, strict=True)) for row in rows
+            tuple(kind(value) for kind, value in zip(RECORD_FIELDS.values(), row, strict=False)) for row in rows
         )
         pool = sum(name.startswith("pool") for name in arrays)
         return cls(
@@ -356,7 +361,8 @@ class MetricSearch:
             losses = [each.losses for each in results if not each.has_failed]
             state = replace(state, pool=(*state.pool, *losses))
         support, seconds = int(np.count_nonzero(results[best].alpha.any(axis=1))), results[best].seconds
-        row = (phase.rows, len(trials), *astuple(fitted.trial), width, fitted.score, support, seconds, track.scale)
+        *values, multiclass = astuple(fitted.trial)
+        row = (phase.rows, len(trials), *values, width, fitted.score, support, seconds, track.scale, multiclass)
         records = (*state.records, row)
         assert track.last is not None  # this step's fit, or a better one on the same rows
         return self._advanced(replace(state, tracks=tracks, records=records), track.last, phases)
@@ -464,4 +470,4 @@ def factor_width(factor: np.ndarray) -> int:
 
 def facts(state: MetricState) -> list[JsonObject]:
     """The record of each step, for a report."""
-    return [dict(zip(RECORD_FIELDS, row, strict=True)) for row in state.records]
+    return [{"multiclass": ""} | dict(zip(RECORD_FIELDS, row, strict=False)) for row in state.records]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from streamsvm.choosing import against_rest
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.judging.expected import weighted_losses
@@ -120,9 +121,9 @@ class SharedGram:
 
 
 def solve(fits: Sequence[TrialFit], rows: Rows, most_bytes: int) -> None:
-    """Solves trials on the same rows, of kernels of the same operands. Fits that do not converge get an error.
-    most_bytes: that kernel values may take."""
-    fits = [fit for fit in fits if fit.error is None]
+    """Solves trials on the same rows, of one task and kernels of the same operands. Fits that do not converge get an
+    error. most_bytes: that kernel values may take."""
+    fits = [fit for fit in fits if fit.error is None and not _solved_as_linear(fit, rows)]
     if not fits:
         return
     matrices = min(2, len({fit.kernel for fit in fits}))
@@ -138,6 +139,15 @@ def solve(fits: Sequence[TrialFit], rows: Rows, most_bytes: int) -> None:
             if fit.error is None:
                 with _timed([fit]):
                     _solve_part(fit, part, make)
+
+
+def _solved_as_linear(fit: TrialFit, rows: Rows) -> bool:
+    """Whether a trial needs no kernel values: each class against the rest, with a linear kernel. It is solved then."""
+    if not against_rest.is_linear(fit.kernel, fit.dual_data, squared=fit.squared):
+        return False
+    with _timed([fit]):
+        fit.alpha, fit.bias = against_rest.solved(rows, fit.dual_data, fit.alpha)
+    return True
 
 
 def _solve_whole(fits: Sequence[TrialFit], rows: Rows) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from streamsvm.choosing.against_rest import PAIR_S as FIT_PROBLEM_S
 from streamsvm.choosing.metric_search import MetricState, facts
 from streamsvm.config import FitConfig
 from streamsvm.fits.base import FitContext
@@ -58,10 +59,11 @@ class FitTimes:
     def of(cls, steps: Sequence[Step], prepared: TrainingData, *, counted: bool = False) -> FitTimes:
         """counted: seconds are estimated from counts, so that no clock decides."""
         best = max(steps, key=lambda step: (step["rows"], step["score"]))
-        of_kernel = [s for s in steps if s["kernel"] == best["kernel"] and s["rows"] <= best["rows"]]
+        alike, way = ("kernel", "multiclass"), best.get("multiclass") or "pairs"
+        of_kernel = [s for s in steps if s["rows"] <= best["rows"] and all(s.get(x) == best.get(x) for x in alike)]
         if counted:
             return cls([{**step, "seconds": VALUE_S * step["rows"] * step["support"]} for step in of_kernel], 0)
-        return cls(of_kernel, prepared.task.n_subproblems(len(prepared.classes)))
+        return cls(of_kernel, prepared.task.by(way).n_subproblems(len(prepared.classes)))
 
     @property
     def last_s(self) -> float:
@@ -88,7 +90,7 @@ class FitTimes:
         times = TIMES["exact" if part_rows == n else "early"]
         constant = min(PROBLEM_S * self.problems, MOST_CONSTANT * self.last_s)
         growing = (self.last_s - constant) * values * (n / last["rows"]) ** (power - 1)
-        return times * (constant * n / part_rows + growing)
+        return times * (constant * n / part_rows + growing) + FIT_PROBLEM_S * self.problems * n / part_rows
 
     def least_fit_s(self, n: int, config: FitConfig, pass_s: float) -> float:
         """Seconds of the fastest fit of n rows that the options allow: of partitions, if early prediction may be

@@ -60,6 +60,12 @@ class Sample(SizedInBytes):
         ids = np.arange(count)
         return replace(self, rows=self.rows.take(ids), dual_data=self.dual_data.take(ids))
 
+    def under(self, trial: Trial) -> Sample:
+        """With the task of a trial, which may separate several classes in another way."""
+        dual_data = self.dual_data
+        task = dual_data.task.by(trial.multiclass) if trial.multiclass else dual_data.task
+        return replace(self, dual_data=replace(dual_data, task=task))
+
     @classmethod
     def split(
         cls, rows: Rows, dual_data: DualData, order: np.ndarray, n_held_out: int, weights: ClassWeights
@@ -159,7 +165,7 @@ class SampleTrials:
         if not trials:
             return []
         # those of a kernel together, in as many groups as there are threads for
-        order = sorted(range(len(trials)), key=lambda number: (trials[number].kernel, trials[number].gamma))
+        order = sorted(range(len(trials)), key=lambda number: _similar(trials[number]))
         groups = [group.tolist() for group in np.array_split(order, min(len(order), -(-self.engine.slots // count)))]
         items = [
             (metrics[place % len(metrics)], [kernels[place % len(metrics)][number] for number in group], place)
@@ -188,7 +194,7 @@ class SampleTrials:
         most = max(LEAST_GRADIENT_ROWS * (len(metrics) > 1), -(-GRADIENT_ROWS // count))
         kernels = [self.learner.kernel(trial, metric) for metric in metrics]
         items = [(kernels[place % len(metrics)], metrics[place % len(metrics)], place) for place in range(count)]
-        work = partial(_gradients, rows, most)
+        work = partial(_gradients, rows, most, trial)
         try:
             gradients = list(self.engine.map(work, items, np.split(alpha, count), shared=(self._shared,)))
         except ConfigError:  # values beyond float32
@@ -218,7 +224,7 @@ def _tried(
     lost: list[np.ndarray] = []
     with _unwarned():
         rows, held_out = metric.of_rows(sample.rows), metric.of_rows(sample.held_out)
-        for _, group in groupby(fits, lambda fit: fit.kernel.operand):
+        for _, group in groupby(fits, lambda fit: (fit.kernel.operand, fit.dual_data.task)):
             sharing = list(group)
             moved, held_out_moved = _near_origin([fit.kernel for fit in sharing], rows, held_out)
             for fit in sharing:
@@ -234,7 +240,13 @@ def _tried(
     ]
 
 
+def _similar(trial: Trial) -> tuple[str, str, float]:
+    """A key by which trials that share more are nearer to each other."""
+    return trial.multiclass, trial.kernel, trial.gamma
+
+
 def _fit(sample: Sample, trial: Trial, kernel: Kernel, start: np.ndarray | None, *, squared: bool) -> TrialFit:
+    sample = sample.under(trial)
     dual_data = replace(sample.dual_data, upper=sample.dual_data.upper * trial.C)
     if trial.class_weight:
         dual_data = dual_data.times(sample.by_class)
@@ -259,11 +271,16 @@ def _unwarned() -> np.errstate:
 
 
 def _gradients(
-    count: int, most: int, samples: tuple[Sample, ...], item: tuple[Kernel, Metric, int], alpha: np.ndarray
+    count: int,
+    most: int,
+    trial: Trial,
+    samples: tuple[Sample, ...],
+    item: tuple[Kernel, Metric, int],
+    alpha: np.ndarray,
 ) -> np.ndarray:
     """(g, d) derivatives of a solution's decision values by scaled columns, at the first rows of a sample."""
     kernel, metric, place = item
-    sample = samples[place].first(count)
+    sample = samples[place].first(count).under(trial)
     rows, columns = metric.of_rows(sample.rows), sample.dual_data.shape[1]  # as many gradients of each row
     limit = max(FEWEST_GRADIENT_ROWS, GRADIENT_ENTRIES // (sample.rows.d * columns))
     ids = np.arange(min(len(rows), most, limit))
@@ -277,13 +294,15 @@ MOST_HELD = 10_000
 MOST_SHARE = 0.25  # of the memory left, for the sample and its copies
 
 
-def draw_samples(prepared: TrainingData, base: Scaling, engine: Engine) -> tuple[tuple[Sample, ...], Rows] | str:
+def draw_samples(
+    prepared: TrainingData, base: Scaling, engine: Engine, *, folds: bool = True
+) -> tuple[tuple[Sample, ...], Rows] | str:
     """Samples of random rows of a store, and their held-out rows as stored, sample by sample; or the reason why there
     is none.
 
     A fifth of the rows is held out, and more if the store has more. With few rows, there are as many samples as folds,
-    so that each row is held out once. No sample learns from rows of a group that also has held-out rows in it. Raises
-    DataError.
+    so that each row is held out once, unless there is to be one sample. No sample learns from rows of a group that also
+    has held-out rows in it. Raises DataError.
     """
     store, config = prepared.store, prepared.config
     n_free, most_rows = prepared.n_free, _most_rows(prepared, engine)
@@ -302,7 +321,7 @@ def draw_samples(prepared: TrainingData, base: Scaling, engine: Engine) -> tuple
     groups = None if groups is None else groups[ids]
     order = shuffle_rows(n, groups, rng)
     orders = [order]
-    if folds_of(n) > 1 and config.metric.kind != "full":
+    if folds and folds_of(n) > 1 and config.metric.kind != "full":
         n_held_out, orders = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
     orders = [without_shared_groups(order, n_held_out, groups, rng) for order in orders]
     if groups is not None and min(map(len, orders)) == n_held_out:  # of few groups one alone can be held out

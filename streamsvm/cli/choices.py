@@ -21,6 +21,7 @@ SHARES = 3  # columns to name
 SHOWN_LABELS = 10  # with a threshold each
 LEAST = 0.001  # smallest share of a column to name
 BEFORE = ("start", "compile")  # phases besides the search and the fit
+MULTICLASS = {"pairs": "pairs of classes", "rest": "each class against the rest"}
 LEAST_S = 0.05  # of a stage, to be named
 SAID = ("metric", "expected", "gamma", "exact", "config")  # printed in words, or not at all
 
@@ -112,6 +113,7 @@ def choices(report: Report, config: FitConfig) -> dict[str, str]:
         "scale": "none" if metric["scale"] == "centre" else metric["scale"],
         "metric": _weighed(metric, report["d"]),
         "class_weight": _class_weight(metric),
+        "multiclass": MULTICLASS.get(str(metric.get("multiclass", "")), ""),
     }
     shown = {
         heading(name): text if name in searched else f"{text} (not searched)" for name, text in texts.items() if text

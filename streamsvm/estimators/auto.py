@@ -46,7 +46,8 @@ class AutoSVC(StoreClassifier):
     classes_, n_features_in_, feature_names_in_, feature_importances_, model_
     chosen_ : dict
         The values that were chosen, by the names of parameters of `DCSVC`; solver is "dcsvm", or "cutting-plane" if a
-        linear kernel is best.
+        linear kernel is best for two classes, or for many. With 20 classes or more also multi_class of "dcsvm";
+        "cutting-plane" has each class against the rest.
     expected_ : dict
         The accuracy to expect on new rows, `score`, with a 95 % interval from `low` to `high`; of several labels a row
         the mean of theirs. `rows` is the number of held-out rows, `model` says whether the final model itself decided

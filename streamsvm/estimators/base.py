@@ -33,7 +33,7 @@ from streamsvm.errors import ConfigError, ModelError
 from streamsvm.estimators.clients import on_cluster
 from streamsvm.estimators.inputs import Client, Costs, Data, Options, RandomState, StoreInputs, has_no_rows, in_memory
 from streamsvm.estimators.recording import record_events, record_report
-from streamsvm.estimators.searched import SEARCH, chosen_parameters, with_search
+from streamsvm.estimators.searched import MULTI_CLASS, SEARCH, chosen_parameters, with_search
 from streamsvm.events import STEPS, Event, Events, Record, Sink, warn
 from streamsvm.kernels.base import ESTIMATOR_PARAMETERS
 from streamsvm.models import LocalModel
@@ -150,7 +150,7 @@ class StoreEstimator(StoreInputs):
         if "cache_size" in parameters:
             values["cache_size"] = f"{parameters['cache_size']}MiB"
         if "multi_class" in parameters:
-            values["multiclass"] = one_of("multi_class", parameters["multi_class"], {"ovo": "pairs", "ovr": "rest"})
+            values["multiclass"] = one_of("multi_class", parameters["multi_class"], MULTI_CLASS)
         return values
 
     def _options(self) -> dict[str, Any]:

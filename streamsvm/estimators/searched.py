@@ -13,10 +13,12 @@ from streamsvm.kernels.base import as_arguments
 from streamsvm.kernels.table import kernel_row
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of, solver_row
 from streamsvm.tasks import is_searched
+from streamsvm.tasks.pairs import MANY
 
 SEARCH = "search"
 SEARCHED_KIND = "diagonal"  # of a metric that is "search"
 WITH_METRIC = ("kernel", "C", "gamma")  # chosen with a metric that is learned, where they are at their defaults
+MULTI_CLASS = {"ovo": "pairs", "ovr": "rest"}  # a parameter's values, and those of the option
 OPTIONS = {"kernel": ("kernel", "name"), "gamma": ("kernel", "gamma"), "metric": ("metric", "kind")}
 
 
@@ -56,6 +58,9 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
     places = {name: _option(name, solver) for name in options}
     values = {name: (config[section] if section else config)[member] for name, (section, member) in places.items()}
     values |= {name: value for name, value in kernel.items() if name in values}
+    multiclass, has_choice = values.pop("multiclass", None), len(model.header.classes) >= MANY
+    if multiclass is not None and has_choice and "multiclass" in solver_row(config["solver"]).reads:
+        values["multi_class"] = next(name for name, way in MULTI_CLASS.items() if way == multiclass)
     kernel_params = kernel["kernel_params"] if "kernel" in values else None
     return values | ({"kernel_params": kernel_params} if kernel_params else {})
 

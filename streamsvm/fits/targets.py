@@ -45,6 +45,10 @@ class TargetsInMemory(SizedInBytes):
         """With bounds times these factors, see `DualData.times`."""
         return TargetsInMemory(self.dual_data.times(factors))
 
+    def by(self, task: Task) -> TargetsInMemory:
+        """For a task that has the same targets."""
+        return TargetsInMemory(replace(self.dual_data, task=task))
+
     def without(self, ids: np.ndarray) -> TargetsInMemory:
         """With bounds of 0 for the rows with these rising ids."""
         upper = self.dual_data.upper.copy()
@@ -103,6 +107,9 @@ class TargetsInStore(SizedInBytes):
         if factors.ndim == 2:
             return replace(self, by_label=factors)
         return replace(self, factors=(*self.factors, factors))
+
+    def by(self, task: Task) -> TargetsInStore:
+        return replace(self, task=task)
 
     def without(self, ids: np.ndarray) -> TargetsInStore:
         return replace(self, held_out_ids=np.union1d(self.held_out_ids, ids))

@@ -13,7 +13,7 @@ from streamsvm.options.base import Count, Options, ReadRule, Real, Whole
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
 from streamsvm.storage.text import parse_time
 
-Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"]
+Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight", "multiclass"]
 # why fits of a search are dropped:
 FAILED = "values of their kernels are beyond float32, or they do not converge"
 BALANCED = "balanced_accuracy"  # with this score, class weights may help
@@ -94,6 +94,7 @@ def left_out(values: Mapping[str, Any]) -> tuple[str, ...]:
         "C": "C" in values,
         "gamma": "gamma" in kernel,
         "class_weight": "class_weight" in values or search.get("scoring") != BALANCED,
+        "multiclass": "multiclass" in values,
     }
     return tuple(name for name in (row.searches if row else ()) if not given[name])
 

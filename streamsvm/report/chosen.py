@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CHOICES = ("kernel", "scale", "gamma", "C", "class_weight")  # of a step
+CHOICES = ("kernel", "scale", "gamma", "C", "class_weight", "multiclass")  # of a step
 STEP = ("rows", *CHOICES, "columns", "score", "support", "seconds")
 MARKERS = "osD^v"
 AHEAD = 4  # times the rows of a store, to which scores are extrapolated

@@ -20,7 +20,7 @@ from streamsvm.options.base import Count, Options, Whole
 from streamsvm.options.layers import Layer, Resolved, merged
 from streamsvm.options.search import left_out, parse_seconds
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, renamed_option, solver_row, takers
-from streamsvm.tasks import default_task, is_searched
+from streamsvm.tasks import default_task, is_searched, task_names, task_options
 from streamsvm.unread import require_read
 
 Point = dict[str, Any]  # values by dotted option name
@@ -170,6 +170,8 @@ def _search(values: Mapping[str, Any], config: FitConfig) -> dict[str, Any]:
     """The table [search] of what can be chosen for a configuration, and a metric if one may be learned."""
     task = config.task or default_task(config.solver, has_queries=False)
     names = left_out(values) if is_searched(task) and config.nu is None else ()
+    of_others = {name for other in task_names() for name in task_options(other)}.difference(task_options(task))
+    names = tuple(name for name in names if name not in of_others)
     if kernel_row(config.kernel.name).is_linear and "kernel" not in names:
         names = tuple(name for name in names if name not in ("metric", "gamma"))
     metric = {"metric": {"kind": "diagonal"}} if "metric" in names else {}

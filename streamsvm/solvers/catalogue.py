@@ -43,7 +43,7 @@ SOLVERS = {
         ),
         tasks=("classify", "multilabel", "regress", "oneclass"),
         reads=("tol", "cache_size", "nu", "multiclass"),
-        searches=("solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"),
+        searches=("solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight", "multiclass"),
     ),
     "bsgd": SolverRow(
         "streamsvm.fits.bsgd:BSGDFit",

@@ -16,7 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError
 
-ALL = ["solver", "early", "scale", "kernel", "C", "gamma", "metric"]
+ALL = ["solver", "early", "scale", "kernel", "C", "gamma", "metric", "multiclass"]
 LEFT_OUT = [("what is left out", {"metric": {"kind": "diagonal"}, "search": {"options": ALL}})]
 
 

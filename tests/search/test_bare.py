@@ -16,7 +16,7 @@ from streamsvm.options.layers import read_layer
 from streamsvm.search.options import completed
 from streamsvm.train import train
 
-ALL = {"solver", "early", "scale", "kernel", "C", "gamma", "metric"}
+ALL = {"solver", "early", "scale", "kernel", "C", "gamma", "metric", "multiclass"}
 
 
 def of(*, searches: bool = True, **values: Any) -> FitConfig:
@@ -46,8 +46,10 @@ def test_where_nothing_is_given_all_is_chosen():
         ({"dcsvm": {"early": False}}, {"solver", "early"}),
         ({"dcsvm": {"levels": 2}}, {"solver"}),  # which another would not read
         ({"solver": "dcsvm"}, {"solver"}),
-        ({"solver": "alfpgm"}, {"solver", "early"}),
-        ({"solver": "bsgd"}, {"solver", "early", "kernel", "C"}),  # those of exact fits may not suit it
+        ({"solver": "alfpgm"}, {"solver", "early", "multiclass"}),
+        ({"multiclass": "pairs"}, {"multiclass"}),
+        ({"task": "regress"}, {"multiclass"}),  # which classes alone have
+        ({"solver": "bsgd"}, {"solver", "early", "kernel", "C", "multiclass"}),  # those of exact fits may not suit it
         ({"task": "classify", "seed": 3, "class_weight": "balanced"}, set()),
     ],
 )
