@@ -86,7 +86,8 @@ def test_rows_in_files_give_the_same_model_and_it_is_kept(early, monkeypatch, tm
     here, report = train_in_memory(Store.from_arrays(X, t), config)
     monkeypatch.setattr("streamsvm.fits.divided.stay_in_memory", lambda *_: False)
     there, again = train_in_memory(write(tmp_path / "s.zarr", Rows(X), t, step=100, chunk_rows=100), config)
-    np.testing.assert_array_equal(here.predict(X), there.predict(X))
+    # the intercept is made of a mean over blocks, which rounds otherwise
+    np.testing.assert_allclose(there.predict(X), here.predict(X), rtol=0, atol=1e-15)
     assert report["objective"] == pytest.approx(again["objective"], rel=1e-12)  # a sum by BLAS
     estimator = DCSVR(C=3.0, gamma=0.5, levels=1, part_rows=200, early=early, random_state=0).fit(X, t)
     estimator.save(tmp_path / "m")

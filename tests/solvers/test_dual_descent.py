@@ -123,10 +123,10 @@ def test_memory_that_dual_descent_alone_fits_is_enough():
     n, d = 120, 20_000
     rng = np.random.default_rng(0)
     X, y = sparse.random(n, d, 1e-3, format="csr", dtype=np.float32, random_state=rng), np.arange(n) % 30
-    limit = process_bytes() + (80 << 20)
-    assert train_in_memory(Store.from_arrays(sparse.csr_array(X), y), config(memory_limit=limit))[1]["planes"] == 0
+    within = config(memory_limit=process_bytes() + (80 << 20), task="classify")
+    assert train_in_memory(Store.from_arrays(sparse.csr_array(X), y), within)[1]["planes"] == 0
     with pytest.raises(MemoryLimitError, match="too small for 30 linear problems"):
-        train_in_memory(Store.from_arrays(X.toarray() + 1, y), config(memory_limit=limit))
+        train_in_memory(Store.from_arrays(X.toarray() + 1, y), within)
 
 
 def test_support_vectors_have_a_dual_variable_above_0():
