@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -133,7 +134,8 @@ def solve(fits: Sequence[TrialFit], rows: Rows, most_bytes: int) -> None:
     makes = [in_memory(fit.kernel, rows, 1, 0) for fit in fits]
     for parts in zip(*(fit.subproblems for fit in fits), strict=True):  # of the same rows
         if _is_direct(fits[0], len(parts[0].ids)):
-            _solve_shared(fits, rows, parts[0])
+            pair = parts[0]
+            _solve_each(fits, rows.take(pair.ids[_by_class(pair)]), partial(_solve_pair, pair))
             continue
         for fit, make, part in zip(fits, makes, parts, strict=True):
             if fit.error is None:
@@ -156,19 +158,28 @@ def _solve_whole(fits: Sequence[TrialFit], rows: Rows) -> None:
     counts = np.sort(np.bincount(codes))
     is_direct = _is_direct(fits[0], int(counts[-2:].sum()))  # each pair of classes
     ids = np.argsort(codes, kind="stable") if is_direct else np.arange(len(rows))
+
+    def solve_fit(fit: TrialFit, K: np.ndarray) -> None:
+        if is_direct:
+            begins = np.searchsorted(codes[ids], np.arange(len(fit.dual_data.targets.classes) + 1))
+            fit.alpha[ids] = _descended(fit, K, ids, begins, fit.alpha[ids])
+        else:
+            _solve_parts(fit, K, rows)
+
+    _solve_each(fits, rows.take(ids) if is_direct else rows, solve_fit)
+
+
+def _solve_each(fits: Sequence[TrialFit], rows: Rows, solve_fit: Callable[[TrialFit, np.ndarray], None]) -> None:
+    """Calls solve_fit(fit, K(rows, rows)) for each fit that has not failed; what it raises fails this one alone."""
     with _timed(fits):
-        gram = SharedGram([fit.kernel for fit in fits], rows.take(ids) if is_direct else rows)
+        gram = SharedGram([fit.kernel for fit in fits], rows)
     for of_kernel in _shared(fits):
         with _timed(of_kernel):
             K = gram.of(of_kernel[0].kernel)
         for fit in of_kernel:
             if fit.error is None:
                 with _timed([fit]):
-                    if is_direct:
-                        begins = np.searchsorted(codes[ids], np.arange(len(fit.dual_data.targets.classes) + 1))
-                        fit.alpha[ids] = _descended(fit, K, ids, begins, fit.alpha[ids])
-                    else:
-                        _solve_parts(fit, K, rows)
+                    solve_fit(fit, K)
 
 
 def _is_direct(fit: TrialFit, rows: int) -> bool:
@@ -181,22 +192,9 @@ def _solve_parts(fit: TrialFit, K: np.ndarray, rows: Rows) -> None:
     for part in fit.subproblems:
         if _is_direct(fit, len(part.ids)):
             ids = part.ids[_by_class(part)]
-            _solve_pair(fit, gathered(K, ids, ids), part)
+            _solve_pair(part, fit, gathered(K, ids, ids))
         else:
             _solve_part(fit, part, make)
-
-
-def _solve_shared(fits: Sequence[TrialFit], rows: Rows, part: Subproblem) -> None:
-    """A pair of classes that is one block, from its kernel values."""
-    with _timed(fits):
-        gram = SharedGram([fit.kernel for fit in fits], rows.take(part.ids[_by_class(part)]))
-    for of_kernel in _shared(fits):
-        with _timed(of_kernel):
-            K = gram.of(of_kernel[0].kernel)
-        for fit in of_kernel:
-            if fit.error is None:
-                with _timed([fit]):
-                    _solve_pair(fit, K, part)
 
 
 def _by_class(part: Subproblem) -> np.ndarray:
@@ -204,7 +202,7 @@ def _by_class(part: Subproblem) -> np.ndarray:
     return np.argsort(part.y, kind="stable")
 
 
-def _solve_pair(fit: TrialFit, K: np.ndarray, part: Subproblem) -> None:
+def _solve_pair(part: Subproblem, fit: TrialFit, K: np.ndarray) -> None:
     """A pair of classes, from the kernel values of its rows `_by_class`."""
     order = _by_class(part)
     ids, places = part.ids[order], (part.ids[order], part.columns[order])
