@@ -117,8 +117,8 @@ def rows_of(store: Store, here: slice = slice(None)) -> tuple[Any, np.ndarray]:
     return store.read(start, stop).X, store.y[start:stop]
 
 
-def text(bench: Bench, *, is_unequal: bool = False) -> Store:
-    rows = TEXT_ROWS if bench.sizes.train_rows is None else 10 * bench.sizes.train_rows
+def text(bench: Bench, rows: int = TEXT_ROWS, *, is_unequal: bool = False) -> Store:
+    rows = rows if bench.sizes.train_rows is None else 10 * bench.sizes.train_rows
     made = bench.work / f"text.{rows}{'.unequal' if is_unequal else ''}.zarr"
     if not made.exists():
         more = ["--unequal"] if is_unequal else []

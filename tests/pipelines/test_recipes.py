@@ -812,7 +812,7 @@ def test_kernels_are_compared(tables):
 def test_memory_is_told_as_the_rows_grow(tables):
     budget, early, killed = tables("scale").values()
     assert [row["support vectors"] for row in killed] == [row["support vectors"] for row in early]
-    assert all(row["accuracy"] > 0.9 and row["killed after"] > 0 < row["resumed"] for row in killed)
+    assert all(row["accuracy"] > 0.9 and row["ended after"] > 0 < row["resumed"] for row in killed)
     assert [row["rows"] for row in budget] == [row["rows"] for row in early] == [20_000, 40_000]
     assert all(row["support vectors"] <= 50 for row in budget)
     assert all(0 < row["rows a second"] < 1e7 and row["peak memory"] > 50e6 for row in (*budget, *early))
