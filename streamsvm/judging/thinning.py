@@ -259,7 +259,7 @@ def thinned(
         for sizes in _choices(fits, _spread(model, choose), tolerance):
             candidate = sums.model_of([fit.of(size) for fit, size in zip(fits, sizes, strict=True)])
             lost, lost_error = _points(model, judge, f, candidate.binary_decisions(judge.raw), spread)
-            if lost - lost_error > tolerance:
+            if lost > tolerance:
                 break
             if (faster := _rate(candidate, judge.raw, engine)) > rate:
                 best, rate, points, error = candidate, faster, lost, lost_error
