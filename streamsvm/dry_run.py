@@ -28,7 +28,7 @@ from streamsvm.fits.base import END_S, LEAST_ROWS, CostGrowth, Measurements
 from streamsvm.fits.divided import stay_in_memory
 from streamsvm.fits.prepare import with_task
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.machine import MiB, default_limit_bytes
+from streamsvm.parallel.machine import MiB, allowed_bytes
 from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for
@@ -230,7 +230,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
 
     start_s: seconds until a process is ready.
     """
-    limit, until = config.memory_limit or default_limit_bytes(), time.time() + seconds
+    limit, until = allowed_bytes(config.memory_limit), time.time() + seconds
     budget_s = config.search.time_budget or math.inf
     execution: dict[str, Any] = {"workers": None, "scheduler": None, "memory_limit": None}  # SAMPLE_SHARE is less
     execution |= {"holdout": 0, "interval": None}  # pilots are small
@@ -404,7 +404,7 @@ def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) ->
     least_bytes_estimated. `fits`: whether the limit is above that. If options have to be chosen: the choice, and its
     plan. A time budget ends a fit that would take longer.
     """
-    costs, limit = measure(store, config, seconds, start_s), config.memory_limit or default_limit_bytes()
+    costs, limit = measure(store, config, seconds, start_s), allowed_bytes(config.memory_limit)
     least = costs.least_bytes(store.n)
     memory = {"limit_bytes": limit, "least_bytes_estimated": least, "fits": least <= limit}
     rows = costs.choice.fit_rows if costs.choice and costs.choice.fit_rows else store.n

@@ -22,7 +22,7 @@ from streamsvm.fits.divided import STREAMED_SHARE
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData, prepare
 from streamsvm.judging.expected import of_model
-from streamsvm.parallel.machine import default_limit_bytes
+from streamsvm.parallel.machine import allowed_bytes
 from streamsvm.solvers.catalogue import fit_class
 
 COMPARED_ROWS = 1000  # whose bounds show whether rows were prepared alike
@@ -53,7 +53,7 @@ def solve(fit: Fit, draft: ModelDraft, Cs: Sequence[float]) -> tuple[Fit, list[S
 
 def _may_extend(fit: Fit) -> bool:
     """Whether the time left has cut the rows, and whether a model of those that are left may wait in memory."""
-    limit = fit.config.memory_limit or default_limit_bytes()
+    limit = allowed_bytes(fit.config.memory_limit)
     return fit.prepared.all_rows is not None and fit.store.nbytes < limit / STREAMED_SHARE
 
 

@@ -28,7 +28,7 @@ from streamsvm.fits.prepare import TrainingData, origin
 from streamsvm.kernels.base import Kernel, Stationary, inner_products, kernel_of
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.machine import default_limit_bytes, process_bytes
+from streamsvm.parallel.machine import allowed_bytes, process_bytes
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.subproblems import DualData, task_gradients
 from streamsvm.tasks.weights import balancing
@@ -186,7 +186,7 @@ class SampleTrials:
     def _matrix_bytes(self) -> int:
         """Bytes that the kernel values of a task may take."""
         limit, threads = self.engine.worker_memory()
-        left = (limit or self.memory_limit or default_limit_bytes()) - process_bytes()
+        left = allowed_bytes(limit or self.memory_limit) - process_bytes()
         return int(MATRIX_SHARE * left / threads)
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
@@ -362,7 +362,7 @@ def _most_rows(prepared: TrainingData, engine: Engine) -> int:
     """The number of rows that memory allows, with each thread's copy under a metric."""
     samples = prepared.samples
     row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
-    left = (prepared.config.memory_limit or default_limit_bytes()) - process_bytes()
+    left = allowed_bytes(prepared.config.memory_limit) - process_bytes()
     return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))
 
 

@@ -37,7 +37,7 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.models import ExpansionModel
 from streamsvm.models.files import load_factorisation, save_model
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.machine import default_limit_bytes, require_memory
+from streamsvm.parallel.machine import allowed_bytes, require_memory
 from streamsvm.problems.dual import DualQP, KernelDual, dual_of
 from streamsvm.progress import Rounds
 from streamsvm.runs.checkpoints import without_tol
@@ -260,7 +260,7 @@ class ADMMHSSFit(PathFit):
         )
         self.columns = self.task.columns(len(self.classes))
         self.samples = prepared.samples
-        self.limit_bytes = config.memory_limit or default_limit_bytes()
+        self.limit_bytes = allowed_bytes(config.memory_limit)
         n, tree = store.n, ClusterTree.of(store.n, options.leaf)
         self.is_spread = tree.cut > 0 and not self.engine.is_local
         self.bytes = {

@@ -35,7 +35,7 @@ from streamsvm.kernels.kmeans import Partition, balanced
 from streamsvm.models import BudgetModel, LocalBudgetModel
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, together
-from streamsvm.parallel.machine import MiB, default_limit_bytes, process_bytes, require_memory
+from streamsvm.parallel.machine import MiB, allowed_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.budget.losses import right, values
@@ -440,7 +440,7 @@ class BSGDFit(Fit):
         o, limit = self.config.bsgd, self.config.memory_limit
         what = f"a budget of {o.budget}" + (f" in each of {o.partitions} regions" if o.partitions > 1 else "")
         tasks = self.engine.threads if o.partitions > 1 and self.engine.is_local else 1
-        room = (limit or default_limit_bytes()) - process_bytes()
+        room = allowed_bytes(limit) - process_bytes()
         while tasks > 1 and sum(self._bytes(rows, row_bytes, tasks).values()) > room:
             tasks -= 1
             self.engine = self.engine.on(tasks)

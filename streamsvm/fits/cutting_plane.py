@@ -25,7 +25,7 @@ from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import LinearModel
-from streamsvm.parallel.machine import default_limit_bytes, fits_memory, process_bytes, require_memory
+from streamsvm.parallel.machine import allowed_bytes, fits_memory, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.linear_blocks import BlocksDual
 from streamsvm.problems.linear_dual import RowsDual
@@ -117,7 +117,7 @@ class CuttingPlaneFit(Fit):
         self.calibration = self.odds(self.options.loss)
         self.columns = self.task.columns(len(self.classes))
         self.samples = prepared.samples
-        self.limit_bytes = config.memory_limit or default_limit_bytes()
+        self.limit_bytes = allowed_bytes(config.memory_limit)
         self.is_dual = self.options.method == "dual"  # of "auto" it is known when the rows are read
         self.block_bytes = 0
         self.options.require_task(self.task)  # which may follow from the rows

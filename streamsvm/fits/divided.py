@@ -45,7 +45,7 @@ from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.kernels.row_cache import WIDE
 from streamsvm.parallel.engine import several
-from streamsvm.parallel.machine import WORKER_BYTES, MiB, default_limit_bytes, process_bytes, too_small
+from streamsvm.parallel.machine import WORKER_BYTES, MiB, allowed_bytes, process_bytes, too_small
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
@@ -442,7 +442,7 @@ def plan_memory(
     parts_alone: the fit solves partitions only, for which the data of each row may be in files.
     """
     n, raw, row, rows = samples.n, samples.as_stored, samples.nbytes / samples.n, int(samples.nbytes)
-    limit = limit_bytes or default_limit_bytes()
+    limit = allowed_bytes(limit_bytes)
     process = WORKER_BYTES if on_worker else process_bytes()
     in_memory = not on_worker and stay_in_memory(n, row, columns, limit, threads, parts_alone)
     vectors = 0 if on_worker or (parts_alone and not in_memory) else vector_bytes(n, columns)

@@ -11,7 +11,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.fits.base import Report
 from streamsvm.fits.prepare import with_task
 from streamsvm.models.files import is_model, read_attrs
-from streamsvm.parallel.machine import default_limit_bytes
+from streamsvm.parallel.machine import allowed_bytes
 from streamsvm.runs.checkpoints import EXECUTION, by_path, default_options, digest
 from streamsvm.runs.directory import last_start, read_result
 from streamsvm.solvers.catalogue import renamed
@@ -24,7 +24,7 @@ def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
         "store": store.url,
         "n": store.n,
         "d": store.d,
-        "limit_bytes": config.memory_limit or default_limit_bytes(),
+        "limit_bytes": allowed_bytes(config.memory_limit),
         "config": config.model_dump(mode="json"),
     }
 

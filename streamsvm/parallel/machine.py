@@ -56,9 +56,11 @@ WORKER_BYTES = 256 * MiB  # of a cluster's worker: its process, and what it load
 FREE_SHARE = 0.8  # of the free memory, for a fit without a limit
 
 
-def default_limit_bytes() -> int:
-    """The memory that this process may have without a limit: what it has, and most of what is free now on this machine
-    and in this container."""
+def allowed_bytes(limit_bytes: int | None = None) -> int:
+    """The memory that this process may have: the limit, or what it has and most of what is free now on this machine and
+    in this container."""
+    if limit_bytes:
+        return limit_bytes
     return rss_bytes() + int(FREE_SHARE * min(psutil.virtual_memory().available, cgroups.memory_bytes()))
 
 
@@ -80,7 +82,7 @@ def process_bytes() -> int:
 
 def fits_memory(limit_bytes: int | None, needed_bytes: int) -> bool:
     """Whether so many bytes fit next to the memory of the process."""
-    return process_bytes() + needed_bytes <= (limit_bytes or default_limit_bytes())
+    return process_bytes() + needed_bytes <= allowed_bytes(limit_bytes)
 
 
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
@@ -95,6 +97,6 @@ def too_small(limit_bytes: int | None, what: str, least_bytes: int) -> MemoryLim
     if limit_bytes:
         return MemoryLimitError(f"a memory limit of {human_bytes(limit_bytes)} is too small for {what}: give {least}")
     return MemoryLimitError(
-        f"found {human_bytes(default_limit_bytes())} of memory for this process, too little for {what}, "
+        f"found {human_bytes(allowed_bytes())} of memory for this process, too little for {what}, "
         f"which takes {least}: free some, or raise the limit of the container or job"
     )

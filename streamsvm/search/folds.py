@@ -24,7 +24,7 @@ from streamsvm.events import Events, ignore
 from streamsvm.fits.base import Fit
 from streamsvm.fits.prepare import with_task
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.machine import default_limit_bytes, process_bytes
+from streamsvm.parallel.machine import allowed_bytes, process_bytes
 from streamsvm.parallel.prefetch import ahead, as_they_come
 from streamsvm.predict import assess, evaluate
 from streamsvm.problems.dual import CachedGram, KernelColumns
@@ -67,7 +67,7 @@ def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
     rows_bytes = (2 + columns) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
     vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * columns)
     gram_bytes = 4 * min(store.n, WHOLE) ** 2
-    free = (config.memory_limit or default_limit_bytes()) - process_bytes()
+    free = allowed_bytes(config.memory_limit) - process_bytes()
     return max(0, int(free / (rows_bytes + vector_bytes + gram_bytes)))
 
 
@@ -258,5 +258,5 @@ def _cluster(config: FitConfig, events: Events) -> Iterator[str | None]:
 
 def slots_of(store: Store, config: FitConfig) -> int:
     """The number of fits at a time: one for each thread if rows take little of the memory."""
-    are_small = 4 * store.nbytes < SMALL * (config.memory_limit or default_limit_bytes())
+    are_small = 4 * store.nbytes < SMALL * allowed_bytes(config.memory_limit)
     return config.threads or Engine().threads if are_small else 1

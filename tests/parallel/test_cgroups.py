@@ -15,7 +15,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
 from streamsvm.events import Events
 from streamsvm.parallel import cgroups
-from streamsvm.parallel.machine import FREE_SHARE, MiB, cores, default_limit_bytes, require_memory
+from streamsvm.parallel.machine import FREE_SHARE, MiB, allowed_bytes, cores, require_memory
 from streamsvm.train import train_in_memory
 
 JOB = "slurm/job_7"
@@ -104,7 +104,7 @@ def test_a_fit_without_a_limit_stays_within_the_group_s(groups, monkeypatch):
     monkeypatch.setattr(psutil.Process, "memory_info", lambda self: SimpleNamespace(rss=100 * MiB))
     on_machine = cores()
     groups(f"0::/{JOB}\n", version_2(JOB, 500 * MiB, 100 * MiB) | {f"{JOB}/cpu.max": "150000 100000"})
-    assert default_limit_bytes() == 100 * MiB + int(FREE_SHARE * (400 * MiB + 30))
+    assert allowed_bytes() == 100 * MiB + int(FREE_SHARE * (400 * MiB + 30))
     assert cores() == min(on_machine, 2)
     require_memory(None, 200 * MiB, "a matrix")
     with pytest.raises(MemoryLimitError, match=r"found 420.0 MiB of memory .* for a matrix.* at least 464 MiB"):
