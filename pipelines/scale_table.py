@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import psutil
 import zarr
-from bench import STREAMSVM, Bench, from_arguments
+from bench import STREAMSVM, Bench, among, from_arguments
 from measure import Run
 from tables import Bytes, Factor, Report, Seconds, Share, Table
 
@@ -222,16 +222,9 @@ def _sizes(text: str) -> list[int]:
     return [int(rows) for rows in text.split(",")]
 
 
-def _items(text: str) -> list[str]:
-    unknown = [name for name in text.split(",") if name not in ITEMS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(ITEMS)}")
-    return text.split(",")
-
-
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=_sizes, metavar="N[,N...]", help="sizes of the stores, rising")
-    parser.add_argument("--only", type=_items, default=list(ITEMS), metavar="ITEM[,ITEM...]")
+    parser.add_argument("--only", type=among(ITEMS), default=list(ITEMS), metavar="ITEM[,ITEM...]")
 
 
 def main() -> None:

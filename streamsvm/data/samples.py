@@ -6,11 +6,10 @@ cluster read them. `splitmix64` gives each row id a random number that does not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
-from scipy import sparse
 
 from streamsvm.data.rows import Rows, concat, take_in_parts
 from streamsvm.data.scaling import Scaling
@@ -81,24 +80,28 @@ class SamplesInStore(SizedInBytes):
         return rows if self.as_stored else self.scaling.apply(rows)
 
 
-class SamplesInBlocks(SizedInBytes):
-    """Samples in other blocks, as CSR if `as_csr`, however they are stored. nbytes: as they are stored."""
+class MappedSamples(SizedInBytes):
+    """Samples in other blocks, whose rows a function maps in each read. d: the float32 columns that it makes, unless
+    rows stay as wide and as large as they are."""
 
-    def __init__(self, samples: Samples, blocks: list[Block], *, as_csr: bool) -> None:
-        self.n, self.d, self.nbytes = samples.n, samples.d, samples.nbytes
-        self._samples, self._blocks, self._as_csr = samples, blocks, as_csr
+    def __init__(
+        self, samples: Samples, blocks: list[Block], function: Callable[[Rows], Rows] | None, d: int | None = None
+    ) -> None:
+        self.n, self.d = samples.n, samples.d if d is None else d
+        self.nbytes = samples.nbytes if d is None else 4.0 * self.n * d
+        self._samples, self._blocks, self._function = samples, blocks, function
 
     def blocks(self) -> list[Block]:
         return self._blocks
 
     def read(self, start: int, stop: int) -> Rows:
-        return self._converted(self._samples.read(start, stop))
+        return self._mapped(self._samples.read(start, stop))
 
     def take(self, ids: np.ndarray) -> Rows:
-        return self._converted(self._samples.take(ids))
+        return self._mapped(self._samples.take(ids))
 
-    def _converted(self, rows: Rows) -> Rows:
-        return Rows(sparse.csr_array(rows.X)) if self._as_csr else rows
+    def _mapped(self, rows: Rows) -> Rows:
+        return rows if self._function is None else self._function(rows)
 
 
 def block_columns(samples: Samples) -> int:

@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.config import FitConfig
 from streamsvm.data.cache import PASS_BYTES, CachedSamples, Columns
-from streamsvm.data.samples import Samples, SamplesInBlocks, gather, read_blocks
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import MappedSamples, Samples, gather, read_blocks
 from streamsvm.errors import DataError
 from streamsvm.events import Step
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
-from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
+from streamsvm.kernels.nystroem import Nystroem
 from streamsvm.models import LinearModel
 from streamsvm.parallel.machine import allowed_bytes, fits_memory, process_bytes, require_memory
 from streamsvm.parallel.sizes import SizedInBytes
@@ -329,7 +331,7 @@ class CuttingPlaneFit(Fit):
         blocks = self.samples.blocks()
         if self.block_bytes:
             blocks = self.store.blocks(max(1, int(self._window_bytes(self.block_bytes) / self._row_bytes)))
-        samples = SamplesInBlocks(self.samples, blocks, as_csr=self._share_of_entries <= SPARSE)
+        samples = MappedSamples(self.samples, blocks, _as_csr if self._share_of_entries <= SPARSE else None)
         terms, dual_data = self._pieces, self.prepared.target_source.read(0, self.store.n)
         losses = terms, terms.row_columns(dual_data.targets), dual_data.upper, self.options.bias, self.engine.local
         if not self.block_bytes:
@@ -410,7 +412,7 @@ class CuttingPlaneFit(Fit):
         samples: Samples = self.samples
         if features is not None:
             blocks = self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
-            samples = NystroemSamples(samples, features, blocks)
+            samples = MappedSamples(samples, blocks, features, features.M.shape[1])
         held_bytes = self._cache_bytes() if self.engine.is_local else sys.maxsize
         if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
             return Passes(CachedSamples(samples, held_bytes, self._cache_folder), self.engine, events=self.events)
@@ -446,6 +448,10 @@ class CuttingPlaneFit(Fit):
     def _cache_bytes(self) -> int:
         used = process_bytes() + sum(self.bytes.values())
         return max(0, int(0.9 * self.limit_bytes) - used)
+
+
+def _as_csr(rows: Rows) -> Rows:
+    return Rows(sparse.csr_array(rows.X))
 
 
 def _with_best_threshold(state: BundleState, risk: SupportRisk) -> bool:

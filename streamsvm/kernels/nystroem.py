@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import Block, Samples
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import SizedInBytes
 
@@ -37,21 +36,3 @@ class Nystroem(SizedInBytes):
     def coefficients(self, W: np.ndarray) -> np.ndarray:
         """(s, q) coefficients of the landmarks' kernel values that are equivalent to weights W (r, q) of features."""
         return self.M.astype(np.float64) @ W
-
-
-class NystroemSamples(SizedInBytes):
-    """Samples as their features, which each read computes again."""
-
-    def __init__(self, samples: Samples, features: Nystroem, blocks: list[Block]) -> None:
-        self.n, self.d = samples.n, features.M.shape[1]
-        self.nbytes = 4.0 * self.n * self.d
-        self._samples, self._features, self._blocks = samples, features, blocks
-
-    def blocks(self) -> list[Block]:
-        return self._blocks
-
-    def read(self, start: int, stop: int) -> Rows:
-        return self._features(self._samples.read(start, stop))
-
-    def take(self, ids: np.ndarray) -> Rows:
-        return self._features(self._samples.take(ids))
