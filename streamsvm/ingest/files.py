@@ -164,8 +164,10 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
     is_table = format_ in TABLES
     options_given = [name for name in TABLE_OPTIONS if getattr(options, name)]
     options_given += ["label"] if options.label not in (None, "none") else []
+    has_label_files = format_ in ("npy", "npz", "idx")
     if not is_table and options_given:
-        raise ConfigError(f"--{options_given[0].replace('_', '-')} names columns of a table; {format_} has none")
+        hint = ": give a file of labels by --labels" if has_label_files and "label" in options_given else ""
+        raise ConfigError(f"--{options_given[0].replace('_', '-')} names columns of a table; {format_} has none{hint}")
     dialect = [name for name in DIALECT if getattr(options, name)]
     if dialect and format_ not in CSV:
         raise ConfigError(f"--{dialect[0].replace('_', '-')} applies to CSV and TSV, found {format_}; leave it out")
@@ -173,8 +175,9 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
         raise ConfigError(f"--query applies to databases, found {format_}; leave it out")
     if options.multilabel and not (is_table or format_ == "svmlight"):
         raise ConfigError(f"--multilabel is for svmlight files and tables; {format_} has none of their labels")
-    if options.labels and format_ not in ("npy", "npz", "idx"):
-        raise ConfigError(f"--labels is for npy, npz and idx sources; {format_} has its labels inside")
+    if options.labels and not has_label_files:
+        inside = f"name their column of {format_} by --label" if is_table else f"{format_} has its labels inside"
+        raise ConfigError(f"--labels is a file for npy, npz and idx sources; {inside}")
     return format_
 
 

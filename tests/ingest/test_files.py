@@ -249,6 +249,15 @@ def test_bad_tables(tmp_path, text, message):
     assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
 
 
+def test_the_wrong_one_of_label_and_labels_names_the_other(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(2))
+    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
+    with pytest.raises(ConfigError, match="--label names columns of a table; npy has none: give .* by --labels"):
+        ingest([tmp_path / "a.npy"], tmp_path / "s.zarr", IngestOptions(label="y"))
+    with pytest.raises(ConfigError, match="--labels is a file .*; name their column of csv by --label"):
+        ingest([tmp_path / "a.csv"], tmp_path / "s.zarr", IngestOptions(labels="y"))
+
+
 def test_rows_longer_than_a_block(tmp_path):
     row = ",".join(["123.25"] * 10_000)
     store = load(put(tmp_path / "a.csv", f"{row}\n" * 3), header=False, memory_limit=32 << 20)
