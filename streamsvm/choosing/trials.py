@@ -17,7 +17,7 @@ from streamsvm.choosing.metric_search import Trial, TrialResult
 from streamsvm.choosing.sample_fits import BEYOND, TrialFit, losses, solve
 from streamsvm.config import KernelConfig
 from streamsvm.data.folds import shuffle_rows, without_shared_groups
-from streamsvm.data.metric import Metric
+from streamsvm.data.metric import Metric, root_sums
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, SamplesInStore, gather
 from streamsvm.data.scaling import Scaling
@@ -194,7 +194,7 @@ class SampleTrials:
         most = max(LEAST_GRADIENT_ROWS * (len(metrics) > 1), -(-GRADIENT_ROWS // count))
         kernels = [self.learner.kernel(trial, metric) for metric in metrics]
         items = [(kernels[place % len(metrics)], metrics[place % len(metrics)], place) for place in range(count)]
-        work = partial(_gradients, rows, most, trial)
+        work = partial(_gradients, rows, most, trial, self.learner.rank is None)
         try:
             gradients = list(self.engine.map(work, items, np.split(alpha, count), shared=(self._shared,)))
         except ConfigError:  # values beyond float32
@@ -274,18 +274,21 @@ def _gradients(
     count: int,
     most: int,
     trial: Trial,
+    for_diagonal: bool,
     samples: tuple[Sample, ...],
     item: tuple[Kernel, Metric, int],
     alpha: np.ndarray,
 ) -> np.ndarray:
-    """(g, d) derivatives of a solution's decision values by scaled columns, at the first rows of a sample."""
+    """(g, d) derivatives of a solution's decision values by scaled columns, at the first rows of a sample; (1, d) their
+    `root_sums` for a diagonal metric."""
     kernel, metric, place = item
     sample = samples[place].first(count).under(trial)
     rows, columns = metric.of_rows(sample.rows), sample.dual_data.shape[1]  # as many gradients of each row
     limit = max(FEWEST_GRADIENT_ROWS, GRADIENT_ENTRIES // (sample.rows.d * columns))
     ids = np.arange(min(len(rows), most, limit))
     with _unwarned():
-        return metric.pull_back(task_gradients(kernel, rows, sample.dual_data, alpha, ids))
+        gradients = task_gradients(kernel, rows, sample.dual_data, alpha, ids)
+        return metric.pull_back(root_sums(gradients)[None] if for_diagonal else gradients)
 
 
 LEAST_ROWS = 30

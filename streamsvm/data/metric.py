@@ -34,7 +34,7 @@ class Metric(SizedInBytes):
         if not G.any():
             return cls(np.ones(G.shape[1]))
         if rank is None:
-            roots = np.sqrt(np.einsum("ij,ij->j", G, G))
+            roots = root_sums(G)
             roots[roots < NEGLIGIBLE * roots.max()] = 0.0
             return cls(_of_trace(roots, len(roots)))
         return cls(_of_trace(_principal(G, rank), G.shape[1]))
@@ -104,6 +104,12 @@ class Metric(SizedInBytes):
         if rows.is_sparse:
             raise ConfigError("a full metric would fill a sparse store; use a diagonal one, or ingest with --dense")
         return Rows(rows.X @ self.factor.astype(np.float32))
+
+
+def root_sums(gradients: np.ndarray) -> np.ndarray:
+    """(d,) float64 roots of the sums of squares: a gradient with the diagonal metric of all these (m, d)."""
+    G = gradients.astype(np.float64, copy=False)
+    return np.sqrt(np.einsum("ij,ij->j", G, G))
 
 
 def _principal(G: np.ndarray, rank: int) -> np.ndarray:

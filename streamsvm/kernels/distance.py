@@ -305,7 +305,7 @@ class Laplacian(Stationary):
         return out
 
     def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
-        rows, weights = b.astype(np.float32), (-self.gamma * coef).astype(np.float32)
+        rows, weights = b.astype(np.float32), np.ascontiguousarray(-self.gamma * coef, np.float32)
         return self._of_sparse(rows, weights) if b.is_sparse else self._of_dense(rows, weights)
 
     def _of_dense(self, b: Rows, weights: np.ndarray) -> Slopes:
@@ -315,17 +315,18 @@ class Laplacian(Stationary):
             tile, spread = np.empty((len(a), len(b)), np.float32), _spread(a)
             epilogues.l1_dense(spread, right, tile)
             epilogues.laplacian(tile, gamma)
-            weighted = np.empty_like(tile) if len(out) > 1 else tile
-            for column, gradient in zip(weights, out, strict=True):
-                sums = np.empty_like(spread)
-                epilogues.l1_signs(np.multiply(tile, column, out=weighted), spread, right, sums)
-                gradient += sums[:, : b.d]
+            sums = np.empty((len(out), *spread.shape), np.float32)
+            epilogues.l1_signs(tile, weights, spread, right, sums)
+            out += sums[..., : b.d]
 
         return add
 
     def _of_sparse(self, b: Rows, weights: np.ndarray) -> Slopes:
-        by_feature = sparse.csc_array(b.X * SPREAD)
-        spread = by_feature.indptr, by_feature.indices, by_feature.data
+        columns = []
+        for column in weights:
+            ids = np.flatnonzero(column)
+            X = sparse.csc_array(b.take(ids).X * SPREAD)
+            columns.append((ids, column[ids, None], (X.indptr, X.indices, X.data)))
 
         def add(a: Rows, out: np.ndarray) -> None:
             a = a.astype(np.float32)
@@ -334,11 +335,10 @@ class Laplacian(Stationary):
             epilogues.laplacian(tile, np.float32(self.gamma))
             right = np.ascontiguousarray(a.dense().T) * SPREAD
             signs = np.clip(right, -1, 1)
-            weighted = np.empty_like(tile) if len(out) > 1 else tile
-            for column, gradient in zip(weights, out, strict=True):
-                np.multiply(tile, column[:, None], out=weighted)
+            for gradient, (ids, column, by_feature) in zip(out, columns, strict=True):
+                weighted = column * tile[ids]
                 sums = signs * weighted.sum(axis=0)
-                epilogues.l1_sign_columns(weighted, spread, right, signs, sums)
+                epilogues.l1_sign_columns(weighted, by_feature, right, signs, sums)
                 gradient += sums.T
 
         return add

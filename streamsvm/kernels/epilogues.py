@@ -222,7 +222,23 @@ def l1_scatter(indptr, indices, data, right_indptr, right_indices, right_data, o
 
 
 @njit(cache=True, fastmath=True)
-def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j) of X (m, d) and right (d, q)
+def l1_signs(tile, coef, X, right, out):
+    # out (k, m, d) = sum_j coef[:, j] tile[:, j] sign(a - b_j) of coef (k, q), X (m, d) and right (d, q); rows b
+    # without a coefficient take no time
+    for c in range(len(coef)):
+        ids = np.flatnonzero(coef[c])
+        weighted, rows = np.empty((len(tile), len(ids)), np.float32), np.empty((len(right), len(ids)), np.float32)
+        for i in range(len(tile)):
+            for p in range(len(ids)):
+                weighted[i, p] = coef[c, ids[p]] * tile[i, ids[p]]
+        for k in range(len(right)):
+            for p in range(len(ids)):
+                rows[k, p] = right[k, ids[p]]
+        _sum_signs(weighted, X, rows, out[c])
+
+
+@njit_inner(fastmath=True)
+def _sum_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j) of X (m, d) and right (d, q)
     # X and right are times 2^60, so that a difference clipped to [-1, 1] is its sign, which takes less time than two
     # comparisons. Two rows and four features a pass (d is a multiple of four): sums stay in registers
     m, d = X.shape

@@ -35,8 +35,9 @@ SKIP_COLUMNS = 256
 FEW = 8  # columns of coefficients up to which float64 sums cost less than half of what the tile does
 SCATTER = 0.03  # share of nonzeros below which CSR rows are read entry by entry, not as dense rows
 Slopes = Callable[[Rows, np.ndarray], None]  # adds gradients at rows a (h, d) to an array (k, h, d)
-Products = Callable[[np.ndarray], np.ndarray]  # of a tile (q, h): (k, d, h)
+Products = Callable[[np.ndarray], np.ndarray]  # of a tile (q, h): (k, h, d)
 INNER = "inner products"  # the key of `inner_tiles`
+FILLED = 0.2  # share of coefficients that are not 0 from which on GEMM is faster than sums over those rows alone
 OPERAND_BYTES = 32 << 20  # of rows b times each column of coefficients, which GEMM reads
 
 
@@ -229,27 +230,48 @@ def inner_across(b: Rows, a: Rows) -> np.ndarray:
 
 
 def products(b: Rows, coef: np.ndarray) -> Products:
-    """tile -> sum_j coef[c, j] b_j' tile[j], (k, d, h), for rows and coef (k, q) of float32."""
-    if not isinstance(b.X, np.ndarray):
-        return _sparse_products(b.X.tocsc(), coef)
-    weighted = (b.X.T * coef[:, None]).reshape(-1, len(b))
-
-    def of(tile: np.ndarray) -> np.ndarray:
-        return _matmul(weighted, tile).reshape(len(coef), -1, tile.shape[1])
-
-    return of
+    """tile -> sum_j coef[c, j] tile[j]' b_j, (k, h, d), for rows and coef (k, q) of float32."""
+    k, d, X = len(coef), b.d, b.X
+    if not isinstance(X, np.ndarray):
+        return _sparse_products(X, coef)
+    if np.count_nonzero(coef) < FILLED * coef.size:
+        return partial(_nonzero_products, X, np.ascontiguousarray(coef))
+    weighted = (X.T * coef[:, None]).reshape(k * d, -1)
+    return lambda tile: _matmul(weighted, tile).reshape(k, d, -1).transpose(0, 2, 1)
 
 
 def _sparse_products(X: Any, coef: np.ndarray) -> Products:
-    weighted = X.data * coef[:, X.indices]
+    columns = []
+    for column in coef:
+        ids = np.flatnonzero(column)
+        of_column = X[ids].tocsc()
+        of_column.data *= column[ids][of_column.indices]
+        columns.append((ids, of_column))
 
     def of(tile: np.ndarray) -> np.ndarray:
-        out = np.empty((len(coef), X.shape[1], tile.shape[1]), np.float32)
-        for data, column in zip(weighted, out, strict=True):
-            add_rows(X.indptr, X.indices, data, tile, column)
-        return out
+        out = np.empty((len(columns), X.shape[1], tile.shape[1]), np.float32)
+        for (ids, of_column), sums in zip(columns, out, strict=True):
+            add_rows(of_column.indptr, of_column.indices, of_column.data, tile[ids], sums)
+        return out.transpose(0, 2, 1)
 
     return of
+
+
+def _nonzero_products(X: np.ndarray, coef: np.ndarray, tile: np.ndarray) -> np.ndarray:
+    out = np.empty((len(coef), tile.shape[1], X.shape[1]), np.float32)
+    _combine_nonzero(coef, tile, X, out)
+    return out
+
+
+@njit(cache=True, fastmath=True)
+def _combine_nonzero(coef, tile, X, out):  # out (k, h, d) = sum_j coef[:, j] tile[j] x_j
+    for c in range(len(coef)):
+        ids = np.flatnonzero(coef[c])
+        weights = np.empty(len(ids), np.float32)
+        for a in range(tile.shape[1]):
+            for p in range(len(ids)):
+                weights[p] = coef[c, ids[p]] * tile[ids[p], a]
+            _combine(ids, weights, X, out[c, a])
 
 
 def of_distances(b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray, np.ndarray, np.ndarray], float]) -> Slopes:
@@ -262,8 +284,7 @@ def of_distances(b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray, np.ndar
         a = a.astype(np.float32)
         tile, X = inner_across(b, a), a.dense()
         factor = np.float32(2 * slope(tile, norms, a.sq_norms.astype(np.float32)))
-        for gradient, sums, others in zip(out, _matmul(coef, tile), with_rows(tile), strict=True):
-            gradient += factor * (sums[:, None] * X - others.T)
+        out += factor * (_matmul(coef, tile)[:, :, None] * X - with_rows(tile))
 
     return add
 
@@ -276,7 +297,7 @@ def of_inner_products(b: Rows, coef: np.ndarray, slope: Callable[[np.ndarray], f
     def add(a: Rows, out: np.ndarray) -> None:
         tile = inner_across(b, a.astype(np.float32))
         factor = np.float32(slope(tile))
-        out += factor * with_rows(tile).transpose(0, 2, 1)
+        out += factor * with_rows(tile)
 
     return add
 

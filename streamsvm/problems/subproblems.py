@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual, dual_of, gathered, is_wide
 from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.tasks.pairs import class_coefficients
 
 MOST_SUBPROBLEMS = 2000  # whose gradients are computed
 MATRIX_ROWS = 2032  # of a dual whose kernel values are made once: as many as a working set of `solvers.blockws`
@@ -204,14 +205,30 @@ def task_gradients(
     alpha (n, columns): the solution. at: rising numbers of rows. A gradient is multiplied by the root of the row's
     bound over the largest, so that a mean of squares is one over weighted rows. Of thousands of subproblems, evenly
     spaced ones are enough."""
-    step = -(-dual_data.task.n_subproblems(len(dual_data.targets.classes)) // MOST_SUBPROBLEMS)
-    root = np.sqrt(dual_data.upper / dual_data.upper.max())
+    root = np.sqrt(dual_data.upper / dual_data.upper.max()).astype(np.float32)
     gradients = [np.empty((0, rows.d), np.float32)]
-    for part in islice(dual_data.task.subproblems(dual_data.targets), 0, None, step):
-        coef = part.coefficients(alpha[part.places])
-        support, points = np.flatnonzero(coef), np.intersect1d(part.ids, at, assume_unique=True)
+    for points, support, coef in _expansions(dual_data, alpha, at):
         if len(support) and len(points):
-            vectors = rows.take(part.ids[support])
-            G = kernel.gradients(rows.take(points), vectors, coef[support], threads)
-            gradients.append(G * root[points, None].astype(np.float32))
+            G = kernel.gradients(rows.take(points), rows.take(support), coef, threads)
+            gradients.append((G * root[points, None]).reshape(-1, rows.d))
     return np.concatenate(gradients)
+
+
+def _expansions(
+    dual_data: DualData, alpha: np.ndarray, at: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Decision functions: the rows of `at` that are their own, support rows, and coefficients of these, (s, functions).
+    Pairs of many classes come class by class, all pairs of a class at its rows, as they share kernel values there."""
+    task, targets = dual_data.task, dual_data.targets
+    step = -(-task.n_subproblems(len(targets.classes)) // MOST_SUBPROBLEMS)
+    if not task.in_pairs or len(targets.classes) == 2:
+        for part in islice(task.subproblems(targets), 0, None, step):
+            coef = part.coefficients(alpha[part.places])
+            support = np.flatnonzero(coef)
+            yield np.intersect1d(part.ids, at, assume_unique=True), part.ids[support], coef[support, None]
+        return
+    classes = np.unique(targets.codes)
+    chosen = np.array([*combinations(classes, 2)], np.intp).reshape(-1, 2)[::step]
+    for c in classes:
+        others = chosen[(chosen == c).any(axis=1)].sum(axis=1) - c
+        yield at[targets.codes[at] == c], *class_coefficients(alpha, targets.codes, c, others)

@@ -74,6 +74,22 @@ def compact_coefficients(coefficients: np.ndarray, codes: np.ndarray, k: int) ->
     return alpha
 
 
+def class_coefficients(
+    alpha: np.ndarray, codes: np.ndarray, c: int, others: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows (s,) with coefficients in the pairs of class c with some others (o,), rising codes, and their y_i
+    alpha_i there, (s, o), from compact alpha (n, k - 1)."""
+    own, rest = np.flatnonzero(codes == c), np.flatnonzero(np.isin(codes, others))
+    of_own, of_rest = alpha[own][:, others - (others > c)], alpha[rest, c - (codes[rest] < c)]
+    own, of_own = own[of_own.any(axis=1)], of_own[of_own.any(axis=1)]
+    rest, of_rest = rest[of_rest != 0], of_rest[of_rest != 0]
+    coefficients = np.zeros((len(own) + len(rest), len(others)))
+    coefficients[: len(own)] = np.where(others < c, of_own, -of_own)
+    columns = np.searchsorted(others, codes[rest])
+    coefficients[np.arange(len(own), len(coefficients)), columns] = np.where(codes[rest] > c, of_rest, -of_rest)
+    return np.concatenate([own, rest]), coefficients
+
+
 def pair_decisions(decide: Decide, m: int, alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
     """(m, n_pairs) decision values of m rows by the support rows with compact alpha (s, k - 1), without the intercepts.
     decide(ids, coef): K(rows, support[ids]) @ coef, (m, columns). It is called class by class: a support row is in k -

@@ -62,6 +62,18 @@ def test_any_share_of_zeros(kernel, layouts, filled):
     compare(kernel.gradients(a, b, coef), exact(kernel, a, b, coef))
 
 
+@pytest.mark.parametrize(("kernel", "layouts"), pairwise(OF_EACH_PRODUCT, LAYOUTS), ids=str)
+def test_any_share_of_coefficients_of_zero(kernel, layouts):
+    """As of pairs of many classes; a column without any has no gradient."""
+    a, b = rows(150, 21, layouts[0], 3), rows(MORE_THAN_A_TILE, 21, layouts[1], 4)
+    rng = np.random.default_rng(5)
+    coef = rng.normal(size=(len(b), 9))
+    for column, share in enumerate([0.001, 0.1, 0.0, 0.003, 0.02, 0.01, 0.0, 0.3, 0.05]):
+        coef[rng.random(len(b)) >= share, column] = 0
+    coef[:COLUMNS, 3] = 0
+    compare(kernel.gradients(a, b, coef), exact(kernel, a, b, coef))
+
+
 @pytest.mark.parametrize("layouts", [("uint8", "uint8"), ("uint8", "csr"), ("float64", "uint8")], ids=str)
 @pytest.mark.parametrize("kernel", OF_EACH_PRODUCT, ids=str)
 def test_numbers_of_other_types(kernel, layouts):
