@@ -16,6 +16,7 @@ import numpy as np
 from streamsvm.choosing.metric_search import Trial, TrialResult
 from streamsvm.choosing.sample_fits import BEYOND, TrialFit, losses, solve
 from streamsvm.config import KernelConfig
+from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.folds import shuffle_rows, without_shared_groups
 from streamsvm.data.metric import Metric, root_sums
 from streamsvm.data.rows import Rows
@@ -105,12 +106,13 @@ class TrialSettings:
     squared: bool = False
     given: tuple[Metric, Kernel] | None = None
 
-    def kernels(self, trials: Sequence[Trial], metric: Metric) -> list[Kernel]:
-        """The kernels of trials, for rows under a metric."""
+    def kernels(self, trials: Sequence[Trial], metric: Metric, units: dict[str, Any] | None = None) -> list[Kernel]:
+        """The kernels of trials, for rows under a metric. units: those known under it, by name; others are added."""
+        units = {} if units is None else units
         with _unwarned():
             rows = metric.of_rows(self.typical)
             total = float(rows.d * variance(moments_of(rows), np.zeros(rows.d), np.ones(rows.d)))
-            units = {name: self._unit(name, rows, total) for name in {trial.kernel for trial in trials}}
+            units |= {name: self._unit(name, rows, total) for name in {trial.kernel for trial in trials} - units.keys()}
         return [
             self._as_given(trial, metric) or kernel_of(self._options(trial.kernel), rows.d, total)
             if math.isnan(trial.gamma)
@@ -160,8 +162,7 @@ class SampleTrials:
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
     ) -> list[TrialResult]:
-        count, metrics = len(self.samples), [Metric(of_metric) for of_metric in factor]
-        kernels = [self.learner.kernels(trials, metric) for metric in metrics]
+        count, (metrics, kernels) = len(self.samples), self._kernels(factor, trials)
         if not trials:
             return []
         # those of a kernel together, in as many groups as there are threads for
@@ -190,10 +191,9 @@ class SampleTrials:
         return int(MATRIX_SHARE * left / threads)
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray | None:
-        count, metrics = len(self.samples), [Metric(of_metric) for of_metric in factor]
+        count, (metrics, kernels) = len(self.samples), self._kernels(factor, [trial])
         most = max(LEAST_GRADIENT_ROWS * (len(metrics) > 1), -(-GRADIENT_ROWS // count))
-        kernels = [self.learner.kernel(trial, metric) for metric in metrics]
-        items = [(kernels[place % len(metrics)], metrics[place % len(metrics)], place) for place in range(count)]
+        items = [(kernels[place % len(metrics)][0], metrics[place % len(metrics)], place) for place in range(count)]
         work = partial(_gradients, rows, most, trial, self.learner.rank is None)
         try:
             gradients = list(self.engine.map(work, items, np.split(alpha, count), shared=(self._shared,)))
@@ -201,6 +201,17 @@ class SampleTrials:
             return None
         groups = gradients if len(metrics) > 1 else [np.concatenate(gradients)]
         return np.stack([Metric.of_gradients(of_metric, self.learner.rank).factor for of_metric in groups])
+
+    def _kernels(self, factor: np.ndarray, trials: Sequence[Trial]) -> tuple[list[Metric], list[list[Kernel]]]:
+        """The metrics of a factor, and the kernels of trials under each."""
+        metrics = [Metric(of_metric) for of_metric in factor]
+        units = self._units.of(factor, lambda _: [{} for _ in metrics])
+        return metrics, [self.learner.kernels(trials, *under) for under in zip(metrics, units, strict=True)]
+
+    @cached_property
+    def _units(self) -> SingleEntryCache[list[dict[str, Any]]]:
+        """Of kernels under the latest factor: the gradients of a trial are of the kernel that it had."""
+        return SingleEntryCache()
 
     @cached_property
     def _shared(self) -> Any:

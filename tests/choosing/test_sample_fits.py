@@ -130,3 +130,21 @@ def test_a_trial_beyond_float32_fails_alone():
     lost = losses(fits, sample.rows, sample.held_out, sample.held_out_data)
     assert [fit.error is None for fit in fits] == [True, False, True]
     assert [math.isfinite(each.mean()) for each in lost] == [True, False, True]
+
+
+def test_the_unit_of_gamma_is_computed_once_for_each_kernel_under_a_metric(monkeypatch):
+    made, computed = [], TrialSettings._unit
+
+    def unit(*args: Any) -> Any:
+        made.append(args[1])
+        return computed(*args)
+
+    monkeypatch.setattr(TrialSettings, "_unit", unit)
+    trials, factor = oracle("three classes"), np.ones((1, D))
+    [result] = tried(trials, STEP[:1])
+    tried(trials, [*STEP, Trial("matern", 1.0, 1.0)])
+    learned = trials.refitted(trials.n, factor, STEP[0], result.alpha)
+    assert made == ["rbf", "matern"]
+    [under] = trials.tried(trials.n, learned, STEP[:1], None)
+    assert made == ["rbf", "matern", "rbf"]
+    assert_same([under], oracle("three classes").tried(trials.n, learned, STEP[:1], None))
