@@ -8,10 +8,11 @@ of classes at a time, and of pairs beyond a block each fit computes its own. Hel
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.judging.expected import weighted_losses
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.tiles import COLUMNS, Tile, add_tile, columns_of, filled
+from streamsvm.parallel.strips import strips
 from streamsvm.problems.dual import gathered, squared_terms
 from streamsvm.problems.subproblems import DualData, MakeDual, in_memory, sums_of, with_loss
 from streamsvm.solvers import blockws
@@ -87,25 +89,50 @@ def _timed(fits: Iterable[TrialFit]) -> Iterator[None]:
         fit.seconds += time.perf_counter() - began
 
 
-class SharedGram:
-    """K(rows, rows) of one kernel after another, all of the same operands."""
+class SharedOperands:
+    """What kernel values of the same rows are made of, for tasks of one process: the first that asks computes it, on
+    all of these threads, while the others wait."""
 
-    def __init__(self, kernels: Sequence[Kernel], rows: Rows) -> None:
-        n, self._rows = len(rows), rows
+    def __init__(self, threads: int) -> None:
+        self._threads, self._lock = threads, Lock()
+        self._operands: dict[Hashable, np.ndarray] = {}
+
+    def __reduce__(self) -> tuple[type[SharedOperands], tuple[int]]:
+        return SharedOperands, (self._threads,)  # another process computes its own
+
+    def of(self, kernel: Kernel, rows: Rows, order: Hashable) -> np.ndarray:
+        """(n, n) float32. order: of the rows."""
+        key = kernel.operand, order
+        with self._lock:
+            if key not in self._operands:
+                self._operands[key] = _operands(kernel, rows, self._threads)
+            return self._operands[key]
+
+
+def _operands(kernel: Kernel, rows: Rows, threads: int = 1) -> np.ndarray:
+    """Operands of K(rows, rows), (n, n) float32."""
+    n = len(rows)
+    out = np.empty((n, n), np.float32)
+
+    def fill(start: int, stop: int) -> None:  # those below the diagonal are those above it
+        tiles, strip = kernel.operand_tiles(rows.take(slice(start, n))), np.empty((stop - start, n - start), np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):  # of this thread; `SharedGram.of` checks
+            out[start:stop, start:] = filled(tiles, rows.take(slice(start, stop)), strip, 1)
+        out[stop:, start:stop] = strip[:, stop - start :].T
+
+    strips(fill, n, COLUMNS, threads)
+    return out
+
+
+class SharedGram:
+    """K(rows, rows) of one kernel after another, all of the same operands. operands: if they are known."""
+
+    def __init__(self, kernels: Sequence[Kernel], rows: Rows, operands: np.ndarray | None = None) -> None:
+        self._rows = rows
         self._latest: Kernel | None = None
-        self._operands = np.empty((n, n), np.float32)
-        for start in range(0, n, COLUMNS):  # those below the diagonal are those above it
-            stop = min(start + COLUMNS, n)
-            others = rows.take(slice(start, n))
-            strip = filled(
-                kernels[0].operand_tiles(others),
-                rows.take(slice(start, stop)),
-                np.empty((stop - start, n - start), np.float32),
-                1,
-            )
-            self._operands[start:stop, start:] = strip
-            self._operands[stop:, start:stop] = strip[:, stop - start :].T
-        self._K = self._operands if len(set(kernels)) == 1 else np.empty_like(self._operands)
+        self._operands = _operands(kernels[0], rows) if operands is None else operands
+        in_place = operands is None and len(set(kernels)) == 1
+        self._K = self._operands if in_place else np.empty_like(self._operands)
 
     def of(self, kernel: Kernel) -> np.ndarray:
         """(n, n) float32, until the next kernel. Raises ConfigError if values are beyond float32."""
@@ -121,15 +148,15 @@ class SharedGram:
         return self._K
 
 
-def solve(fits: Sequence[TrialFit], rows: Rows, most_bytes: int) -> None:
+def solve(fits: Sequence[TrialFit], rows: Rows, most_bytes: int, shared: SharedOperands | None = None) -> None:
     """Solves trials on the same rows, of one task and kernels of the same operands. Fits that do not converge get an
-    error. most_bytes: that kernel values may take."""
+    error. most_bytes: that kernel values may take. shared: with other trials on these rows, in other threads."""
     fits = [fit for fit in fits if fit.error is None and not _solved_as_linear(fit, rows)]
     if not fits:
         return
-    matrices = min(2, len({fit.kernel for fit in fits}))
+    matrices = 2 if shared else min(2, len({fit.kernel for fit in fits}))
     if len(rows) <= WHOLE and 4 * matrices * len(rows) ** 2 <= most_bytes:
-        _solve_whole(fits, rows)
+        _solve_whole(fits, rows, shared)
         return
     makes = [in_memory(fit.kernel, rows, 1, 0) for fit in fits]
     for parts in zip(*(fit.subproblems for fit in fits), strict=True):  # of the same rows
@@ -152,7 +179,7 @@ def _solved_as_linear(fit: TrialFit, rows: Rows) -> bool:
     return True
 
 
-def _solve_whole(fits: Sequence[TrialFit], rows: Rows) -> None:
+def _solve_whole(fits: Sequence[TrialFit], rows: Rows, shared: SharedOperands | None) -> None:
     """From the kernel values of all rows."""
     codes = fits[0].dual_data.targets.codes
     counts = np.sort(np.bincount(codes))
@@ -166,13 +193,21 @@ def _solve_whole(fits: Sequence[TrialFit], rows: Rows) -> None:
         else:
             _solve_parts(fit, K, rows)
 
-    _solve_each(fits, rows.take(ids) if is_direct else rows, solve_fit)
+    ordered, kernel = rows.take(ids) if is_direct else rows, fits[0].kernel
+    with _timed(fits):
+        operands = shared.of(kernel, ordered, is_direct) if shared else None
+    _solve_each(fits, ordered, solve_fit, operands)
 
 
-def _solve_each(fits: Sequence[TrialFit], rows: Rows, solve_fit: Callable[[TrialFit, np.ndarray], None]) -> None:
+def _solve_each(
+    fits: Sequence[TrialFit],
+    rows: Rows,
+    solve_fit: Callable[[TrialFit, np.ndarray], None],
+    operands: np.ndarray | None = None,
+) -> None:
     """Calls solve_fit(fit, K(rows, rows)) for each fit that has not failed; what it raises fails this one alone."""
     with _timed(fits):
-        gram = SharedGram([fit.kernel for fit in fits], rows)
+        gram = SharedGram([fit.kernel for fit in fits], rows, operands)
     for of_kernel in _shared(fits):
         with _timed(of_kernel):
             K = gram.of(of_kernel[0].kernel)

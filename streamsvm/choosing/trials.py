@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.choosing.metric_search import Trial, TrialResult
-from streamsvm.choosing.sample_fits import BEYOND, TrialFit, losses, solve
+from streamsvm.choosing.sample_fits import BEYOND, SharedOperands, TrialFit, losses, solve
 from streamsvm.config import KernelConfig
 from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.folds import shuffle_rows, without_shared_groups
@@ -168,15 +168,16 @@ class SampleTrials:
         # those of a kernel together, in as many groups as there are threads for
         order = sorted(range(len(trials)), key=lambda number: _similar(trials[number]))
         groups = [group.tolist() for group in np.array_split(order, min(len(order), -(-self.engine.slots // count)))]
+        shared = [SharedOperands(self.engine.threads) if len(groups) > 1 else None for _ in range(count)]
         items = [
-            (metrics[place % len(metrics)], [kernels[place % len(metrics)][number] for number in group], place)
+            (metrics[place % len(metrics)], kernels[place % len(metrics)], group, place, shared[place])
             for place in range(count)
             for group in groups
         ]
         starts = [None] * count if start is None else np.split(start, count)
         work = partial(_tried, rows, self.learner.squared, self._matrix_bytes)
         trials_of = [[trials[number] for number in group] for _ in range(count) for group in groups]
-        start_of = [starts[place] for *_, place in items]
+        start_of = [starts[place] for *_, place, _ in items]
         results = self.engine.map(work, items, trials_of, start_of, shared=(self._shared,), window=len(items))
         by_trial: list[list[TrialResult]] = [[] for _ in trials]
         for number, result in zip(order * count, chain.from_iterable(results), strict=True):
@@ -223,25 +224,30 @@ def _tried(
     squared: bool,
     most_bytes: int,
     samples: tuple[Sample, ...],
-    item: tuple[Metric, list[Kernel], int],
+    item: tuple[Metric, list[Kernel], list[int], int, SharedOperands | None],
     trials: Sequence[Trial],
     start: np.ndarray | None,
 ) -> list[TrialResult]:
     """The results of trials on the first rows of a sample, with the bytes that their kernel values may take. Losses are
-    infinite beyond float32, or if tol is out of reach."""
-    metric, kernels, place = item
+    infinite beyond float32, or if tol is out of reach. item: has the kernels of all trials, also of other tasks, and
+    the numbers of these ones."""
+    metric, kernels, numbers, place, shared = item
     sample = samples[place].first(count)
-    fits = [_fit(sample, *each, start, squared=squared) for each in zip(trials, kernels, strict=True)]
+    fits = [
+        _fit(sample, trial, kernels[number], start, squared=squared)
+        for trial, number in zip(trials, numbers, strict=True)
+    ]
     lost: list[np.ndarray] = []
     with _unwarned():
         rows, held_out = metric.of_rows(sample.rows), metric.of_rows(sample.held_out)
-        for _, group in groupby(fits, lambda fit: (fit.kernel.operand, fit.dual_data.task)):
+        for (operand, _), group in groupby(fits, lambda fit: (fit.kernel.operand, fit.dual_data.task)):
             sharing = list(group)
-            moved, held_out_moved = _near_origin([fit.kernel for fit in sharing], rows, held_out)
+            alike = [kernel for kernel in kernels if kernel.operand == operand]
+            moved, held_out_moved = _near_origin(alike, rows, held_out)
             for fit in sharing:
                 if not max(map(fit.kernel.largest, (moved, held_out_moved))) < fit.kernel.most:
                     fit.error = BEYOND
-            solve(sharing, moved, most_bytes)
+            solve(sharing, moved, most_bytes, shared)
             lost += losses(sharing, moved, held_out_moved, sample.held_out_data)
     return [
         TrialResult(of_fit, fit.alpha, fit.seconds)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from streamsvm.choosing import sample_fits
 from streamsvm.choosing.metric_search import Trial, TrialResult
-from streamsvm.choosing.sample_fits import SharedGram, TrialFit, losses, solve
+from streamsvm.choosing.sample_fits import SharedGram, SharedOperands, TrialFit, losses, solve
 from streamsvm.choosing.trials import SampleTrials, TrialSettings, draw_samples
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.rows import Rows
@@ -53,8 +55,12 @@ def test_shared_values_are_those_of_each_kernel(name, layout, monkeypatch):
     X[X < 0.5] = 0
     gammas = (0.3, 2.0, 0.3) if name != "linear" else (1.0, 1.0)
     kernels = [kernel_from({"name": name, "gamma": g, "nu": 0.5, "degree": 2, "coef0": 1.0}) for g in gammas]
-    gram = SharedGram(kernels, Rows(X if layout == "dense" else sparse.csr_array(X)))
-    for kernel, gamma in zip(kernels, gammas, strict=True):
+    rows = Rows(X if layout == "dense" else sparse.csr_array(X))
+    shared = SharedOperands(2)
+    operands = shared.of(kernels[0], rows, None)
+    assert pickle.loads(pickle.dumps(shared))._operands == {}
+    grams = [SharedGram(kernels, rows), SharedGram(kernels, rows, operands), SharedGram(kernels[-1:], rows, operands)]
+    for gram, (kernel, gamma) in product(grams, zip(kernels, gammas, strict=True)):
         np.testing.assert_allclose(gram.of(kernel), values(name, gamma, X.astype(np.float64)), rtol=1e-5, atol=2e-3)
 
 
@@ -99,19 +105,19 @@ def test_trials_of_a_step_are_those_of_each_alone(kind, monkeypatch):
 
 
 def test_values_are_computed_once_for_a_step_or_where_memory_is_short_for_each_pair(monkeypatch):
-    made = []
+    made, operands = [], sample_fits._operands
 
-    class Counted(SharedGram):
-        def __init__(self, kernels: Any, rows: Rows) -> None:
-            made.append(len(rows))
-            super().__init__(kernels, rows)
+    def counted(kernel: Any, rows: Rows, threads: int = 1) -> np.ndarray:
+        made.append(len(rows))
+        return operands(kernel, rows, threads)
 
-    monkeypatch.setattr(sample_fits, "SharedGram", Counted)
+    monkeypatch.setattr(sample_fits, "_operands", counted)
     trials = oracle("three classes")
     folds, n = len(trials.samples), trials.n
-    tried(trials, STEP)
-    assert made == [n] * folds
-    made.clear()
+    for each in (trials, oracle("three classes", threads=16)):  # a thread for each trial
+        tried(each, STEP)
+        assert made == [n] * folds
+        made.clear()
     tried(oracle("three classes", memory_limit=1), STEP)
     assert len(made) == 3 * folds
     assert sum(made) == 2 * n * folds  # a row is in two of three pairs
