@@ -23,7 +23,7 @@ from streamsvm.judging.expected import weighted_losses
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.tiles import COLUMNS, Tile, add_tile, columns_of, filled
 from streamsvm.parallel.strips import strips
-from streamsvm.problems.dual import gathered, squared_terms
+from streamsvm.problems.dual import gathered, loss_terms
 from streamsvm.problems.subproblems import DualData, MakeDual, in_memory, sums_of, with_loss
 from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import pairs_descent
@@ -248,11 +248,10 @@ def _solve_pair(part: Subproblem, fit: TrialFit, K: np.ndarray) -> None:
 def _descended(fit: TrialFit, K: np.ndarray, ids: np.ndarray, begins: np.ndarray, a: np.ndarray) -> np.ndarray:
     """argmin of 1/2 a'Qa - e'a, 0 <= a <= upper, of each pair of classes, from a (m, classes - 1), with the kernel
     values K of these rows, class by class."""
-    upper = fit.dual_data.upper[ids]
-    upper, ridge = squared_terms(upper) if fit.squared else (upper, np.zeros(len(upper)))
+    upper, ridge = loss_terms(fit.dual_data.upper[ids], squared=fit.squared)
     limits = np.float32(TOL), (blockws.SUBBLOCK, MOST_SUBBLOCKS)
-    pairs_descent(K, begins, a, upper.astype(np.float32), ridge.astype(np.float32), *limits)
-    return np.clip(a, 0.0, upper[:, None])
+    pairs_descent(K, begins, a, upper, ridge, *limits)
+    return a
 
 
 def _solve_part(fit: TrialFit, part: Subproblem, make: MakeDual) -> None:

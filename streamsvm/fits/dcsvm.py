@@ -298,8 +298,8 @@ class DCSVMFit(Fit):
 
         def on_step(state: DCSVMState) -> None:
             nonlocal before
-            if state.turns is not None and state.turns.running is not None:
-                rounds(state.turns.done, problem.facts(state.turns))
+            for number, facts in problem.rounds(state.turns) if state.turns is not None else ():
+                rounds(number, facts)
             is_rough = state.thresholds is not None and not state.thresholds.are_known
             if state.stage is Stage.PARTS and state.is_level_solved and not is_rough:
                 self._tell_level(problem, state)

@@ -16,6 +16,7 @@ import numpy as np
 
 from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.regroup import PartitionsInMemory, PartitionsOnDisk, RowPartitions, file_bytes
+from streamsvm.data.rows import Rows
 from streamsvm.data.samples import (
     Block,
     SampleBlocks,
@@ -49,7 +50,7 @@ from streamsvm.parallel.machine import WORKER_BYTES, MiB, allowed_bytes, process
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.dual import DualQP, dual_of
 from streamsvm.problems.streamed import StreamedDual
-from streamsvm.problems.subproblems import MakeDual, TaskDuals, in_memory, with_loss
+from streamsvm.problems.subproblems import DualData, MakeDual, TaskDuals, duals_in_memory, pair_values, with_loss
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, Stage, support_of
 from streamsvm.solvers.in_turn import InTurnState, Thresholds
@@ -254,11 +255,13 @@ class DividedProblem:
         parts.require_whole()
         return parts
 
-    def facts(self, turns: InTurnState) -> dict[str, float]:
-        """What an event reports of a round."""
-        assert self._duals is not None
-        assert turns.running is not None
-        return blockws.facts(self._duals.dual(turns.done), turns.running)
+    def rounds(self, turns: InTurnState) -> Iterator[tuple[int, dict[str, float]]]:
+        """The numbers of subproblems of which the last step was a round, and what an event reports of each."""
+        for number, violation, objective, gap in turns.latest.tolist() if turns.latest is not None else ():
+            yield int(number), {"round": 1, "violation": violation, "objective": objective, "gap": gap}
+        if turns.running is not None:
+            assert self._duals is not None
+            yield turns.done, blockws.facts(self._duals.dual(turns.done), turns.running)
 
     def among(self, ids: np.ndarray) -> TaskDuals | None:
         """The subproblems over these rows in memory; None if they do not fit."""
@@ -271,21 +274,27 @@ class DividedProblem:
 
     def _gathered(self, ids: np.ndarray) -> TaskDuals:
         rows = gather(self.samples, ids, self._engine)
-        make = in_memory(self._kernel, rows, self._engine.threads, self._memory.cache_bytes)
-        return TaskDuals(self._fit.prepared.dual_data.among(ids), self._with_loss(make))
+        return self._in_memory(rows, self._fit.prepared.dual_data.among(ids))
 
-    def _with_loss(self, make: MakeDual) -> MakeDual:
-        return with_loss(make, squared=self._fit.config.dcsvm.is_squared)
+    def _in_memory(self, rows: Rows, data: DualData) -> TaskDuals:
+        threads, cache_bytes = self._engine.threads, self._memory.cache_bytes
+        return duals_in_memory(self._kernel, rows, data, threads, cache_bytes, squared=self._is_squared)
+
+    @property
+    def _is_squared(self) -> bool:
+        return self._fit.config.dcsvm.is_squared
 
     def whole(self, division: Division | None) -> TaskDuals:
         """All subproblems, in memory or streamed."""
         self._among = SingleEntryCache()  # rows that are wanted no more
         if self._whole is None:
+            data = self._fit.prepared.dual_data
             if isinstance(self.samples, SamplesInMemory):
-                make = in_memory(self._kernel, self.samples.rows, self._engine.threads, self._memory.cache_bytes)
+                self._whole = self._in_memory(self.samples.rows, data)
             else:
-                make = self._streamed(division)
-            self._whole = TaskDuals(self._fit.prepared.dual_data, self._with_loss(make))
+                make, take = self._streamed(division), partial(gather, self.samples, engine=self._engine)
+                pairs = pair_values(self._kernel, take, data, self._engine.threads, squared=self._is_squared)
+                self._whole = TaskDuals(data, with_loss(make, squared=self._is_squared), pairs=pairs)
         self._duals = self._whole
         return self._whole
 

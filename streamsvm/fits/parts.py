@@ -37,12 +37,10 @@ from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly
 from streamsvm.problems.subproblems import (
     DualData,
-    TaskDuals,
     coefficients_of,
-    in_memory,
+    duals_in_memory,
     over_margins,
     task_gradients,
-    with_loss,
 )
 from streamsvm.progress import Convergence, advance, share_of
 from streamsvm.runs.checkpoints import PartFiles, PartLog
@@ -247,8 +245,9 @@ class PartitionSolver:
     ) -> InTurnState:
         """shares: of the task that are done before, and that this is."""
         [rows] = self.kernel.distinguishing(rows)
-        make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
-        duals = TaskDuals(data, with_loss(make, squared=self.squared), single=self.single)
+        duals = duals_in_memory(
+            self.kernel, rows, data, self.threads, self.cache_bytes, squared=self.squared, single=self.single
+        )
         solver = InTurn(tol, self.until, self.has_bias)
         total, done = data.count, Convergence(tol)
         before, share = shares or (0.0, 1.0)

@@ -106,6 +106,21 @@ class ColumnsQP(Protocol):
         """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
 
 
+class PairsQP(Protocol):
+    """The duals of classification between one class of m rows and each of some later ones, of l rows, class by class:
+    those of pair p are begins[p] to begins[p + 1].
+
+    first, later: places of their variables among the coefficients of all rows, (m, pairs) and (l,). K: kernel values
+    in float64, between them (m, l), within the first class (m, m), and within later ones, one flat matrix after
+    another. bounds: upper, the ridge on the diagonal, and the cost of errors, (m + l,) each."""
+
+    first: tuple[np.ndarray, ...]
+    later: tuple[np.ndarray, ...]
+    begins: np.ndarray
+    K: tuple[np.ndarray, np.ndarray, np.ndarray]
+    bounds: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 @dataclass
 class KernelDual(BoundedGap):
     """The dual of one binary problem whose rows are in memory; kernel rows of wide data are kept in cache_bytes."""
@@ -427,6 +442,11 @@ def squared_terms(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds and ridge (n,) of variables whose squared errors cost so much."""
     counts = cost > 0
     return np.where(counts, UNBOUNDED, 0.0), np.divide(0.5, cost, out=np.zeros(len(cost)), where=counts)
+
+
+def loss_terms(cost: np.ndarray, *, squared: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds and ridge (n,) of variables whose errors, or squared errors, cost so much."""
+    return squared_terms(cost) if squared else (cost, np.zeros(len(cost)))
 
 
 def ridged(Q: np.ndarray, ridge: np.ndarray) -> np.ndarray:

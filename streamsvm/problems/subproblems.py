@@ -12,7 +12,8 @@ from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual, dual_of, gathered, is_wide
+from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual, dual_of, gathered, is_wide, loss_terms
+from streamsvm.problems.pair_values import PairBlock, PairValues
 from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import class_coefficients
 
@@ -107,11 +108,14 @@ MakeDual = Callable[[Subproblem, np.ndarray], DualQP]
 
 
 class TaskDuals:
-    """The duals of a task's subproblems, made one at a time. single: also those whose rows have only one sign."""
+    """The duals of a task's subproblems, made one at a time. single: also those whose rows have only one sign. pairs:
+    the kernel values of pairs of classes, if they are few."""
 
-    def __init__(self, dual_data: DualData, make: MakeDual, *, single: bool = True) -> None:
+    def __init__(
+        self, dual_data: DualData, make: MakeDual, *, single: bool = True, pairs: PairValues | None = None
+    ) -> None:
         self.dual_data, self.shape = dual_data, dual_data.shape
-        self._make, self._single = make, single
+        self._make, self._single, self._pairs = make, single, pairs
         self._restart()
 
     def _restart(self) -> None:
@@ -127,6 +131,8 @@ class TaskDuals:
         return len(y) > 0 and bool(y.min() < y.max())
 
     def _at(self, number: int) -> Subproblem | None:
+        if number >= self.count:  # those before need not be made
+            return None
         if number < self._number:
             self._restart()
         if number > self._number:
@@ -154,6 +160,10 @@ class TaskDuals:
             assert part is not None  # it has places
             self._dual = self._make(*self._feasible(part))
         return self._dual
+
+    def together(self, number: int) -> PairBlock | None:
+        """The pairs of a class with some later ones, from this subproblem on; None if they are many, or no pairs."""
+        return None if self._pairs is None or number >= self.count else self._pairs.block(number)
 
     def _feasible(self, part: Subproblem) -> tuple[Subproblem, np.ndarray]:
         """The subproblem, with a nu relative to the bounds of these rows and no larger than either sign allows; and the
@@ -195,6 +205,25 @@ def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int, K: np.
 def with_loss(make: MakeDual, *, squared: bool) -> MakeDual:
     """The same duals; squared: of squared losses."""
     return (lambda part, upper: SquaredDual(make(part, upper))) if squared else make
+
+
+def duals_in_memory(
+    kernel: Kernel, rows: Rows, data: DualData, threads: int, cache_bytes: int, *, squared: bool, single: bool = True
+) -> TaskDuals:
+    """The duals of a task over rows in memory; squared: of squared losses."""
+    make = with_loss(in_memory(kernel, rows, threads, cache_bytes), squared=squared)
+    return TaskDuals(data, make, single=single, pairs=pair_values(kernel, rows.take, data, threads, squared=squared))
+
+
+def pair_values(
+    kernel: Kernel, take: Callable[[np.ndarray], Rows], data: DualData, threads: int, *, squared: bool
+) -> PairValues | None:
+    """The kernel values of pairs of classes, if they are few, and their duals without a sum that is kept."""
+    codes, k = data.targets.codes, len(data.targets.classes)
+    has_all = data.task.in_pairs and data.targets.nu is None and bool(data.weights.min() > 0)
+    if not (has_all and PairValues.are_few(np.bincount(codes, minlength=k))):
+        return None
+    return PairValues(kernel, take, codes, (*loss_terms(data.upper, squared=squared), data.upper), threads)
 
 
 def task_gradients(

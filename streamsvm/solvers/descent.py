@@ -80,49 +80,108 @@ def block_descent(Q, g, a, upper, y, signs, limits):
 def pairs_descent(K, begins, a, upper, ridge, tol, size):
     """All pairs of classes that have rows, each as one block, in place; of hundreds, calls would take longer. K (n, n):
     of rows in the order of their classes, which begin at begins (k + 1,). a (n, k - 1): compact, see `tasks.pairs`.
-    upper, ridge (n,): of each pair; the ridge is added to the diagonal."""
-    limits = upper, ridge, tol
+    upper, ridge (n,): of each pair; the ridge is added to the diagonal. size: rows of a sub-block, and the most
+    sub-blocks."""
     for j in range(1, len(begins) - 1):
+        second = slice(begins[j], begins[j + 1])
         for i in range(j):
-            ends = begins[i], begins[i + 1], begins[j], begins[j + 1]
-            _one_pair(K, ends, a[:, j - 1], a[:, i], limits, size)
+            first = slice(begins[i], begins[i + 1])
+            if first.start < first.stop and second.start < second.stop:
+                variables = a[first, j - 1], a[second, i]
+                bounds = (upper[first], ridge[first]), (upper[second], ridge[second])
+                _one_pair(_of_all(K, first, second), variables, bounds, tol, size)
+
+
+@njit(cache=True, error_model="numpy")
+def class_descent(K, begins, a, bounds, tol, size):
+    """All pairs of a class with later ones, as `pairs_descent`; and the violation, objective and gap of each, (pairs,
+    3). K: values between the m rows of the class and the l later ones (m, l), within the class (m, m), and within later
+    classes, one flat matrix after another. begins (pairs + 1,): of later classes. a: (m, pairs) and (l,). bounds: upper
+    and ridge of rows as there, and the cost of their errors, (m + l,)."""
+    (between, within, flat), (upper, ridge, cost) = K, bounds
+    m, certificates, end = len(between), np.empty((len(begins) - 1, 3)), 0
+    for p in range(len(begins) - 1):
+        second = slice(begins[p], begins[p + 1])
+        both, q = slice(m + begins[p], m + begins[p + 1]), begins[p + 1] - begins[p]
+        values = between[:, second], within, flat[end : end + q * q].reshape(q, q)
+        variables = a[0][:, p], a[1][second]
+        Q = _of_blocks(values)
+        _one_pair(Q, variables, ((upper[:m], ridge[:m]), (upper[both], ridge[both])), tol, size)
+        worst, objective, gap = _certificate(values, variables, (cost[:m], ridge[:m]), (cost[both], ridge[both]))
+        certificates[p, 0], certificates[p, 1], certificates[p, 2] = worst, objective, gap
+        end += q * q
+    return certificates
 
 
 @njit_inner(fastmath=True, error_model="numpy")
-def _one_pair(K, ends, a_first, a_second, limits, size):
-    """ends: where the rows of each class begin and end. a_first, a_second (n,): theirs in this pair."""
-    upper, ridge, tol = limits
-    n_first = ends[1] - ends[0]
-    q = n_first + ends[3] - ends[2]
-    if n_first == 0 or n_first == q:
-        return
-    ids = np.empty(q, np.int64)
+def _one_pair(Q, a, bounds, tol, size):
+    """Q: its values, to which the ridge is added. a: variables of the first class and the second one. bounds: upper and
+    ridge of each."""
+    n, q = len(a[0]), len(Q)
+    g, new, bound = np.full(q, np.float32(-1)), np.empty(q, np.float32), np.empty(q, np.float32)
+    _begin(a[0], bounds[0], Q[:n, :n], new[:n], bound[:n])
+    _begin(a[1], bounds[1], Q[n:, n:], new[n:], bound[n:])
     for k in range(q):
-        ids[k] = ends[0] + k if k < n_first else ends[2] + k - n_first
-    Q, g, a = np.empty((q, q), np.float32), np.full(q, np.float32(-1)), np.empty(q, np.float32)
-    bound = _taken(upper, ids)
-    for k in range(q):
-        a[k] = min(np.float32(a_first[ids[k]] if k < n_first else a_second[ids[k]]), bound[k])
-        sign = np.float32(1) if k < n_first else np.float32(-1)
-        _write_times(Q[k, :n_first], K[ids[k], ends[0] : ends[1]], sign)
-        _write_times(Q[k, n_first:], K[ids[k], ends[2] : ends[3]], -sign)
-        Q[k, k] += ridge[ids[k]]
-    for k in range(q):
-        if a[k] != 0:
+        if new[k] != 0:
             for j in range(q):
-                g[j] += a[k] * Q[k, j]
-    block_descent(Q, g, a, bound, None, None, (tol, min(size[0], q), size[1], _classifying(a, g)))
+                g[j] += new[k] * Q[k, j]
+    block_descent(Q, g, new, bound, None, None, (tol, min(size[0], q), size[1], _classifying(new, g)))
+    _end(a[0], bounds[0][0], new[:n])
+    _end(a[1], bounds[1][0], new[n:])
+
+
+@njit_inner()
+def _begin(a, bounds, Q, new, bound):
+    """Writes the variables of a class and their bounds as float32, and adds the ridge."""
+    for k in range(len(a)):
+        bound[k] = bounds[0][k]
+        new[k] = min(np.float32(a[k]), bound[k])
+        Q[k, k] += np.float32(bounds[1][k])
+
+
+@njit_inner()
+def _end(a, upper, new):
+    """Writes back the variables that have moved; at a bound, its digits beyond float32, too."""
+    for k in range(len(a)):
+        if new[k] >= np.float32(upper[k]):
+            a[k] = upper[k]
+        elif new[k] != np.float32(a[k]):
+            a[k] = new[k]
+
+
+@njit_inner()
+def _of_all(K, first, second):
+    """Q of two classes, from the values of all rows. first, second: slices of their rows."""
+    n_first = first.stop - first.start
+    q = n_first + second.stop - second.start
+    Q = np.empty((q, q), np.float32)
     for k in range(q):
-        if k < n_first:
-            a_first[ids[k]] = a[k]
-        else:
-            a_second[ids[k]] = a[k]
+        i, sign = (first.start + k, 1) if k < n_first else (second.start + k - n_first, -1)
+        _write_times(Q[k, :n_first], K[i, first], np.float32(sign))
+        _write_times(Q[k, n_first:], K[i, second], np.float32(-sign))
+    return Q
+
+
+@njit_inner()
+def _of_blocks(K):
+    """Q of two classes, from the values between them (m, q), within the first one and within the second one."""
+    between, first, second = K
+    m, q = between.shape
+    Q = np.empty((m + q, m + q), np.float32)
+    for k in range(m):
+        _write_times(Q[k, :m], first[k], np.float32(1))
+        _write_times(Q[k, m:], between[k], np.float32(-1))
+        for j in range(q):
+            Q[m + j, k] = Q[k, m + j]
+    for j in range(q):
+        _write_times(Q[m + j, m:], second[j], np.float32(1))
+    return Q
 
 
 @njit_inner()
 def _write_times(out, values, sign):
     for j in range(len(out)):
-        out[j] = sign * values[j]
+        out[j] = sign * np.float32(values[j])
 
 
 @njit_inner(fastmath=True)
@@ -132,6 +191,50 @@ def _classifying(a, g):
     for k in range(len(a)):
         objective += 0.5 * a[k] * (g[k] - np.float32(1))
     return objective
+
+
+@njit_inner(error_model="numpy")
+def _certificate(K, a, first, second):
+    """The largest violation, the objective 1/2 a'Qa - e'a and the duality gap, in float64. K: as of `_of_blocks`. a: as
+    of `_one_pair`. first, second: cost and ridge of each class."""
+    between, within_first, within_second = K
+    g_first, g_second = np.full(len(a[0]), -1.0), np.full(len(a[1]), -1.0)
+    for k in range(len(a[0])):
+        if a[0][k] != 0:
+            _add_times(g_first, within_first[k], a[0][k])
+            _add_times(g_second, between[k], -a[0][k])
+    for k in range(len(a[1])):
+        if a[1][k] != 0:
+            _add_times(g_first, between[:, k], -a[1][k])
+            _add_times(g_second, within_second[k], a[1][k])
+    worst_first, objective_first, gap_first = _of_class(g_first, a[0], first)
+    worst_second, objective_second, gap_second = _of_class(g_second, a[1], second)
+    return max(worst_first, worst_second), objective_first + objective_second, gap_first + gap_second
+
+
+@njit_inner()
+def _add_times(out, values, factor):
+    for j in range(len(out)):
+        out[j] += factor * values[j]
+
+
+@njit_inner(error_model="numpy")
+def _of_class(h, a, bounds):
+    """The largest violation of some rows, and what they add to objective and gap, as of `blockws` and of the duals. h
+    (n,): Ka - 1, without the ridge."""
+    (cost, ridge), worst, objective, gap = bounds, 0.0, 0.0, 0.0
+    for k in range(len(h)):
+        g, error = h[k] + ridge[k] * a[k], max(-h[k], 0.0)
+        if a[k] > 0:
+            worst = max(worst, g)
+        if a[k] < cost[k] or ridge[k] > 0:
+            worst = max(worst, -g)
+        objective += 0.5 * a[k] * (g - 1)
+        if ridge[k] > 0:
+            gap += a[k] * h[k] + cost[k] * error * error + 0.5 * ridge[k] * a[k] * a[k]
+        else:
+            gap += a[k] * h[k] + cost[k] * error
+    return worst, objective, gap
 
 
 @njit_inner()

@@ -4,15 +4,17 @@ y'a = 0, without it, or first at a given bias, a threshold, that moves until y'a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from streamsvm.problems.dual import DualQP
+from streamsvm.problems.dual import DualQP, PairsQP
 from streamsvm.solvers.blockws import (
     MOST_ROUNDS,
+    MOST_VISITS,
     NO_PROGRESS,
+    SUBBLOCK,
     BlockSolver,
     BlockState,
     GivenBias,
@@ -21,6 +23,7 @@ from streamsvm.solvers.blockws import (
     certificate,
     free_rows,
 )
+from streamsvm.solvers.descent import class_descent
 from streamsvm.solvers.loop import is_late
 from streamsvm.solvers.sum_constraints import ROUNDING, SAMPLE, balanced, keeps_signs
 
@@ -51,12 +54,17 @@ class Duals(Protocol):
     def dual(self, number: int) -> DualQP:
         """A subproblem; the one before it is not needed again."""
 
+    def together(self, number: int) -> PairsQP | None:
+        """Small pairs of classes from this subproblem on, that are best solved at once; None if it is none."""
+
 
 @dataclass
 class InTurnState:
     """start (m, columns): starting coefficients of subproblems. solved, bias and margin (count,): of the `done`
     finished ones. running: the state of the next one. thresholds: starting biases, if they are given at first. These
-    three are filled in place: with hundreds of pairs of classes copies would take longer than the smallest ones."""
+    three are filled in place: with hundreds of pairs of classes copies would take longer than the smallest ones.
+    coming: the subproblems after the next one, if some of those between are finished already. latest (pairs, 4): of
+    pairs that the last step has solved together, the number, violation, objective and gap."""
 
     start: np.ndarray
     solved: np.ndarray
@@ -70,11 +78,13 @@ class InTurnState:
     late: bool = False  # whether any was ended before it was solved
     thresholds: Thresholds | None = None
     violation: float = 0.0  # the largest of finished ones, comparable with tol
+    coming: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    latest: np.ndarray | None = None
 
     def to_arrays(self) -> dict[str, object]:
         """All fields but the start as named arrays, for a checkpoint."""
         running = self.running.to_arrays() if self.running is not None else {}
-        arrays = {name: getattr(self, name) for name in (*NUMBERS, "bias", "margin")}
+        arrays = {name: getattr(self, name) for name in (*NUMBERS, "bias", "margin", "coming")}
         arrays |= {} if self.thresholds is None else {"thresholds": self.thresholds.to_array()}
         return arrays | packed("solved", self.solved) | prefixed("running_", running)
 
@@ -90,13 +100,15 @@ class InTurnState:
             margin,
             running=BlockState.from_arrays(running) if running else None,
             thresholds=thresholds_from(arrays),
+            coming=np.asarray(arrays.get("coming", np.empty(0, np.int64))),
             **numbers,
         )
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """The solver: a step is a round of the subproblem at hand, or the end of one that is solved.
+    """The solver: a step is a round of the subproblem at hand, or the end of one that is solved, or solves small pairs
+    of classes together, as far as it can.
 
     tol: that of `BlockSolver`; of duals that keep their sums, whose decision values grow with them, over `unit`.
     until: time.time() from which on subproblems end as they are. has_bias: each with the constraint y'a = 0; without
@@ -114,9 +126,13 @@ class InTurn:
         return InTurnState(start, np.zeros_like(zeros), none_yet, none_yet.copy(), thresholds=thresholds)
 
     def step(self, problem: Duals, state: InTurnState) -> InTurnState:
+        if state.running is None and not len(state.coming) and not self.has_bias and state.thresholds is None:
+            block = problem.together(state.done)
+            if block is not None:
+                return self._solved_together(block, state)
         places = problem.places(state.done)
         if places is None:
-            return replace(state, ended=True)
+            return replace(state, ended=True, latest=None)
         dual = problem.dual(state.done)
         solver = self._solver(dual, state)
         running = state.running or self._started(solver, problem, dual, state, state.start[places])
@@ -124,7 +140,7 @@ class InTurn:
             solver = replace(solver, tol=self.tol * unit(dual, running))
         is_late_now = running.alpha.any() and is_late(self.until)  # zeros decide nothing
         if not solver.has_ended(running) and not is_late_now:
-            return replace(state, running=solver.step(dual, running))
+            return replace(state, running=solver.step(dual, running), latest=None)
         unsolved = not solver.is_solved(running)
         if unsolved:
             running = solver.unshrunk(dual, running)
@@ -135,12 +151,34 @@ class InTurn:
         state.bias[number], state.margin[number] = running.bias, running.margin
         return replace(
             state,
-            done=state.done + 1,
+            done=int(state.coming[0]) if len(state.coming) else state.done + 1,
+            coming=state.coming[1:],
             objective=state.objective + objective,
             gap=state.gap + gap,
             running=None,
+            latest=None,
             late=state.late or unsolved,
             violation=max(state.violation, running.violation * self.tol / solver.tol),
+        )
+
+    def _solved_together(self, block: PairsQP, state: InTurnState) -> InTurnState:
+        """What float32 does not solve comes next, one after the other, from its start."""
+        a = state.start[block.first], state.start[block.later]
+        most_rows = len(a[0]) + int(np.diff(block.begins).max())
+        size, tol = (SUBBLOCK, MOST_VISITS * -(-most_rows // SUBBLOCK)), np.float32(0.5 * self.tol)
+        certificates = class_descent(block.K, block.begins, a, block.bounds, tol, size)
+        state.solved[block.first], state.solved[block.later] = a
+        is_solved, numbers = certificates[:, 0] <= self.tol, state.done + np.arange(len(block.begins))
+        todo = numbers[~np.append(is_solved, False)]
+        violation, objective, gap = certificates[is_solved].T
+        return replace(
+            state,
+            done=int(todo[0]),
+            coming=todo[1:],
+            objective=state.objective + float(objective.sum()),
+            gap=state.gap + float(gap.sum()),
+            violation=max(state.violation, float(violation.max(initial=0.0))),
+            latest=np.column_stack([numbers[:-1], certificates])[is_solved],
         )
 
     def _solver(self, dual: DualQP, state: InTurnState) -> BlockSolver:

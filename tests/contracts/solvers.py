@@ -18,11 +18,12 @@ from streamsvm.data.samples import SamplesInMemory
 from streamsvm.kernels.distance import RBF
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
-from streamsvm.problems.dual import KernelColumns, MatrixDual, SquaredDual
+from streamsvm.problems.dual import KernelColumns, MatrixDual, PairsQP, SquaredDual
 from streamsvm.problems.linear_blocks import BlocksDual
 from streamsvm.problems.linear_dual import RowsDual
 from streamsvm.problems.passes import Passes
 from streamsvm.problems.row_risk import HingeRisk, OneVsRestTerms
+from streamsvm.problems.subproblems import DualData, TaskDuals, duals_in_memory
 from streamsvm.solvers.admm import ADMM, ADMMColumns, ADMMState
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.blockws import BlockSolver, BlockState, SignsSolver
@@ -32,6 +33,8 @@ from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, s
 from streamsvm.solvers.dual_descent import BlockDescent, DualDescent, DualState
 from streamsvm.solvers.in_turn import InTurn, InTurnState, Thresholds
 from streamsvm.solvers.lockstep import Lockstep, LockstepState
+from streamsvm.tasks.base import Targets
+from streamsvm.tasks.classify import Classify
 
 TOL = 1e-3
 N, PARTS = 240, 4
@@ -95,8 +98,15 @@ class Folds(KernelColumns):
         super().__init__(KERNEL, Rows(X), y, np.where(held, 0.0, upper))
 
 
+class NoPairs:
+    """Subproblems that are no pairs of classes."""
+
+    def together(self, number: int) -> None:
+        return None
+
+
 @dataclass
-class Halves:
+class Halves(NoPairs):
     """Two subproblems, of the even rows and of the odd ones."""
 
     shape: tuple[int, int] = (N, 1)
@@ -114,7 +124,7 @@ class Halves:
 
 
 @dataclass
-class One:
+class One(NoPairs):
     """One subproblem."""
 
     ids: np.ndarray
@@ -133,6 +143,44 @@ class One:
 
     def dual(self, number: int) -> MatrixDual:
         return some(self.ids)
+
+
+@cache
+def classes() -> tuple[np.ndarray, DualData]:
+    """X (35, 3), and data of five classes of different sizes."""
+    rng = np.random.default_rng(1)
+    codes = rng.permutation(np.repeat(np.arange(5), [3, 9, 4, 12, 7]))
+    X = rng.normal(size=(len(codes), 3)).astype(np.float32)
+    return X, DualData(Classify(), Targets(np.arange(5), codes), rng.choice([0.5, 4.0], len(codes)))
+
+
+def pairs_of_classes() -> TaskDuals:
+    X, data = classes()
+    return duals_in_memory(KERNEL, Rows(X), data, 1, 0, squared=False)
+
+
+class SomeUnsolved(TaskDuals):
+    """As `pairs_of_classes`, with one pair in two that is not solved together."""
+
+    def __init__(self) -> None:
+        vars(self).update(vars(pairs_of_classes()))
+
+    def together(self, number: int) -> PairsQP | None:
+        block = super().together(number)
+        if block is not None:
+            block.K[0][:, block.begins[:-1:2]] = np.nan
+        return block
+
+
+def pairs_are_optimal(state: InTurnState) -> None:
+    X, data = classes()
+    K, objective, gap = reference.kernel_matrix(KERNEL, X, X), 0.0, 0.0
+    for part in data.task.subproblems(data.targets):
+        Q = part.y[:, None] * K[np.ix_(part.ids, part.ids)] * part.y
+        a, upper = state.solved[part.places], data.upper[part.ids]
+        assert reference.kkt_violation(Q, a, upper) <= TOL
+        objective, gap = objective + reference.dual_objective(Q, a), gap + reference.duality_gap(Q, a, upper)
+    np.testing.assert_allclose([state.objective, state.gap], [objective, gap], rtol=1e-7)
 
 
 def quarters(level: int) -> np.ndarray:
@@ -367,6 +415,20 @@ CASES = {
         partial(InTurnState.from_arrays, start=np.zeros((N, 1))),
         InTurn.is_solved,
         halves_are_optimal,
+    ),
+    "in turn, pairs together": Case(
+        InTurn(TOL),
+        pairs_of_classes,
+        partial(InTurnState.from_arrays, start=np.zeros((35, 4))),
+        InTurn.is_solved,
+        pairs_are_optimal,
+    ),
+    "in turn, some pairs together": Case(
+        InTurn(TOL),
+        SomeUnsolved,
+        partial(InTurnState.from_arrays, start=np.zeros((35, 4))),
+        InTurn.is_solved,
+        pairs_are_optimal,
     ),
     "dcsvm": of(DCSVM(TOL, 2), Quarters, DCSVMState, levels_and_whole),
     "dcsvm, with a bias": of(
