@@ -65,6 +65,8 @@ class Bundle(Column):
     alpha: np.ndarray = field(default_factory=lambda: np.zeros(0))
     idle: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
+    _space: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32), init=False, repr=False)  # of A
+
     least_fall: ClassVar[float] = LEAST_FALL
 
     @property
@@ -108,10 +110,20 @@ class Bundle(Column):
         if len(self.b):
             self._aim(b - float(h[:, 0] @ self.alpha) + r * self.split(self.target)[1])
         self.H = np.block([[self.H, h], [h.T, exact @ exact]])
-        self.A, self.r = np.vstack([self.A, a]), np.append(self.r, r)
-        self.b = np.append(self.b, b)
+        self._append(a)
+        self.r, self.b = np.append(self.r, r), np.append(self.b, b)
         self.alpha = np.append(self.alpha, 0.0)
         self.idle = np.append(self.idle, 0)
+
+    def _append(self, a: np.ndarray) -> None:
+        """Adds a row to A, in space that few steps replace: copies of all sizes leave gaps in the process's memory,
+        which came to as much as the planes."""
+        T = len(self.A)
+        if T >= len(self._space):
+            self._space = np.empty((T + T // 4 + 1, len(a)), np.float32)
+            self._space[:T] = self.A
+        self._space[T] = a
+        self.A = self._space[: T + 1]
 
     def _aim(self, bound: float) -> None:
         """Sets how far beyond the best point planes are taken. bound: the new plane's lower bound of R at the
@@ -155,9 +167,10 @@ class Bundle(Column):
     def _keep(self, mask: np.ndarray) -> None:
         if mask.all():
             return
-        self.A, self.r, self.b, self.alpha, self.idle = (
-            values[mask] for values in (self.A, self.r, self.b, self.alpha, self.idle)
-        )
+        for place, row in enumerate(np.flatnonzero(mask)):
+            self.A[place] = self.A[row]
+        self.A = self.A[: np.count_nonzero(mask)]
+        self.r, self.b, self.alpha, self.idle = (values[mask] for values in (self.r, self.b, self.alpha, self.idle))
         self.H = self.H[np.ix_(mask, mask)]
 
 

@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.row_risk import HingeRisk, LogisticRisk, MultilabelTerms, OneVsRestTerms
-from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
+from streamsvm.solvers.cutting_plane import Bundle, BundleState, CuttingPlane, simplex_qp
 from streamsvm.solvers.loop import run
 from streamsvm.tasks.ordinal import rank_thresholds
 
@@ -284,3 +284,25 @@ def test_where_memory_is_short_planes_become_one_and_the_optimum_is_the_same(met
     assert most[1] <= 12 < most[0]
     assert found[1].objective == pytest.approx(found[0].objective, rel=2e-5)
     assert found[1].bound <= found[0].objective
+
+
+def test_planes_stay_in_their_space_as_some_come_and_go():
+    """Copies of all sizes left gaps in memory. Planes are those of arrays that are stacked."""
+    rng, spaces, expected = np.random.default_rng(0), set[int](), np.empty((0, 6), np.float32)
+    bundle = Bundle(w=np.zeros(6), f=np.zeros(0), target=np.zeros(6))
+    for step in range(200):
+        a = rng.normal(size=6)
+        bundle.add(np.zeros(6), 1.0, a)
+        expected = np.vstack([expected, a.astype(np.float32)])
+        if len(bundle.b) > 40:
+            mask = rng.random(len(bundle.b)) < 0.8
+            bundle._keep(mask)
+            expected = expected[mask]
+        spaces.add(bundle.A.__array_interface__["data"][0])
+        np.testing.assert_array_equal(bundle.A, expected)
+        assert len(bundle.A) == len(bundle.b) == len(bundle.H), step
+    assert len(spaces) < 20
+    [again] = BundleState.from_arrays(BundleState([bundle], 1).to_arrays()).columns
+    for each in (bundle, again):
+        each.add(np.zeros(6), 1.0, a)
+    np.testing.assert_array_equal(again.A, bundle.A)
