@@ -22,7 +22,8 @@ from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.models.learner import NARROW, BudgetLearner, BudgetOptions, together
 from streamsvm.solvers.budget import merge
 from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
-from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
+from streamsvm.solvers.budget.state import EVENTS, FREE, STEPS, SUPPORTS, StepOptions, Supports
+from streamsvm.solvers.budget.steps import _next_free, _weakest
 
 WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
 KERNELS = {"rbf": WIDE, "poly": Poly(0.3, 2, 1.0), "linear": Linear()}
@@ -296,7 +297,62 @@ def test_table_is_golden_section_search():
         lost = a**2 + (1 - a) ** 2 + 2 * a * (1 - a) * k - best**2
         found = merge._lookup.py_func(losses, max(a, 1 - a), k)
         assert found == pytest.approx(lost, abs=2e-4)
-        assert found >= min(a, 1 - a) ** 2 * bound[int(k * (len(bound) - 1))]
+        assert found >= min(a, 1 - a) ** 2 * np.interp(k, np.linspace(0, 1, len(bound)), bound)
+
+
+lost_with_one = numba.njit(lambda a, p, j, K, table: merge._lost_with_one(a, p, j, K, table))
+least_with_one = numba.njit(lambda a, p, K, tables, born, best: merge._least_with_one(a, p, K, tables, born, best))
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e-2, 1e-4])  # kernel value: near supports, and isolated ones
+@pytest.mark.parametrize("n", [1, 2, 32, 33, 150])
+def test_partners_are_those_that_lose_least(n, largest):
+    """What bounds exclude would have lost more: the same as if each support had been tried."""
+    rng, tables = np.random.default_rng(n), merge.merge_tables()
+    for _ in range(40):
+        a = rng.choice([-1, 1], n) * np.exp(rng.normal(size=n) * rng.choice([0, 0.3, 2]))
+        K, born, p = (largest * rng.random(n) ** 4).astype(np.float32), rng.permutation(n), int(np.argmin(np.abs(a)))
+        lost = [lost_with_one(a, p, j, K, tables[1]) for j in range(n)]
+        others = [j for j in range(n) if j != p and a[j] * a[p] > 0]
+        expected = sorted(others, key=lambda j: (lost[j], born[j]))[:2]
+        ids, losses = np.empty(2, np.int64), np.empty(2)
+        size = least_with_one(a, p, K, tables, born, (ids, losses))
+        assert ids[:size].tolist() == expected
+        assert losses[:size].tolist() == [lost[j] for j in expected]
+
+
+def supports(A: np.ndarray, born: np.ndarray, used: np.ndarray) -> Supports:
+    n, none = len(A), np.zeros((0, 0), np.float32)
+    arrays = (none, none, np.zeros(n, np.float32), none, born, A, np.zeros((n + 1, 0)), np.zeros(A.shape[1]))
+    return Supports(*arrays, np.zeros(5, np.int64), np.zeros(2), used)
+
+
+weakest = numba.njit(lambda s, n, o: _weakest(Supports(*s), n, StepOptions(*o)))
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("strategy", ["sequence", "forget", "lru"])
+@pytest.mark.parametrize("n", [1, 2, 70])
+def test_the_oldest_of_the_smallest_is_given_up(n, strategy, columns):
+    rng = np.random.default_rng(n)
+    for choices in ([1.0], [-0.5, 0.5, 1.0], rng.normal(size=1000), [0.0, np.inf]):
+        A, born = rng.choice(choices, (n, columns)), rng.permutation(n) + 1
+        used = rng.integers(0, 9, n if strategy == "lru" else 0)
+        options = StepOptions(1.0, 3, n, False, True, np.float32(1), forgets=strategy != "sequence")
+        sizes = {"sequence": np.square(A).sum(axis=1), "forget": born, "lru": used}[strategy].astype(np.float64)
+        found, second = weakest(tuple(supports(A, born, used)), n, tuple(options))
+        assert found == min(range(n), key=lambda j: (sizes[j], born[j]))
+        assert second == pytest.approx(np.sort(np.append(sizes, np.inf))[1])
+
+
+def test_the_first_free_slot_is_found():
+    find = numba.njit(lambda born, slot, top: _next_free(born, slot, top))
+    for free in (0, 5, 31, 32, 63, 64, 99):
+        born = np.where(np.arange(100) == free, FREE, 7)
+        assert find(born, 0, 100) == free
+        assert find(born, free, 100) == free
+        assert find(born, free + 1, 100) == 100
+        assert find(born, 0, free) == free
 
 
 @pytest.mark.parametrize("apart", [15.0, 17.0, 1e3])  # values between them are tiny, not normal any more, or 0

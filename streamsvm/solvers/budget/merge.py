@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from streamsvm.private.numba import njit_inner
+from streamsvm.private.numba import borrowed, njit_inner
 from streamsvm.solvers.budget.state import SUPPORTS
 from streamsvm.solvers.budget.values import (
     add_scaled,
@@ -20,6 +20,7 @@ from streamsvm.solvers.budget.values import (
     scale,
 )
 
+STRIP = 32  # supports that are passed over together if none is near
 GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
 
 
@@ -45,15 +46,14 @@ def merge_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """merge_weight, and what the merge loses of a_p = m, a_q = 1 - m, over a grid, (GRID, GRID) float32; and a bound.
 
     Rows are m in [1/2, 1], columns kappa in [0, 1]. h jumps at m = 1/2 where kappa < e^-2: the tables end there, the
-    other half is their mirror image. Bound (GRID,) float32: a merge of a_q = 1 loses at least that, whatever the other
-    one, where kappa is between this column and the next, and values are interpolated."""
+    other half is their mirror image. Bound (GRID,), falling: a merge of a_q = 1 loses at least that, whatever the other
+    one; between two values of kappa, at least what is between their bounds."""
     m, kappa = np.linspace(0.5, 1, GRID)[:, None], np.linspace(0, 1, GRID)
     h = merge_weight(m, kappa)
     lost = np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - _preserved(h, m, kappa) ** 2, 0)
     h, lost = h.astype(np.float32), lost.astype(np.float32)
     # a bound between rows, too, as (1 - m)^2 is convex
-    least = (lost[:-1] / (1 - m[:-1]) ** 2).min(axis=0) * (1 - 1e-6)
-    return h, lost, np.append(np.minimum(least[:-1], least[1:]), least[-1]).astype(np.float32)
+    return h, lost, (lost[:-1] / (1 - m[:-1]) ** 2).min(axis=0) * (1 - 1e-9)
 
 
 @njit_inner(inline="always")
@@ -97,41 +97,84 @@ def _enter(j, lost, born, best, size):
 def _least_with_one(a, p, K, tables, born, best):
     """Supports with one coefficient each, p the smallest. The nearest come first: the bound then excludes most others
     by their value alone."""
-    bound, a_p, size, worst = tables[2], abs(a[p]), 0, np.inf
-    # with a kernel value below far, any merge loses more than the worst of the best so far
-    cell, far = 0, np.float32(0)
-    near = _nearest(a, p, K, len(best[0]))
-    for place in range(-len(near), len(K)):
-        j = place if place >= 0 else near[place]
-        if place >= 0 and (K[j] < far or j == p or a[p] * a[j] <= 0 or _is_in(near, j)):
+    (table, bound), size, tops = tables[1:], 0, _tops(K)
+    near = _nearest(a, p, K, tops, len(best[0]))
+    for j in near:
+        size = _enter(j, _lost_with_one(a, p, j, K, table), born, best, size)
+    worst = _worst(best, size)
+    far = _far(worst / (a[p] * a[p]), bound)
+    for strip in range(len(tops)):
+        if tops[strip] < far:
             continue
-        both = a_p + abs(a[j])
-        lost = both * both * _lookup(tables[1], abs(a[j]) / both, np.float64(K[j]))
-        if lost <= worst:
-            size = _enter(j, lost, born, best, size)
-            if size == len(best[0]):
-                worst = best[1][size - 1]
-                while cell < len(bound) - 1 and a_p * a_p * bound[cell] > worst:
-                    cell += 1
-                far = np.float32(cell / (len(bound) - 1) * (1 - 1e-6))
+        for j in range(strip * STRIP, min((strip + 1) * STRIP, len(K))):
+            if K[j] < far or j == p or a[p] * a[j] <= 0 or _is_in(near, j):
+                continue
+            if a[j] * a[j] * (1 - 1e-5 - (len(table) - 1) * K[j]) > worst:  # at a value of 0 nothing is kept
+                continue
+            lost = _lost_with_one(a, p, j, K, table)
+            if lost <= worst:
+                size = _enter(j, lost, born, best, size)
+                worst = _worst(best, size)
+                far = _far(worst / (a[p] * a[p]), bound)
     return size
 
 
 @njit_inner()
-def _nearest(a, p, K, count):
+def _worst(best, size):  # loss that any other has to be below, once there are enough
+    return best[1][size - 1] if size == len(best[0]) else np.inf
+
+
+@njit_inner(error_model="numpy")
+def _lost_with_one(a, p, j, K, table):  # by a merge of p, the smaller, with j
+    both = abs(a[p]) + abs(a[j])
+    return both * both * _lookup(table, abs(a[j]) / both, np.float64(K[j]))
+
+
+@njit_inner(error_model="numpy")
+def _far(worst, bound):
+    """A kernel value below which any merge of a coefficient of 1 loses more than this."""
+    low, high = 0, len(bound) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if bound[middle] > worst else (low, middle)
+    if low == 0:
+        return np.float32(0)
+    cells = low - (worst - bound[low]) / (bound[low - 1] - bound[low])
+    return np.float32(cells / (len(bound) - 1) * (1 - 1e-6))
+
+
+@njit_inner()
+def _tops(K):
+    """The largest of each STRIP of values from 0 on: their bits are in their order, and maxima of integers are
+    vectorised."""
+    tops, bits = np.empty(-(-len(K) // STRIP), np.float32), borrowed(K).view(np.int32)
+    bits_of_tops = tops.view(np.int32)
+    for strip in range(len(tops)):
+        values, largest = bits[strip * STRIP : (strip + 1) * STRIP], np.int32(0)
+        for j in range(len(values)):
+            largest = max(largest, values[j])
+        bits_of_tops[strip] = largest
+    return tops
+
+
+@njit_inner()
+def _nearest(a, p, K, tops, count):
     """The supports of p's sign, at most so many, that have the largest kernel values with it."""
     chosen, size, least = np.empty(count, np.int64), 0, np.float32(-1)
-    for j in range(len(K)):
-        if K[j] <= least or j == p or a[p] * a[j] <= 0:
+    for strip in range(len(tops)):
+        if tops[strip] <= least:
             continue
-        size = min(size + 1, count)
-        place = size - 1
-        while place > 0 and K[j] > K[chosen[place - 1]]:
-            chosen[place] = chosen[place - 1]
-            place -= 1
-        chosen[place] = j
-        if size == count:
-            least = K[chosen[count - 1]]
+        for j in range(strip * STRIP, min((strip + 1) * STRIP, len(K))):
+            if K[j] <= least or j == p or a[p] * a[j] <= 0:
+                continue
+            size = min(size + 1, count)
+            place = size - 1
+            while place > 0 and K[j] > K[chosen[place - 1]]:
+                chosen[place] = chosen[place - 1]
+                place -= 1
+            chosen[place] = j
+            if size == count:
+                least = K[chosen[count - 1]]
     return chosen[:size]
 
 

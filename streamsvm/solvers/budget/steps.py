@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from streamsvm.private.numba import borrowed, njit, njit_inner
 from streamsvm.solvers.budget import losses, merge, state, values
 from streamsvm.solvers.budget.losses import EPSILON, LOGISTIC, SUPPORT, chance_of, pull
-from streamsvm.solvers.budget.merge import partners, project_on_others, unite, values_between
+from streamsvm.solvers.budget.merge import STRIP, partners, project_on_others, unite, values_between
 from streamsvm.solvers.budget.state import (
     BORN,
     DEGRADATION,
@@ -25,6 +23,7 @@ from streamsvm.solvers.budget.state import (
 from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, exponents_after, mirror, refresh
 
 EQUAL = 1e-4  # values of nearest supports that differ by less are equal
+LARGEST = int(np.float64(np.inf).view(np.int64))  # bits of infinity
 
 
 @njit(cache=True, uses=(losses, merge, state, values))
@@ -50,9 +49,7 @@ def steps(supports, block, options, tables, together, projects):
                 _add_to_bias(s, delta, t)
             slot = top
             if counts[SUPPORTS] < top:
-                slot = 0
-                while born[slot] != FREE:
-                    slot += 1
+                slot = _next_free(born, 0, top)
             else:
                 top += 1
             if m.entries[i] < 0:
@@ -148,18 +145,9 @@ def _maintain(s, m, place, o, tables, together, projects):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A. All slots are in
     use before. The oldest of equals goes first, so that the result does not depend on the order of slots. place: the
     first of the rows whose values and F are still needed, and the age of the last support before the block."""
-    (first, since), born, A, counts = place, s.born, s.A, s.counts
+    (first, since), born, counts = place, s.born, s.counts
     n = counts[SUPPORTS]
-    weakest: Any = np.int64(0)
-    least, second = np.inf, np.inf
-    for j in range(n):
-        size = A[j, 0] * A[j, 0] if A.shape[1] == 1 else dot(A[j], A[j])
-        if o.forgets:
-            size = np.float64(s.used[j] if len(s.used) else born[j])
-        if size < least or (size == least and born[j] < born[weakest]):
-            weakest, least, second = j, size, least
-        elif size < second:
-            second = size
+    weakest, second = _weakest(s, n, o)
     if projects is not None:
         refresh(s.values, born, weakest, n, since)
         lost = project_on_others(s, m, first, weakest, o.is_rbf)
@@ -183,10 +171,54 @@ def _maintain(s, m, place, o, tables, together, projects):
     return lost
 
 
+@njit_inner()
+def _weakest(s, n, o):
+    """The support to give up, the oldest of equals, and the size of the next: squared norms of coefficients, or last
+    uses. Numbers from 0 on are in the order of their bits, and minima of integers are vectorised."""
+    sizes = np.empty(n)
+    if o.forgets:
+        copy(sizes, s.used[:n] if len(s.used) else s.born[:n])
+    elif s.A.shape[1] == 1:
+        for j in range(n):
+            sizes[j] = s.A[j, 0] * s.A[j, 0]
+    else:
+        for j in range(n):
+            sizes[j] = dot(s.A[j], s.A[j])
+    bits = sizes.view(np.int64)
+    least = second = oldest = LARGEST
+    equals, weakest = 0, n
+    for j in range(n):
+        least = min(least, bits[j])
+    for j in range(n):
+        is_least = bits[j] == least
+        equals += is_least
+        oldest = min(oldest, s.born[j] if is_least else oldest)
+        second = min(second, second if is_least else bits[j])
+    for j in range(n):
+        weakest = min(weakest, j if s.born[j] == oldest else n)
+    bits[0] = least if equals > 1 else second
+    return weakest % n, sizes[0]  # the first one, if none is a number
+
+
 @njit_inner(inline="always")
 def _remove(s, m, first, p, is_rbf):
     add_to(m.F, s.A[p], m.W[p], first, is_rbf, -1.0)
     return dot(s.A[p], s.A[p]) * (1.0 if is_rbf else max(np.float64(s.values[p, p]), 0.0))
+
+
+@njit_inner()
+def _next_free(born, slot, top):
+    """The first free slot from this one on; top if none is."""
+    while slot + STRIP <= top:
+        n_free = 0
+        for j in range(STRIP):  # without an exit, so that it is vectorised
+            n_free += born[slot + j] == FREE
+        if n_free:
+            break
+        slot += STRIP
+    while slot < top and born[slot] != FREE:
+        slot += 1
+    return slot
 
 
 @njit_inner(inline="always")
@@ -196,8 +228,7 @@ def _fill_gaps(s, top):  # the last supports move to the free slots
     for _ in range(top):
         while top > 0 and born[top - 1] == FREE:
             top -= 1
-        while slot < top and born[slot] != FREE:
-            slot += 1
+        slot = _next_free(born, slot, top)
         if slot >= top:
             return
         last = top - 1
