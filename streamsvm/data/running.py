@@ -6,7 +6,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from streamsvm.data.scaling import Scaling
-from streamsvm.private.numba import njit, njit_inner
+from streamsvm.private.numba import borrowed, njit, njit_inner
 from streamsvm.storage.arrays import InArrays
 
 WINDOW = 10_000  # about the number of rows that count
@@ -109,6 +109,7 @@ def scale(rows, counts, born, means, variances, n, Z):
 @njit(cache=True)
 def learn(rows, counts, born, means, variances, n, Z):
     """Fills Z (m, d) with scaled rows, each by the statistics of the rows before it, and learns them."""
+    rows, Z = borrowed(rows), borrowed(Z)
     for i in range(len(rows)):
         scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
         see_row(rows[i], counts, born, means, variances, n)

@@ -87,6 +87,7 @@ def learn_pooled(x, y, weight, compiled):
 @njit(cache=True, uses=(running, additive, losses, merge, state, values, steps_of))
 def learn_kernel(Z, Y, weight, kernel, maintenance, block, D):
     """One step of one kernel for each scaled row Z (m, d), in order. D (m, columns): its decisions before its steps."""
+    Z, Y, weight, D = borrowed(Z), borrowed(Y), borrowed(weight), borrowed(D)
     kernel, maintenance, block = borrowed(kernel), borrowed(maintenance), borrowed(block)
     for i in range(len(Z)):
         row = slice(i, i + 1)

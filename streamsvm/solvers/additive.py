@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamsvm.private.numba import njit, njit_inner
+from streamsvm.private.numba import borrowed, njit, njit_inner
 from streamsvm.storage.arrays import InArrays, arrays_of
 
 TRACKS = ((0.1, False), (0.1, True), (0.5, True))  # step size, and whether columns are curved; straight ones first
@@ -193,6 +193,7 @@ def decide(Z, coefficients, row, D):
 
 @njit(cache=True, fastmath=True, error_model="numpy")
 def learn(Z, coefficients, row, codes, weight, D):
+    Z, coefficients, row, D = borrowed(Z), borrowed(coefficients), borrowed(row), borrowed(D)
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
         _write(AdditiveRow(*row).f, D[:, i])

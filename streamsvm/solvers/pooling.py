@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsvm.private.numba import njit, njit_inner
+from streamsvm.private.numba import borrowed, njit, njit_inner
 from streamsvm.storage.arrays import InArrays
 
 RATE = 0.1
@@ -112,6 +112,7 @@ def is_alarmed(watched):
 
 @njit(cache=True)
 def learn(D, shared, state, codes, weight, out):
+    D, state, out = borrowed(D), borrowed(state), borrowed(out)
     pooled = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
     for i in range(D.shape[1]):
         decide_row(D, i, shared, state[0], pooled, out[i])
