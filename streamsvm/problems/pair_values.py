@@ -34,8 +34,9 @@ class PairBlock:
 
 
 class PairValues:
-    """The kernel values of rows of classes with these codes (n,), of which each has some. take: the rows with these
-    numbers, a few at a time, so that they may be in files. bounds: see `PairsQP`."""
+    """The kernel values of rows of classes with these codes (n,): of those whose errors cost something, of which each
+    class has some. take: the rows with these numbers, a few at a time, so that they may be in files. bounds: see
+    `PairsQP`."""
 
     def __init__(
         self,
@@ -46,7 +47,8 @@ class PairValues:
         threads: int = 1,
     ) -> None:
         self._kernel, self._take, self._bounds, self._threads = kernel.in_float64(), take, bounds, threads
-        self._order, counts = np.argsort(codes, kind="stable"), np.bincount(codes)
+        ids = np.flatnonzero(bounds[-1] > 0)  # labels of rows that are kept out decide nothing
+        self._order, counts = ids[np.argsort(codes[ids], kind="stable")], np.bincount(codes[ids])
         self._begins, self._classes = np.concatenate([[0], np.cumsum(counts)]), classes_of_pairs(len(counts))
         self._strip: SingleEntryCache[np.ndarray] = SingleEntryCache()
 

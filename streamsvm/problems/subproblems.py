@@ -221,7 +221,7 @@ def pair_values(
     """The kernel values of pairs of classes, if they are few, and their duals without a sum that is kept."""
     codes, k = data.targets.codes, len(data.targets.classes)
     has_all = data.task.in_pairs and data.targets.nu is None and bool(data.weights.min() > 0)
-    if not (has_all and PairValues.are_few(np.bincount(codes, minlength=k))):
+    if not (has_all and PairValues.are_few(np.bincount(codes[data.upper > 0], minlength=k))):
         return None
     return PairValues(kernel, take, codes, (*loss_terms(data.upper, squared=squared), data.upper), threads)
 
