@@ -13,6 +13,8 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from llvmlite import ir
+from numba.core.registry import cpu_target
 from numba.types import BaseNamedTuple
 
 import streamsvm
@@ -236,3 +238,17 @@ def test_borrowed_arrays_are_those_that_were_given():
     a, b = np.ones(3), np.arange(3.0)
     assert add((a, (b, 2.0))) == 11
     assert a.tolist() == [1, 3, 5]
+
+
+def test_borrowed_arrays_have_nothing_to_count():
+    """Not even a count that finds no counter: finding that out is a call, and an event would make hundreds."""
+    context = cpu_target.target_context.subtarget(enable_nrt=True)  # a copy: all that is compiled later copies theirs
+    kind = numba.typeof((np.ones(3), (np.ones((2, 1)), 2.0)))
+
+    def counters(kind):
+        function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), []), "any")
+        value = ir.Constant(context.get_value_type(kind), ir.Undefined)
+        return len(context.nrt.get_meminfos(ir.IRBuilder(function.append_basic_block()), kind, value))
+
+    assert counters(kind) == 2
+    assert counters(private_numba._uncounted_type(kind)) == 0

@@ -179,18 +179,37 @@ def direct(function: Any, *args: Any) -> Callable[..., Any]:
     return function.compile(tuple(arg if arg is AN_OBJECT else nb.typeof(arg) for arg in args))
 
 
+class _Borrowed(types.Array):
+    """An array whose owner stays alive without it."""
+
+    def __init__(self, kind: types.Array) -> None:
+        super().__init__(kind.dtype, kind.ndim, kind.layout, not kind.mutable, f"borrowed {kind.name}", kind.aligned)
+
+
+@register_model(_Borrowed)
+class _BorrowedModel(models.ArrayModel):
+    def traverse(self, builder: Any) -> list[Any]:
+        return []  # nothing to count
+
+
 def _borrowed(typing_context: Any, kind: Any) -> Any:
     """`kind`, a tuple of arrays, numbers and such tuples, without counts of references to the arrays: the caller keeps
     them alive for as long as they are used. A count is an atomic operation each time that an array is taken out of a
-    tuple, a quarter of an event in all."""
+    tuple, a quarter of an event in all. Views of the result are ordinary arrays, whose counts find no counter."""
 
     def copy(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _uncounted(context, builder, kind, args[0])
 
-    return kind(kind), copy
+    return _uncounted_type(kind)(kind), copy
 
 
 borrowed: Any = intrinsic(_borrowed)
+
+
+def _uncounted_type(kind: Any) -> Any:
+    if isinstance(kind, types.BaseTuple):
+        return types.BaseTuple.from_types([_uncounted_type(part) for part in cast(Any, kind).types])
+    return _Borrowed(kind) if isinstance(kind, types.Array) else kind
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -202,7 +221,7 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     if isinstance(kind, types.BaseTuple):
         parts = cgutils.unpack_tuple(builder, value, len(kind))
         parts = [_uncounted(context, builder, *part) for part in zip(cast(Any, kind).types, parts, strict=True)]
-        return context.make_tuple(builder, kind, parts)
+        return context.make_tuple(builder, _uncounted_type(kind), parts)
     return value
 
 
