@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -199,6 +200,8 @@ def _killed(words: Sequence[Any], run_dir: Path) -> tuple[float, float, int]:
         if share >= 0.5:
             child.kill()
         time.sleep(POLL_S)
+    if child.returncode not in (0, -signal.SIGKILL):
+        raise SystemExit(f"scale_table.py: the fit ended with exit status {child.returncode} before it was killed")
     return time.perf_counter() - began, 1.0 if child.returncode == 0 else share, peak
 
 

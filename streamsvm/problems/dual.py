@@ -21,6 +21,7 @@ from streamsvm.tasks.base import Subproblem
 
 MOST_KEPT = 4096  # rows of a Gram matrix (64 MiB) whose memory a thread keeps
 SIGNS_STRIP = 256  # rows of a Gram matrix that are multiplied by signs at once
+MATRIX_ROWS = 2032  # of a dual whose kernel values are made once: as many as a working set of `solvers.blockws`
 MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
 UNBOUNDED = 1e30  # of a variable: finite, as compiled code knows no infinity
 

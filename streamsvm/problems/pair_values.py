@@ -16,10 +16,11 @@ import numpy as np
 from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
+from streamsvm.problems.dual import MATRIX_ROWS
 from streamsvm.tasks.pairs import classes_of_pairs
 
 ROWS, MOST_ROWS = 512, 1024  # that are taken at once, of each side: a partition is planned for three times as many
-MOST_VALUES = 2032**2 // 2  # that are computed at once: of as many bytes as those of a working set of `blockws`
+MOST_VALUES = MATRIX_ROWS**2 // 2  # in float64, that are computed at once: as many bytes as of MATRIX_ROWS in float32
 
 
 @dataclass

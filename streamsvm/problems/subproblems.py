@@ -12,13 +12,22 @@ from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import SizedInBytes
-from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, SquaredDual, dual_of, gathered, is_wide, loss_terms
+from streamsvm.problems.dual import (
+    MATRIX_ROWS,
+    DualQP,
+    KernelDual,
+    MatrixDual,
+    SquaredDual,
+    dual_of,
+    gathered,
+    is_wide,
+    loss_terms,
+)
 from streamsvm.problems.pair_values import PairBlock, PairValues
 from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import class_coefficients
 
 MOST_SUBPROBLEMS = 2000  # whose gradients are computed
-MATRIX_ROWS = 2032  # of a dual whose kernel values are made once: as many as a working set of `solvers.blockws`
 
 
 @dataclass(frozen=True)
