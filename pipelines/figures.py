@@ -1,6 +1,6 @@
 """Puts what recipes measured into the pages that show it: `python pipelines/figures.py [PAGE.md ...]`.
 
-A page (by default README.md and those of docs/) has a block for each file of figures:
+A page (by default those of docs/, and README's) has a block for each file of figures:
 
     <!-- figures: NAME -->
     the tables of docs/figures/NAME.json, with their command, machine and date
@@ -13,6 +13,7 @@ Or it has single figures, each the median in the column of a row that has a cell
 
     <!-- figure: NAME/TITLE/ROW/COLUMN -->9.2 s<!-- end -->
 
+README.md is docs/templates/README.md.in without the marks of its figures, for those who read it as it is.
 Recipes write the files (`--out docs/figures/NAME.json`), and rerun.py runs them again.
 """
 
@@ -30,7 +31,8 @@ from tables import HERE, Malformed, Measured, Seconds, Table, read, text
 
 DOCS = HERE.parent / "docs"
 FIGURES = DOCS / "figures"
-PAGES = (*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md")), DOCS.parent / "README.md")
+README, TEMPLATE = DOCS.parent / "README.md", DOCS / "templates" / "README.md.in"
+PAGES = (*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md")), TEMPLATE)
 BLOCK = re.compile(
     r"^(?P<begins><!-- figures: (?P<name>\S+)(?: by (?P<column>.+?))?(?: only (?P<title>.+?))? -->)\n"
     r".*?^(?P<ends><!-- end of figures -->)$",
@@ -38,6 +40,7 @@ BLOCK = re.compile(
 )
 
 
+MARKS = re.compile(r"<!-- figure: .*? -->|<!-- end -->")
 CELL = re.compile(r"(<!-- figure: (\S+?)/(.*?)/(.*?)/(.*?) -->).*?(<!-- end -->)")
 
 
@@ -60,11 +63,17 @@ def names(page: str) -> list[str]:
 
 
 def refresh(pages: Sequence[Path]) -> None:
-    """Writes pages again that other figures change. Raises Malformed and OSError."""
+    """Writes pages again that other figures change, and README. Raises Malformed and OSError."""
     for page in pages:
-        old = page.read_text(encoding="utf-8")
-        if (made := refreshed(old, link=link_from(page))) != old:
-            page.write_text(made, encoding="utf-8")
+        made = refreshed(page.read_text(encoding="utf-8"), link=link_from(page))
+        write_if_changed(page, made)
+        if page.samefile(TEMPLATE):
+            write_if_changed(README, MARKS.sub("", made))
+
+
+def write_if_changed(page: Path, made: str) -> None:
+    if not page.exists() or page.read_text(encoding="utf-8") != made:
+        page.write_text(made, encoding="utf-8")
 
 
 def link_from(page: Path) -> str:

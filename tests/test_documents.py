@@ -247,7 +247,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     execute(*map(str, command))
     index = (tmp_path / "site" / "reference" / "options.html").read_text(encoding="utf-8")
     assert "dcsvm.early_level" in index
-    measured = (tmp_path / "site" / "measured.html").read_text(encoding="utf-8")
+    measured = (tmp_path / "site" / "measured" / "speed.html").read_text(encoding="utf-8")
     assert "fit --early" in measured  # two dashes, as they are typed
     assert not re.search(r"\d (?:s|%|MiB)</p></td>", measured)  # units stay with their numbers
     gallery = (tmp_path / "site" / "examples" / "index.html").read_text(encoding="utf-8")
@@ -258,7 +258,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert not {name: found for name, found in warned.items() if found}
     assert set((DOCS / "gallery").iterdir()) == before
     if browser.find() and browser.AXE:
-        for page in ("index", "examples/index", "guide/report", "reference/api/streamsvm.DCSVC", "measured"):
+        for page in ("index", "examples/index", "guide/report", "reference/api/streamsvm.DCSVC", "measured/speed"):
             browser.visit(browser.find(), tmp_path / "site" / f"{page}.html", can_be_read)
 
 
