@@ -151,7 +151,13 @@ def _streamsvm(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Support vector machines for data that does not fit in memory."""
+    """Support vector machines for data that does not fit in memory.
+
+    \b
+    streamsvm demo                                      # see it work
+    streamsvm fit sales.csv --label returned            # train on your file
+    streamsvm predict new.csv --model sales.model.zarr  # label new rows
+    """
 
 
 def main() -> None:
@@ -204,7 +210,7 @@ def _say(line: str) -> None:
 
 
 # Groups of options in the help of a command,
-DATA, MODEL, CHOICE, RUN = "Data", "Model", "Choice", "Run"
+DATA, MODEL, RUN = "Data", "Model", "Run"
 # and those that only --help-all shows.
 FILES, VALUES, ANSWERS = "Reading files", "Labels and gaps", "Predictions"
 PAPERS, TUNING, LEARNER = "Papers' switches", "Fine tuning", "Learner"
@@ -213,7 +219,7 @@ DETAILS = frozenset({FILES, VALUES, PAPERS, ANSWERS, TUNING, RUNS, CLUSTER, LEAR
 OTHERS = "Options"  # those without a group
 NAME_SHARE = 3  # the names of options get at most this part of the width, 1 / 3
 PLACEHOLDERS = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>": "NUMBER", "<path>": "PATH"}
-LONG_TEXT = 90  # characters of an option's text that --help shows whole
+LONG_TEXT, LINE = 90, 52  # characters of an option's text that --help shows whole, and next to a list of values
 
 
 class Command(TyperCommand):
@@ -283,11 +289,13 @@ def _placeholder(param: Any, ctx: Any) -> str:
 
 
 def _brief(text: str) -> str:
-    """The first sentence of an option's text, without asides; its values stay."""
+    """The first sentence of an option's text, without asides. Of a list of values the text stays if there is room."""
     description, is_one_of, values = text.partition("; one of ")
     description = _without_asides(description).partition(". ")[0]
     if is_one_of:
-        return values if " " not in description else f"{description}: {values}"
+        values = values.partition(" (default ")[0]
+        whole = f"{description}: {values}"
+        return whole if " " in description and len(whole) <= LINE else values
     for end in ("; ", ": "):
         if len(description) > LONG_TEXT:
             description = description.partition(end)[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.app import ANSWERS, CHOICE, CLUSTER, DATA, MODEL, PAPERS, RUN, RUNS, TUNING, VALUES, importing
+from streamsvm.cli.app import ANSWERS, CLUSTER, DATA, MODEL, PAPERS, RUN, RUNS, TUNING, VALUES, importing
 from streamsvm.cli.choices import print_fit
 from streamsvm.cli.inputs import (
     LEARNT,
@@ -54,7 +54,7 @@ FLAGS = {
     PAPERS: ("nu", "budget", "merge", "epochs"),
     TUNING: ("tol", "seed", "degree", "coef0", "trials", "scoring"),
     ANSWERS: ("interval", "threshold", "costs"),
-    CHOICE: ("time_budget",),
+    RUN: ("time_budget",),
     RUNS: ("checkpoint_every",),
     CLUSTER: ("scheduler", "wait_for_scheduler"),
 }
@@ -68,7 +68,7 @@ def fit(
     given: GivenRows,
     flags: Mapping[str, Any],
     no_search: Annotated[
-        bool, option("--no-search", "Use defaults for options that you leave out.", group=CHOICE)
+        bool, option("--no-search", "Use defaults for options that you leave out.", group=RUN)
     ] = False,
     model: Annotated[PlaceFlag | None, place_option("--model", MODEL_TEXT, "MODEL", RUN)] = None,
     config: Annotated[
@@ -92,11 +92,8 @@ def fit(
 ) -> None:
     """Train a model. Options that you leave out are chosen from the data.
 
-    The defaults below hold with --no-search.
-
     \b
     streamsvm fit sales.csv --label returned
-    streamsvm fit --store train.zarr
     streamsvm fit --store train.zarr --time-budget 2m --kernel rbf
     streamsvm fit --store train.zarr --no-search --scale minmax --C 10 --early
     """

@@ -36,7 +36,7 @@ USUAL = ("label", "ignore")  # flags of files that --help shows, too
 PLACEHOLDERS = {  # of values that have a form of their own, by option
     "query": "TABLE|SELECT",
     "delimiter": "CHARACTER",
-    "label": "COL[,COL...]|first|last|none",
+    "label": "COL[,COL...]",
     "labels": "FILE",
     "qid": "COL",
     "group": "COL",
@@ -55,7 +55,7 @@ PLACEHOLDERS = {  # of values that have a form of their own, by option
     "like": "STORE",
     "memory_limit": "SIZE",
     "positive": "L[,L...]",
-    "class_weight": "balanced|L=W[,...]",
+    "class_weight": "L=W[,...]",
     "gamma": "NUMBER",
     "threshold": "f1|balanced_accuracy|precision=P|recall=R",
     "costs": "TRUE>PREDICTED=COST[,...]",
@@ -64,6 +64,7 @@ PLACEHOLDERS = {  # of values that have a form of their own, by option
     "scheduler": "tcp://HOST:PORT",
     "wait_for_scheduler": "60s|10m|2h",
 }
+NAMES_OF_VALUES = {"probability": "METHOD"}  # of a list of values, other than the flag's
 SWITCHES = {"header": "--header/--no-header", "dense": "--dense/--sparse"}
 IN_SECTIONS = {  # options that flags set, where they have other names
     "early": "dcsvm.early",
@@ -114,7 +115,11 @@ def flag(name: str, field: FieldInfo, group: str | None = None) -> Any:
         is_size = field.json_schema_extra == {"format": "size"}
         text += f" (default {human_bytes(field.default).replace('.0 ', '') if is_size else field.default})"
     if not (is_switch or more):
-        more = {"metavar": name.upper(), "parser": str} if values else {"metavar": "N", "parser": number_or_text}
+        more = (
+            {"metavar": NAMES_OF_VALUES.get(name, name.upper()), "parser": str}
+            if values
+            else {"metavar": "N", "parser": number_or_text}
+        )
     kind: Any = bool | None if is_switch else Any
     if values:
         more["autocompletion"] = lambda incomplete: [value for value in values if value.startswith(incomplete)]
@@ -177,17 +182,17 @@ TO_LEARN = (
 TO_LOOK_AT = f"Path or URL of a store, or files: {SOURCES}."
 
 
-def reads(*names: str, group: str = FILES) -> Callable:
+def reads(*names: str, usual: Sequence[str] = USUAL) -> Callable:
     """Replaces a command's parameter `read` by flags for these options of files, and passes their values as `read`.
 
-    group: that of the flags in the help, but for the usual ones.
+    usual: those that --help shows, too.
     """
-    return with_flags("read", _file_flags(names, group), dict)
+    return with_flags("read", _file_flags(names, usual), dict)
 
 
-def _file_flags(names: Sequence[str], group: str = FILES) -> dict[str, Any]:
+def _file_flags(names: Sequence[str], usual: Sequence[str] = USUAL) -> dict[str, Any]:
     fields = IngestOptions.model_fields
-    return {name: flag(name, fields[name], DATA if name in USUAL else group) for name in names}
+    return {name: flag(name, fields[name], DATA if name in usual else FILES) for name in names}
 
 
 def takes_rows(*names: str, files: str, store: str, group: str | None = None, has_labels: bool = True) -> Callable:

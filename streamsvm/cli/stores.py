@@ -16,10 +16,11 @@ from streamsvm.ingest.options import IngestOptions
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import Place
 
+USUAL = ("label", "ignore", "text", "category", "split", "split_by", "test_store", "like", "memory_limit", "force")
 takes_rows_to_look_at = takes_rows(*LEARNT, files=TO_LOOK_AT, store="The store, by name.", group=DATA)
 
 
-@reads(*IngestOptions.model_fields, group=DATA)
+@reads(*IngestOptions.model_fields, usual=USUAL)
 def ingest(
     sources: Annotated[
         list[str],

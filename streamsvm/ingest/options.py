@@ -98,9 +98,9 @@ class IngestOptions(Options):
     )
     label: str | None = Field(
         default=None,
-        description="Label column of a table: name, `first`, `last`, position from 0, or `none`. `a,b,c`: columns of "
-        "0 and 1, one for each label of multilabel rows (default: that of the model or `--like` store if there is one, "
-        "otherwise the last)",
+        description="Label column: name, position, `first`, `last`, `none`. Positions count from 0. `a,b,c`: columns "
+        "of 0 and 1, one for each label of multilabel rows (default: that of the model or `--like` store if there is "
+        "one, otherwise the last)",
     )
     query: str | None = Field(default=None, description="Table of a database, or a SELECT (default: its only table)")
     delimiter: Mark = Field(

@@ -22,9 +22,9 @@ class ProbabilityConfig(Options):
     """Probabilities (see `calibration`) and a threshold (see `judging.thresholds`), from decision values of rows that
     the model was not trained on."""
 
-    method: Annotated[
-        Calibrator | None, Field(description="Calibrate probabilities by this method (default: no probabilities)")
-    ] = None
+    method: Annotated[Calibrator | None, Field(description="Calibrate probabilities (default: no probabilities)")] = (
+        None
+    )
     folds: Annotated[Whole, Field(ge=2, description="Number of folds; each is predicted by a fit on the others")] = 5
     threshold: Annotated[
         ThresholdText,

@@ -115,7 +115,7 @@ class MetricConfig(Options):
     )
 
     kind: Annotated[
-        MetricKind, Field(description="A weight for each column, or a full matrix, learned from a sample")
+        MetricKind, Field(description="Learned feature weights (one for each column, or a full matrix, from a sample)")
     ] = "none"
     iterations: Annotated[Whole, Field(ge=1, description="Maximum number of updates of the metric")] = 12
     rank: Annotated[Whole, Field(ge=1, description="Maximum rank of a full metric")] = 64

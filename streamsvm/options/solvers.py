@@ -43,7 +43,7 @@ class DCSVMConfig(SolverOptions):
         ReadRule("dcsvm.refine", "an exact fit", "dcsvm.early", not_),
     )
 
-    early: Annotated[bool, Field(description="Stop at a level; each partition has a model for its own rows")] = False
+    early: Annotated[bool, Field(description="Stop at a level; each partition predicts its own rows")] = False
     bias: Annotated[
         bool | None,
         Field(
