@@ -34,12 +34,13 @@ from streamsvm.cli.options import (
     place_option,
     require_model_place,
 )
-from streamsvm.cli.output import emit, progress
+from streamsvm.cli.output import emit, is_plain, print_table, progress
 from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.options import completed
 from streamsvm.storage.paths import Place, is_same
+from streamsvm.storage.text import heading, human
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -57,6 +58,35 @@ FLAGS = {
     RUN: ("time_budget",),
     RUNS: ("checkpoint_every",),
     CLUSTER: ("scheduler", "wait_for_scheduler"),
+}
+PLAN = {  # facts of a plan in words, the most important ones first
+    "n": "rows",
+    "d": "columns",
+    "classes": "classes",
+    "chosen": "would be chosen",
+    "seconds_estimated": "time of the fit",
+    "n_support_estimated": "support vectors",
+    "peak_rss_bytes_estimated": "peak memory, without a limit",
+    "least_bytes_estimated": "smallest memory limit",
+    "limit_bytes": "memory limit",
+    "fits": "fits in the limit",
+    "store_read_bytes_estimated": "read from the store",
+    "scratch_bytes_estimated": "written to scratch files",
+    "network_bytes_estimated": "sent between processes",
+    "process_bytes": "memory of the process now",
+    "rows_bytes": "memory for rows",
+    "vector_bytes": "memory for numbers of each row",
+    "supports_bytes": "memory for support vectors",
+    "window_bytes": "memory for a window of rows",
+    "plane_bytes": "memory for planes",
+    "task_bytes": "memory of a task",
+    "held_bytes": "memory for rows of several passes",
+    "pass_bytes": "rows of a pass",
+    "least_hss_bytes": "memory for the compressed matrix, at least",
+    "cache_bytes": "cache of kernel rows",
+    "in_memory": "rows stay in memory",
+    "max_part_rows": "rows of a partition, at most",
+    "early": "early prediction",
 }
 MODEL_TEXT = "Model to write. Default: STORE.model.zarr, next to the store."
 PILOT_TEXT = "With --dry-run: seconds for small fits that estimate the time; 0 for none."
@@ -210,4 +240,18 @@ def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -
             typer.echo(f"warning: small fits could not estimate the time: {error}", err=True)
         if not memory_plan.get("fits", True):
             typer.echo(f"warning: {does_not_fit(memory_plan)}", err=True)
-    emit(memory_plan, as_json=as_json, title="Plan (the model was not trained)")
+    if as_json:
+        emit(memory_plan, as_json=True, title="Plan")
+        return
+    print_table("Plan (the model was not trained)", [], _in_words(memory_plan))
+
+
+def _in_words(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The facts of a plan, but for memory that is not needed, and for tables."""
+    for name in sorted(facts, key=[*PLAN, *facts].index):
+        value = facts[name]
+        if name == "chosen":
+            options = {option: chosen for option, chosen in value.items() if option not in ("score", "early")}
+            value = [f"{heading(option)} {human(option, chosen)}" for option, chosen in options.items()]
+        if is_plain(value) and (text := human(name, value)) and text != "0 B":
+            yield PLAN.get(name, heading(name)), text

@@ -32,11 +32,12 @@ def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, A
     if as_json:
         typer.echo(json.dumps(jsonable(result)))
         return
-    pairs = {name: human(name, value) for name, value in (rows or result).items() if _is_plain(value)}
+    pairs = {name: human(name, value) for name, value in (rows or result).items() if is_plain(value)}
     print_table(title, [], [(heading(name), text) for name, text in pairs.items() if text])
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Whether a value, or list of values, can be a line of a table."""
     several = value if isinstance(value, list) else [value]
     return not any(isinstance(item, dict) for item in several)
 

@@ -28,11 +28,13 @@ def human(name: str, value: object) -> str:
     """A value as text, with the unit that its name implies; empty if it is not known."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if name.removesuffix("_estimated").endswith("bytes") and isinstance(value, int):
         return human_bytes(value)
     if isinstance(value, float):
         return f"{value:.1f} s" if name.startswith("seconds") else f"{value:.6g}"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list | tuple):
         return ", ".join(human("", item) for item in value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -118,6 +119,20 @@ def test_a_dry_run_plans_and_trains_nothing(store, calls, capfd):
     fit("--store", store, "--dry-run", "--pilot", "0", "--json")
     assert [call.planned for call in calls] == [True]
     assert json.loads(capfd.readouterr().out) == {"memory_bytes": 1 << 30}
+
+
+def test_facts_of_a_plan_are_words_and_those_that_people_look_for_come_first(store, calls, monkeypatch, capfd):
+    facts = {"steps": 3, "cache_bytes": 0, "fits": True, "pilots": [{"n": 1}], "n": 5000}
+    facts |= {"chosen": {"kernel": "rbf", "C": 10.0, "score": 0.9}}
+    monkeypatch.setattr(sys.modules["streamsvm.train"], "plan", lambda store, config: facts)
+    fit("--store", store, "--dry-run", "--pilot", "0")
+    lines = [re.split(r"  +", line.strip()) for line in capfd.readouterr().out.splitlines()[1:] if line]
+    assert lines == [
+        ["rows", "5,000"],
+        ["would be chosen", "kernel rbf, C 10"],
+        ["fits in the limit", "yes"],
+        ["steps", "3"],
+    ]
 
 
 def test_class_weight_that_is_none_is_refused(store, calls):

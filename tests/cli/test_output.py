@@ -31,7 +31,7 @@ def test_bytes_for_people(n, text):
         ("n", 1234567, "1,234,567"),
         ("gap", 1.23456789e-5, "1.23457e-05"),
         ("chunks", (4096, 54), "4,096, 54"),
-        ("early", True, "True"),
+        ("early", True, "yes"),
         ("solver", "dcsvm", "dcsvm"),
     ],
 )
