@@ -118,8 +118,9 @@ def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list
 
 
 def _show(result: dict[str, Any], top: int) -> None:
-    shown = result["importances"][:top]
-    more = len(result["importances"]) - len(shown)
+    every = result.get("importances_by_column", result["importances"])
+    shown = every[:top]
+    more = len(every) - len(shown)
     tail = f"; {more:,} more below" if more else ""
     _table(f"Importances of {result['model']}, from {result['importances_from']}{tail}", shown)
     for row in result.get("rows", []):

@@ -67,13 +67,22 @@ def names_in_attrs(attrs: Attrs, d: int) -> Names | None:
     return tuple(islice(chain.from_iterable(map(_expanded, attrs["columns"])), d + 1))
 
 
+def columns_in_attrs(attrs: Attrs) -> dict[str, Names]:
+    """The columns of the table that a store comes from, each with the names of its columns in the store, as shown."""
+    columns = attrs.get("columns", ()) if attrs.get("header", True) else _numbered(attrs["columns"])
+    return {str(column["name"]): tuple(_expanded(column)) for column in columns}
+
+
 def shown_in_attrs(attrs: Attrs, d: int) -> Names | None:
     """Names to show for the columns of a store from a table without a header: each is its number in the table, a text
     `12` as `12=yes`. None for other stores."""
     if "columns" not in attrs or attrs.get("header", True):
         return None
-    numbered = [{**column, "name": str(column["name"]).removeprefix("f")} for column in attrs["columns"]]
-    return names_in_attrs({"columns": numbered}, d)
+    return names_in_attrs({"columns": _numbered(attrs["columns"])}, d)
+
+
+def _numbered(columns: Iterable[Attrs]) -> list[Attrs]:
+    return [{**column, "name": str(column["name"]).removeprefix("f")} for column in columns]
 
 
 def _expanded(column: Attrs) -> Iterable[str]:

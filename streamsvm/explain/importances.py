@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.layout import Names
+from streamsvm.data.layout import Names, columns_in_attrs
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.statistics import merge, moments_of
@@ -21,7 +21,7 @@ from streamsvm.predict import rows_at
 from streamsvm.texts.documented import described
 
 BLOCK_ENTRIES = 1 << 22  # of gradients: 32 MiB
-MOST_ROWS = 1000
+MOST_ROWS, MOST_VALUES = 1000, 3
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,29 @@ def importances(model: Model, X: Any = None, label: str | None = None) -> Import
 
 
 def importances_table(model: Model, store: Store | None, label: str | None = None) -> dict[str, Any]:
-    """`importances`, all columns, those that count most first, and what they are from. Raises ModelError, DataError."""
+    """`importances`, all columns, those that count most first, and what they are from. If text columns were encoded,
+    also by column of the table. Raises ModelError, DataError."""
     measured = importances(model, store, label)
     records = [{"feature": name, "importance": value} for name, value in measured.ordered()]
-    return {"importances_from": measured.source, "importances": records}
+    tables = {"importances_from": measured.source, "importances": records}
+    columns = {} if model.layout is None else columns_in_attrs(model.layout.attrs)
+    is_encoded = any(len(names) > 1 for names in columns.values())
+    if is_encoded and [name for names in columns.values() for name in names] == list(measured.names):
+        tables["importances_by_column"] = _by_column(columns, measured.ordered())
+    return tables
+
+
+def _by_column(columns: dict[str, Names], ordered: list[tuple[str, float]]) -> list[dict[str, Any]]:
+    """The sum of each column's importances, and its values or slots that count most."""
+    column_of = {name: column for column, names in columns.items() for name in names}
+    totals, most = dict.fromkeys(columns, 0.0), {column: list[str]() for column in columns}
+    for name, value in ordered:
+        column = column_of[name]
+        totals[column] += value
+        if value > 0 and name != column and len(most[column]) < MOST_VALUES:
+            most[column].append(name.removeprefix(f"{column}="))
+    records = [{"column": c, "importance": totals[c], "most": ", ".join(most[c]) or None} for c in columns]
+    return sorted(records, key=lambda record: -record["importance"])
 
 
 def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,3 +189,22 @@ def test_columns_are_named_as_they_are_and_their_values_have_no_units(tmp_path, 
     assert sum(name in line for line in out.splitlines() for name in names) == 2 * 3
     assert " s\n" not in out
     assert " B" not in out
+
+
+def test_values_of_a_text_column_are_one_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    colours, sizes = rng.choice(["red", "blue", "green"], 80), rng.normal(size=80)
+    lines = [f"{colour},{size:.3f},{colour == 'red'}" for colour, size in zip(colours, sizes, strict=True)]
+    Path("t.csv").write_text("\n".join(["colour,size,good", *lines, ""]), encoding="utf-8")
+    assert run("fit", "t.csv", "--no-search", "--model", "m") == 0
+    capfd.readouterr()
+    found = said(capfd, "--model", "m", "--store", "t.zarr")
+    values = {record["feature"]: record["importance"] for record in found["importances"]}
+    colour, size = found["importances_by_column"]
+    assert colour["column"] == "colour"
+    assert colour["most"].startswith("red, ")
+    assert colour["importance"] == pytest.approx(sum(values.values()) - values["size"])
+    assert size == {"column": "size", "importance": values["size"], "most": None}
+    assert run("explain", "--model", "m", "--store", "t.zarr", "--rows", 0) == 0
+    assert "colour=red" not in capfd.readouterr().out.partition("Row 0")[0]
