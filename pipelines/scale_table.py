@@ -10,7 +10,7 @@ Items, none of which needs data; each is a `streamsvm fit` in a separate process
     plan      `--dry-run` of all on stores of 128 columns, of which all is there but the rows after the first chunk
 
 Stores are written block by block: block i of 65,536 rows is a function of i alone, so that a smaller store is the
-beginning of a larger one. A row takes 8 bytes of the disk, and 40 more while a fit divides the rows. Plans are of a
+beginning of a larger one. A row takes 8 bytes of the disk, and 25 more while a fit divides the rows. Plans are of a
 billion rows where nobody says how many.
 """
 

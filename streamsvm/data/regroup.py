@@ -139,7 +139,7 @@ class PartitionsOnDisk:
         self.reader = Spool(files, np.stack(bounds, axis=1))
 
     def ids(self, part: int) -> np.ndarray:
-        return self.reader.columns(part)["ids"]
+        return self.reader.columns(part)["ids"].astype(np.int64)
 
 
 def file_bytes(samples: Samples, n_parts: int) -> int:

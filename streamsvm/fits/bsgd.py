@@ -28,7 +28,7 @@ from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
 from streamsvm.fits.base import CostGrowth, Fit, FitContext, Measurements, Solution
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.parts import PartitionColumns
+from streamsvm.fits.parts import ColumnForm, PartitionColumns
 from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.kmeans import Partition, balanced
@@ -43,14 +43,14 @@ from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
 from streamsvm.storage.paths import remove_tree
 from streamsvm.storage.text import JsonObject
-from streamsvm.tasks.base import LabelScale, Targets, Task
+from streamsvm.tasks.base import LabelScale, Task
 from streamsvm.tasks.weights import class_factors
 
 COOLING = 0.2  # of the rows of all epochs, or of the time if that ends first, over which steps fall to 0
 SHUFFLE = 2  # random stream of the order of windows, and of rows inside them
 WINDOW_BYTES = 32 * MiB
 VECTOR_BYTES = 100  # of labels, codes, weights and their order, for a row of the windows in use
-CODED_BYTES = 12  # of the code and the weight of a row in scratch files
+CODED_BYTES = 6  # of the number and the code of a row in scratch files, without weights
 BLOCKS = 8  # of a learner, between checks of the time
 DIVIDE = 3  # random stream of the rows that regions are computed from
 SAMPLE_ROWS = 8192  # of these rows, or REGION_ROWS for each region
@@ -61,14 +61,13 @@ Labelled = tuple[Rows, np.ndarray, np.ndarray]  # rows, the target of each, and 
 
 @dataclass(frozen=True)
 class Regions(SizedInBytes):
-    """Regions of input space, and their rows in files. C: of the bounds in the files, which are C times weights.
-    targets: of none of the rows, for what all have in common."""
+    """Regions of input space, and their rows in files, with columns in this form. C: of the bounds, which are C times
+    weights."""
 
     partition: Partition
     spool: Spool
     C: float
-    task: Task
-    targets: Targets
+    form: ColumnForm
 
     @property
     def sizes(self) -> np.ndarray:
@@ -84,9 +83,9 @@ class Regions(SizedInBytes):
 
     def read(self, region: int, start: int, stop: int) -> Labelled:
         """Rows start..stop of a region in the order of the store, the target of each, and their weights."""
-        columns = self.spool.columns(region, start, stop)
-        Y = self.task.learnable(self.targets.of(columns))
-        return self.spool.rows(region, start, stop), Y, columns["upper"] / self.C
+        _, data = self.form.restored(self.spool.columns(region, start, stop))
+        Y = self.form.task.learnable(data.targets)
+        return self.spool.rows(region, start, stop), Y, data.upper / self.C
 
 
 @dataclass(frozen=True)
@@ -183,16 +182,17 @@ def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
 
     engine.require_folder(fit.scratch)
     remove_tree(folder)  # of an earlier fit
+    form = ColumnForm.of(fit.prepared.target_source, fit.task, fit.prepared.no_targets)
     rows = PartitionsOnDisk(
         samples,
         RegionLabels(partition),
         len(partition.nodes) + 1,
         folder,
         engine,
-        PartitionColumns(fit.prepared.target_source),
+        PartitionColumns(fit.prepared.target_source, form),
         fit.events,
     )
-    return Regions(partition, rows.reader, C, fit.task, fit.prepared.no_targets)
+    return Regions(partition, rows.reader, C, form)
 
 
 class _Growth(CostGrowth):
@@ -527,7 +527,7 @@ def _take_turn(
     order = np.random.default_rng([*turn.seed, region]).permutation(len(window[0]))
     step = BLOCKS * learner.block_rows
     pieces = [order[start : start + step] for start in range(0, len(order), step)]
-    score = _learned(regions.task, learner, window, pieces, pace, turn.threads, lambda: is_late(pace.until))
+    score = _learned(regions.form.task, learner, window, pieces, pace, turn.threads, lambda: is_late(pace.until))
     return learner.to_state(), score
 
 

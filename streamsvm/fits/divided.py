@@ -31,6 +31,7 @@ from streamsvm.data.vectors import Vector, VectorFactory, VectorInMemory, Vector
 from streamsvm.errors import CorruptDataError
 from streamsvm.fits.base import Fit
 from streamsvm.fits.parts import (
+    ColumnForm,
     EarlyPartitions,
     PartitionColumns,
     PartitionSolver,
@@ -106,6 +107,10 @@ class DividedProblem:
         prepared = self._fit.prepared
         return TargetsInMemory(prepared.dual_data) if self._memory.in_memory else prepared.target_source
 
+    @cached_property
+    def _form(self) -> ColumnForm:
+        return ColumnForm.of(self._answers, self._fit.task, self._fit.prepared.no_targets)
+
     def _vectors(self, level: int) -> VectorFactory:
         if self._memory.in_memory:
             return VectorFactory(self.samples.blocks(), None)
@@ -166,7 +171,7 @@ class DividedProblem:
     def _regrouped(self, parts: Vector, division: Division, start: np.ndarray | None) -> RowPartitions:
         samples, vectors = self.samples, self._vectors(division.level)
         start_values = None if start is None else vectors.copy("start", start)
-        columns = PartitionColumns(self._answers, start_values)
+        columns = PartitionColumns(self._answers, self._form, start_values)
         if isinstance(samples, SamplesInMemory):
             return PartitionsInMemory(samples, parts.all(), division.n_parts, columns)
         folder = self._fit.scratch / "parts"
@@ -216,7 +221,7 @@ class DividedProblem:
         yield from engine.map(
             partial(solve_in_turn, solver, files),
             several(todo, together),
-            shared=(engine.share(TaskPartitions(groups.reader, fit.task, fit.prepared.no_targets)),),
+            shared=(engine.share(TaskPartitions(groups.reader, self._form)),),
             phase=f"level {division.level}",
             events=self._events,
             window=window,  # partitions come largest first: few cores wait at a window's end

@@ -31,7 +31,14 @@ from streamsvm.fits.base import Fit, Solution, with_certificate
 from streamsvm.fits.dcsvm import DCSVMFit, require_graph
 from streamsvm.fits.divided import TaskSpans, cuts_of, division_of, part_solver, rng_of, spans_of, widened_advice
 from streamsvm.fits.drafts import ModelDraft
-from streamsvm.fits.parts import EarlyPartitions, PartitionColumns, PartitionSolver, SolvedPartition, TaskPartitions
+from streamsvm.fits.parts import (
+    ColumnForm,
+    EarlyPartitions,
+    PartitionColumns,
+    PartitionSolver,
+    SolvedPartition,
+    TaskPartitions,
+)
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.kernels.division import (
     LeafPartitions,
@@ -225,7 +232,7 @@ def _numbered(plan: Plan, last: Round, receipts: Sequence[np.ndarray | None]) ->
 def _regrouped(plan: Plan, numbered: tuple[Partition, LeafPartitions], number: int) -> tuple[SpoolFile, np.ndarray]:
     """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
     folder, (_, numbers) = plan.folder / "parts", numbered
-    sources = plan.prepared.samples, numbers, PartitionColumns(plan.prepared.target_source)
+    sources = plan.prepared.samples, numbers, PartitionColumns(plan.prepared.target_source, _form(plan))
     if isinstance(folder, URLPath):  # objects are there when they are whole
         return write_file(folder, len(numbers.sizes), sources, plan.spans.files[number])
     unfinished = folder / uuid4().hex
@@ -239,7 +246,11 @@ def _regrouped(plan: Plan, numbered: tuple[Partition, LeafPartitions], number: i
 @_task
 def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> TaskPartitions:
     places, bounds = zip(*files, strict=True)
-    return TaskPartitions(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets)
+    return TaskPartitions(Spool(places, np.stack(bounds, axis=1)), _form(plan))
+
+
+def _form(plan: Plan) -> ColumnForm:
+    return ColumnForm.of(plan.prepared.target_source, plan.prepared.task, plan.prepared.no_targets)
 
 
 @_task

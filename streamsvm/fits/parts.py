@@ -55,43 +55,65 @@ ROUGH_TOL = 0.03  # of partitions that are solved to estimate a bias
 
 
 @dataclass(frozen=True)
+class ColumnForm(SizedInBytes):
+    """The form of the data that goes with n rows into their partitions, in few bytes a row. targets: of none of the
+    rows, for what all have in common. bounds: see `TargetsInMemory.bounds`."""
+
+    n: int
+    task: Task
+    targets: Targets
+    bounds: np.ndarray | None
+
+    @classmethod
+    def of(cls, source: TargetSource, task: Task, targets: Targets) -> ColumnForm:
+        return cls(source.n, task, targets, source.bounds)
+
+    def stored(self, ids: np.ndarray, data: DualData, alpha: np.ndarray | None = None) -> Arrays:
+        of, known = data.targets, self.targets.classes if self.targets.sets is None else self.targets.sets
+        narrow_ids, narrow_codes = np.min_scalar_type(self.n), np.min_scalar_type(len(known))
+        arrays = {"ids": ids.astype(narrow_ids), "codes": of.codes.astype(narrow_codes)}
+        arrays |= {"upper": data.upper} if self.bounds is None else {"counts": data.upper > 0}
+        optional = {"linear": of.linear, "groups": of.groups, "alpha": alpha}
+        return arrays | {name: array for name, array in optional.items() if array is not None}
+
+    def restored(self, stored: Arrays) -> tuple[np.ndarray, DualData]:
+        """Ids, targets and bounds of rows."""
+        codes = stored["codes"].astype(self.targets.codes.dtype)
+        upper = stored["upper"] if self.bounds is None else np.where(stored["counts"], self.bounds[codes], 0.0)
+        targets = self.targets.of(stored | {"codes": codes})
+        return stored["ids"].astype(np.int64), DualData(self.task, targets, upper)
+
+
+@dataclass(frozen=True)
 class PartitionColumns(SizedInBytes):
     """The data that goes with rows into their partitions: ids, targets and bounds, and the start of their solution,
     coefficients (n, columns); None at the lowest level."""
 
-    answers: TargetSource
+    source: TargetSource
+    form: ColumnForm
     start: Vector | None = None
 
     def read(self, start: int, stop: int) -> Arrays:
         alpha = None if self.start is None else self.start.read(start, stop)
-        return _arrays(np.arange(start, stop), self.answers.read(start, stop), alpha)
+        return self.form.stored(np.arange(start, stop), self.source.read(start, stop), alpha)
 
     def take(self, ids: np.ndarray) -> Arrays:
         alpha = None if self.start is None else self.start.take(ids)
-        return _arrays(ids, self.answers.take(ids), alpha)
-
-
-def _arrays(ids: np.ndarray, data: DualData, alpha: np.ndarray | None) -> Arrays:
-    targets = data.targets
-    optional = {"linear": targets.linear, "groups": targets.groups, "alpha": alpha}
-    return {"ids": ids, "codes": targets.codes, "upper": data.upper} | {
-        name: array for name, array in optional.items() if array is not None
-    }
+        return self.form.stored(ids, self.source.take(ids), alpha)
 
 
 @dataclass(frozen=True)
 class TaskPartitions(SizedInBytes):
-    """Partitions as tasks read them, with what `PartitionColumns` sent along. targets: of none of their rows."""
+    """Partitions as tasks read them, with what `PartitionColumns` sent along, in this form."""
 
     reader: PartitionReader
-    task: Task
-    targets: Targets
+    form: ColumnForm
 
     def read(self, part: int) -> tuple[Rows, np.ndarray, DualData, np.ndarray]:
         """Rows of a partition, their ids, targets and bounds, and coefficients to begin with."""
-        rows, of = self.reader.rows(part), self.reader.columns(part)
-        data = DualData(self.task, self.targets.of(of), of["upper"])
-        return rows, of["ids"], data, of.get("alpha", np.zeros(data.shape))
+        rows, stored = self.reader.rows(part), self.reader.columns(part)
+        ids, data = self.form.restored(stored)
+        return rows, ids, data, stored.get("alpha", np.zeros(data.shape))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 
@@ -24,6 +25,15 @@ class TargetsInMemory(SizedInBytes):
     @property
     def classes(self) -> np.ndarray:
         return self.dual_data.targets.classes
+
+    @property
+    def n(self) -> int:
+        return len(self.dual_data.upper)
+
+    @property
+    def bounds(self) -> np.ndarray | None:
+        """The bounds of rows by their codes, where nothing else decides them but whether a row is held out."""
+        return None
 
     @property
     def nbytes(self) -> int:
@@ -75,6 +85,16 @@ class TargetsInStore(SizedInBytes):
     @property
     def classes(self) -> np.ndarray:
         return self.coder.classes
+
+    @property
+    def n(self) -> int:
+        return self.store.n
+
+    @property
+    def bounds(self) -> np.ndarray | None:
+        if self.store.weights_at(np.empty(0, np.int64)) is not None:
+            return None
+        return reduce(np.multiply, self.factors)
 
     @property
     def nbytes(self) -> int:

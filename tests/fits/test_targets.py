@@ -13,6 +13,7 @@ from pairwise import pairwise
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import DataError
+from streamsvm.fits.parts import ColumnForm
 from streamsvm.fits.prepare import TrainingData, prepare
 from streamsvm.fits.targets import TargetsInMemory, TargetsInStore
 from streamsvm.parallel.engine import Engine
@@ -72,6 +73,15 @@ def test_bounds_are_those_of_vectors_to_the_last_bit(tmp_path, has_weights, clas
             np.testing.assert_array_equal(asked.upper, upper[own])
             np.testing.assert_array_equal(asked.targets.codes, codes[own])
             np.testing.assert_array_equal(asked.targets.classes, classes)
+        form = ColumnForm.of(answers, data.task, data.no_targets)
+        in_file = form.stored(ids, answers.take(ids))
+        restored_ids, restored = form.restored(in_file)
+        np.testing.assert_array_equal(restored_ids, ids)
+        np.testing.assert_array_equal(restored.upper, upper[ids])
+        np.testing.assert_array_equal(restored.targets.codes, codes[ids])
+        assert restored.targets.codes.dtype == answers.take(ids).targets.codes.dtype
+        knows_bounds = data is found and not has_weights
+        assert sum(array.itemsize for array in in_file.values()) == (2 + 1 + 1 if knows_bounds else 2 + 1 + 8)
 
 
 def test_rows_by_chance_are_none_that_are_kept_out(tmp_path):
