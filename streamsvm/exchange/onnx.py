@@ -18,13 +18,13 @@ onnxruntime sums it in float32, it takes longer, and it supports neither routes 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 from scipy.linalg import block_diag
 
 from streamsvm._version import __version__
@@ -280,8 +280,11 @@ def routed(graph: Graph, x: str, model: PartitionRouting) -> tuple[str, str]:
     ]
     distinct = graph.op("Unique", graph.op("Reshape", parts, [-1]))
     start = graph.zeros(x, coef.shape[1], np.float64)
-    body = _body(graph, x, parts, distinct, outer, model.kernel)
-    total = graph.op("Loop", graph.op("Size", distinct), np.array(True), start, body=body)
+
+    def with_part(body: Graph, step: str, so_far: str) -> str:
+        return _with_part(body, step, so_far, x, parts, distinct, outer, model.kernel)
+
+    total = graph.loop(graph.op("Size", distinct), start, with_part)
     m = graph.cast(graph.op("Shape", parts, start=1), np.float64)
     nearest = graph.op("Gather", parts, 0, axis=1)
     return graph.op("Div", total, m), nearest
@@ -298,11 +301,12 @@ def _support(model: PartitionRouting) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return np.insert(rows, empty, 0, axis=0), np.insert(coef, empty, 0, axis=0), bounds
 
 
-def _body(outer: Graph, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel) -> GraphProto:
-    """One partition: its rows, their kernel values with its support rows, and what they add to the decisions."""
+def _with_part(
+    graph: Graph, step: str, so_far: str, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel
+) -> str:
+    """The decisions so far and those of one partition: its rows' kernel values with its support rows, times these
+    rows' coefficients."""
     support, coef, bounds, intercept, *weights = constants
-    graph = outer.body()
-    step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
     part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, [0]))
     members = graph.op("Gather", graph.op("NonZero", graph.op("Equal", parts, part)), 0)
     ends = graph.op("Gather", bounds, part), graph.op("Gather", bounds, graph.op("Add", part, [1]))
@@ -313,12 +317,7 @@ def _body(outer: Graph, x: str, parts: str, distinct: str, constants: list[str],
     values = graph.op("MatMul", kernel.onnx(graph, x, rows), alphas)
     values = graph.op("Add", values, graph.op("Gather", intercept, part))
     places = graph.op("Unsqueeze", members, [1])
-    after = graph.op("ScatterND", so_far, places, values, reduction="add")
-    graph.output("go_on", going)
-    inputs = [_typed(step, TensorProto.INT64, []), _typed(going, TensorProto.BOOL, [])]
-    inputs.append(_typed(so_far, TensorProto.DOUBLE, None))
-    outputs = [_typed("go_on", TensorProto.BOOL, []), _typed(after, TensorProto.DOUBLE, None)]
-    return helper.make_graph(graph.nodes, "part", inputs, outputs, graph.constants)
+    return graph.op("ScatterND", so_far, places, values, reduction="add")
 
 
 def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
@@ -566,9 +565,17 @@ class Graph:
         self.constants: list[Any] = []
         self._numbers = count() if numbers is None else numbers
 
-    def body(self) -> Graph:
-        """A graph for inside a node of this one: it sees the names made here."""
-        return Graph(self._numbers)
+    def loop(self, times: str, start: str, after: Callable[[Graph, str, str], str]) -> str:
+        """A float64 tensor that begins as `start`, and becomes after(body, step, tensor) in each of so many steps. The
+        body is a graph inside of this one: it sees the names made here."""
+        body = Graph(self._numbers)
+        step, going, tensor = (self.name(kind) for kind in ("step", "going", "tensor"))
+        result, goes_on = after(body, step, tensor), body.op("Identity", going)
+        inputs = [_typed(step, TensorProto.INT64, []), _typed(going, TensorProto.BOOL, [])]
+        inputs.append(_typed(tensor, TensorProto.DOUBLE, None))
+        outputs = [_typed(goes_on, TensorProto.BOOL, []), _typed(result, TensorProto.DOUBLE, None)]
+        inside = helper.make_graph(body.nodes, "body", inputs, outputs, body.constants)
+        return self.op("Loop", times, np.array(True), start, body=inside)
 
     def op(self, kind: str, *inputs: Input, **attributes: Any) -> str:
         """The name of an operator's output. inputs: names, or values, which become constants."""
@@ -617,3 +624,16 @@ class Graph:
         of_x, of_rows = (self.op("ReduceSumSquare", values, [1], keepdims=keep) for values, keep in ((x, 1), (rows, 0)))
         inner = self.op("Mul", self.inner_products(x, rows), 2.0)
         return self.op("Max", self.op("Sub", self.op("Add", of_x, of_rows), inner), 0.0)
+
+    def l1_distances(self, x: str, rows: str) -> str:
+        """|x - row|_1, (N, s), a column at a time, as (N, s, d) differences may be too large for the memory."""
+        ends = [self.op("Shape", values, end=1) for values in (x, rows)]
+        start = self.op("ConstantOfShape", self.op("Concat", *ends, axis=0), value=numpy_helper.from_array(np.zeros(1)))
+        of_rows = self.op("Transpose", rows, perm=[1, 0])
+
+        def with_column(body: Graph, step: str, sums: str) -> str:
+            column = body.op("Unsqueeze", step, [0])
+            a, b = body.op("Gather", x, column, axis=1), body.op("Gather", of_rows, column, axis=0)
+            return body.op("Add", sums, body.op("Abs", body.op("Sub", a, b)))
+
+        return self.loop(self.op("Squeeze", self.op("Shape", rows, start=1)), start, with_column)

@@ -41,6 +41,8 @@ class OnnxGraph(Protocol):
 
     def sq_distances(self, x: str, rows: str) -> str: ...
 
+    def l1_distances(self, x: str, rows: str) -> str: ...
+
 
 @dataclass(frozen=True)
 class Kernel(ABC):
@@ -222,12 +224,10 @@ class Kernel(ABC):
         )
 
     def onnx(self, graph: OnnxGraph, x: str, rows: str) -> str:
-        """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of the graph. Raises ModelError if it
-        takes more than a few."""
-        raise ModelError(
-            f"the {self.name} kernel has no ONNX graph: its operators know inner products, and this kernel none; "
-            f"fit with one of {', '.join(name for name in kernel_names() if has_graph(name))}"
-        )
+        """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of the graph. Raises ModelError if
+        there are none for it."""
+        names = ", ".join(name for name in kernel_names() if has_graph(name))
+        raise ModelError(f"the {self.name} kernel has no ONNX graph; fit with one of {names}")
 
 
 @dataclass(frozen=True)

@@ -293,6 +293,10 @@ class Laplacian(Stationary):
     def tiles(self, b: Rows) -> Tile:
         return composed(self.operand_tiles(b), self.finisher(b))
 
+    def onnx(self, graph: OnnxGraph, x: str, rows: str) -> str:
+        rate = graph.constant(-np.asarray(self.gamma, np.float64))
+        return graph.op("Exp", graph.op("Mul", graph.l1_distances(x, rows), rate))
+
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         return np.exp(-self.gamma * self._exact_distances(a, b))
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_quantiles
 from streamsvm.data.statistics import moments_of
-from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.distance import RBF, Cauchy, Laplacian, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
 from streamsvm.kernels.kmeans import Centres, Partition
 from streamsvm.models import (
@@ -39,6 +39,7 @@ GRAPHS = KERNELS | {  # that ONNX has operators for, and LIBSVM no name
     "matern 3/2": Matern(0.4, 1.5),
     "matern 5/2": Matern(0.4, 2.5),
     "cauchy": Cauchy(0.3),
+    "laplacian": Laplacian(0.3),
     "precomputed": Precomputed(),
 }
 SUMS = ("kernel", "budget", "expansion", "linear", "landmarks", "ordinal", "rank", "regress")

@@ -17,7 +17,6 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.exchange.libsvm import SVM, svm_lines
-from streamsvm.exchange.onnx import Graph
 from streamsvm.kernels.base import Kernel, Stationary, kernel_class, kernel_from
 from streamsvm.kernels.distance import RBF, Cauchy, Laplacian, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed
@@ -240,8 +239,3 @@ def test_libsvm_is_given_no_kernel_that_it_has_no_name_for(kernel):
     svm = SVM("c_svc", kernel, rows(1, 3, "float32", 0), np.ones((1, 1)), np.zeros(1), (1, 2), (1, 0))
     with pytest.raises(ModelError, match=f"{kernel.name} kernel has no name in LIBSVM's format, which knows rbf, poly"):
         list(svm_lines(svm))
-
-
-def test_a_kernel_without_a_graph_says_so():
-    with pytest.raises(ModelError, match="laplacian kernel has no ONNX graph.*fit with one of rbf, matern, cauchy"):
-        Laplacian().onnx(Graph(), "x", "rows")
