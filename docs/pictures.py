@@ -12,6 +12,7 @@ ORDER = (
     "metric",
     "c_path",
     "probabilities",
+    "costs",
     "intervals",
     "outliers",
     "ranking",

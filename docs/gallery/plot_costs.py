@@ -77,17 +77,17 @@ plt.show()
 # `serve` answers with JSON, from the table's own columns.
 
 command = [sys.executable, "-m", "streamsvm", "serve", "--model", "payments.zarr", "--port", "0"]
-server = subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, text=True)
-address = re.search(r"http://\S+", server.stderr.readline())[0]
 payments = [
     {"amount": 20.0, "hour": 14, "shop": "books", "new_device": False},
     {"amount": 900.0, "hour": 3, "shop": "games", "new_device": True},
 ]
-request = Request(f"{address}/predict?proba=1", json.dumps(payments).encode())
-for payment, answer in zip(payments, json.load(urlopen(request)), strict=True):
+with subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, text=True) as server:
+    address = re.search(r"http://\S+", server.stderr.readline())[0]
+    with urlopen(Request(f"{address}/predict?proba=1", json.dumps(payments).encode())) as response:
+        answers = json.load(response)
+    server.terminate()
+for payment, answer in zip(payments, answers, strict=True):
     print(payment, answer)
-server.terminate()
-server.wait()
 folder.cleanup()
 
 # %%

@@ -60,4 +60,4 @@ plt.show()
 # time grows in proportion to the rows. The larger the data, the larger the saving, for about a point of
 # accuracy.
 #
-# :doc:`/solvers/dcsvm` explains how it works, :doc:`/measured` has results on half a million rows and more.
+# :doc:`/solvers/dcsvm` explains how it works, :doc:`/measured/index` has results on half a million rows and more.
