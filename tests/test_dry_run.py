@@ -100,7 +100,7 @@ def test_rows_beyond_memory_are_written_and_read_by_their_parts():
 def test_regions_are_written_once_more_and_small_fits_have_told_what_that_takes():
     one, many = (costs(solver="bsgd", is_spread=spread).at(1000, Machines(0, 2)) for spread in (False, True))
     assert one.pop("scratch_bytes_estimated") == 0
-    assert many.pop("scratch_bytes_estimated") == 1000 * (20 + 12)  # with a code and a weight
+    assert many.pop("scratch_bytes_estimated") == 1000 * (20 + 6)  # with a number and a code
     assert one == many
 
 
