@@ -18,7 +18,7 @@ NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
 @pytest.mark.slow  # processes, which import a solver of others
 def test_the_command_line_and_its_help_know_it(store):
     help_text = "".join(TOY.command("fit", "--help").stdout.split())  # lines are broken at hyphens, too
-    assert "alfpgm,toy-descent(defaultdcsvm)" in help_text
+    assert "alfpgm,toy-descent--task" in help_text
     refused = {
         "'alfpgm' or 'toy-descent'": ["--solver", "toy"],
         "toy_descent.steps is read by solver toy-descent only, found solver dcsvm": [
