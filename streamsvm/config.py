@@ -62,6 +62,7 @@ from streamsvm.tasks import default_task, task_names, task_of
 from streamsvm.texts.documented import described
 
 Model = TypeVar("Model", bound=BaseModel)
+CANDIDATES = 9  # for the members of an ensemble, about
 MOST_C = 1e30  # the limit of kernel values, too: float32 ends at 3e38
 
 
@@ -142,7 +143,10 @@ class FitConfig(Options):
 
     @property
     def n_folds(self) -> int:
-        """Number of extra fits on folds, by which the fit of all rows is calibrated; 0 if nothing needs them."""
+        """Number of extra fits on folds, by which the fit of all rows is calibrated, or an ensemble is made; 0 if
+        nothing needs them."""
+        if self.search.ensemble:
+            return CANDIDATES + self.search.ensemble * self.probability.folds
         needs_folds = self.probability.method or (self.probability.threshold and not self.holdout)
         return self.probability.folds if needs_folds else 0
 

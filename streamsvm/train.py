@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from streamsvm.choosing.choices import as_chosen, with_choices, write_config
+from streamsvm.choosing.ensemble import best_with_and_without_metric, combined_fits, in_ranks, with_other_loss
 from streamsvm.choosing.solve import fit_of, solve
 from streamsvm.config import FitConfig, ProbabilityConfig, build_config
 from streamsvm.data.sketch import sketched
@@ -27,10 +29,10 @@ from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import prepare, with_task
 from streamsvm.judging.held_out import interval_rows, require_holdout
 from streamsvm.judging.thresholds import FoldDecisions
-from streamsvm.models.files import load_model
+from streamsvm.models.files import load_model, save_model
 from streamsvm.parallel.compiling import compile_notices
 from streamsvm.parallel.machine import excess
-from streamsvm.parallel.open import open_engine
+from streamsvm.parallel.open import on_client, open_engine
 from streamsvm.runs.checkpoints import ROWS, Checkpoints
 from streamsvm.runs.directory import end_with, recorded
 from streamsvm.runs.phases import Phases, used_s, whole_command
@@ -39,6 +41,9 @@ from streamsvm.texts.documented import described
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
+
+
+ENSEMBLE = "ensemble"  # folder of the run directory for the fits of its members
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def train(
         if run_dir is not None:
             remove_tree(run_dir / ROWS)
         report |= {"model": str(model_path)}
-        if config.search.chosen:
+        if config.search.chosen and not config.search.ensemble:  # whose members no configuration repeats
             report["config"] = write_config(model, model_path, events)
         report = whole_command(report, start)
         if run_dir is not None:
@@ -171,6 +176,8 @@ def graph_of(
     for option, value in (("workers", config.workers), ("scheduler", config.scheduler)):
         if value is not None:
             raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
+    if config.search.ensemble:
+        raise ConfigError(f"search.ensemble is {config.search.ensemble}: a graph is one fit; leave it out")
     if config.n_folds:
         raise ConfigError("probability: a graph is one fit, and probabilities or a threshold from folds need several")
     with planned_fit(store, with_task(config, store)) as fit:
@@ -210,6 +217,8 @@ def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedMo
     """The recipe: prepare, choose, judge, fit, save. A model for each of run.Cs, else one; and their reports. config:
     with its task. Partitions of models are in the file at run.model_path, if there is one. Decisions of folds come
     before the fit, and after what is chosen, as choosing costs more than a fit."""
+    if config.search.ensemble:
+        return [ensemble_model(store, config, run)]
     phase, chooses = Phases(), bool(config.search.chosen)
     with compile_notices(run.events):
         decisions = [] if chooses else decided_by_folds(store, config, run, phase)
@@ -229,6 +238,74 @@ def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedMo
             for model, _ in models:
                 draft.save(model)
             return [(model, report | phase.report()) for model, report in models]
+
+
+def ensemble_model(store: Store, config: FitConfig, run: Run) -> tuple[FittedModel, Report]:
+    """The recipe of an ensemble: prepare, choose candidates, combine those that go together, certify, save. A single
+    model if the search tried only one that can be combined."""
+    phase = Phases()
+    with (
+        compile_notices(run.events),
+        planned_fit(store, config, run, phase) as fit,
+        _folder_of_ensemble(run) as folder,
+    ):
+        run = replace(run, until=fit.context.until)
+        candidates = [*fit.prepared.candidates, *_more_candidates(fit, config, run, phase, folder)]
+        if len(candidates) > 1:
+            checkpoints, events = fit.checkpoints.inside(ENSEMBLE), run.events
+            learn = partial(_fit_of_member, run, on_workers=not fit.engine.is_local)
+            with phase("ensemble"), on_client(fit.engine.client):
+                made = combined_fits(
+                    fit.store, candidates, learn, fit.prepared.header, fit.engine, folder, checkpoints, events
+                )
+            model, report = made.certified(fit)
+            if run.model_path is not None:
+                with phase("save"):
+                    save_model(model, run.model_path)
+            return model, report | phase.report()
+    run.events.warn("the search tried no two models that can be combined: the model is a single one")
+    search = config.search.model_copy(update={"ensemble": None})
+    [single] = fit_models(store, config.model_copy(update={"search": search}), run)
+    return single
+
+
+@contextmanager
+def _folder_of_ensemble(run: Run) -> Iterator[Place]:
+    """A folder for the fits of an ensemble, in the run directory if there is one. It goes when the model is saved."""
+    with ExitStack() as stack:
+        if run.run_dir is None:
+            yield Path(stack.enter_context(TemporaryDirectory(prefix="streamsvm-ensemble-")))
+            return
+        folder = run.run_dir / ENSEMBLE
+        folder.mkdir(exist_ok=True)
+        yield folder
+        remove_tree(folder)
+
+
+def _more_candidates(fit: Fit, config: FitConfig, run: Run, phase: Phases, folder: Place) -> list[FitConfig]:
+    """The chosen options with another loss, and the best of a short search in columns that are scaled by their ranks,
+    with a metric and without."""
+    other = with_other_loss(fit.config)
+    more = [] if other is None else [other]
+    if "scale" in config.search.chosen and not (fit.store.is_sparse or fit.kernel.is_linear):
+        place = folder / "ranks"
+        place.mkdir(exist_ok=True)
+        resume = run.resume and any(place.iterdir())
+        inside = replace(run, events=progress_of(run.events), run_dir=place if run.run_dir else None, resume=resume)
+        with planned_fit(fit.store, in_ranks(config), inside, phase) as of_ranks:
+            more += best_with_and_without_metric(of_ranks.prepared.candidates)
+    return more
+
+
+def _fit_of_member(
+    run: Run, config: FitConfig, rows: Store, folder: Place, fits: int, *, on_workers: bool
+) -> FittedModel:
+    """on_workers: those of the client at hand, instead of more that the options name."""
+    config = without_probabilities(as_chosen(config))
+    if on_workers:
+        config = config.model_copy(update=dict.fromkeys(("workers", "scheduler", "wait_for_scheduler")))
+    [model] = _fit_of_fold(run, config, rows, folder, fits)
+    return model
 
 
 @contextmanager

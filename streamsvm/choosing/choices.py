@@ -110,11 +110,27 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
             dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
         if dense is not None and dense.best is not None:
             best, report = chosen(dense), report | {"regions": facts(dense)}
-    prepared = _under(prepared, best, base, starts, learner, report)
+    under = partial(_under, prepared, base=base, starts=starts, learner=learner, report=report)
+    families = sorted(state.families, key=_rank) if config.search.ensemble else ()
+    others = [under(fitted).config for fitted in families if _may_join(fitted, best)]
+    prepared = under(best)
     prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)
+    chosen_dcsvm = {"dcsvm": prepared.config.dcsvm}  # early or not, as there is time
+    candidates = prepared.config, *(other.model_copy(update=chosen_dcsvm) for other in others)
+    prepared = replace(prepared, candidates=candidates)
     expected = _expected(prepared, state, chosen(state), trials)
     expectation = SearchExpectation(held_out, [sample.held_out_data for sample in samples], expected)
     return _expecting(prepared, expectation)
+
+
+def _rank(fitted: FittedTrial) -> tuple[int, float]:
+    """Best first."""
+    return -fitted.rows, -fitted.score
+
+
+def _may_join(fitted: FittedTrial, best: FittedTrial) -> bool:
+    """Whether an ensemble may have this member besides the chosen one. Linear ones are hardly ever taken."""
+    return fitted.family != best.family and not kernel_row(fitted.trial.kernel).is_linear
 
 
 def _expecting(prepared: TrainingData, expectation: SearchExpectation) -> TrainingData:

@@ -8,7 +8,7 @@ without one (`chosen`). The search is a solver: its state goes into checkpoints,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -102,6 +102,11 @@ class FittedTrial(HeldOutLosses):
     losses: np.ndarray
     learned: bool = False
 
+    @property
+    def family(self) -> tuple[str, bool]:
+        """What it shares with fits that err alike: the kernel, and whether there is a metric."""
+        return self.trial.kernel, self.learned
+
     def beats(self, other: FittedTrial) -> bool:
         """Whether it is better by more than the standard error of the difference, on the same rows."""
         gains = other.losses - self.losses
@@ -187,7 +192,8 @@ class MetricState:
     next. settled: steps of the last phase since its best. failed: fits dropped because values were beyond float32 or
     they did not converge. best: of the last phase. first: the best first fit of a track, before any metric. records: of
     each step's fit, see RECORD_FIELDS. plain: at the end, fits without a metric on n rows, the given options first.
-    pool: losses (h,) of all trials on n rows, with a metric or without.
+    pool: losses (h,) of all trials on n rows, with a metric or without. families: the best fit on the most rows of each
+    kernel, with a metric and without.
     """
 
     tracks: tuple[Track, ...]
@@ -202,7 +208,15 @@ class MetricState:
     records: tuple[StepRecord, ...] = ()
     plain: tuple[FittedTrial, ...] = ()
     pool: tuple[np.ndarray, ...] = ()
+    families: tuple[FittedTrial, ...] = ()
     ended: bool = False
+
+    def with_families(self, fits: Iterable[FittedTrial]) -> MetricState:
+        """With these fits, of which some may be the best of their family."""
+        best = {fitted.family: fitted for fitted in self.families}
+        for fitted in fits:
+            best[fitted.family] = max(best.get(fitted.family, fitted), fitted, key=lambda one: (one.rows, one.score))
+        return replace(self, families=tuple(best.values()))
 
     def to_arrays(self) -> SavedFields:
         """All fields as named arrays, for a checkpoint."""
@@ -212,7 +226,11 @@ class MetricState:
         for name in ("best", "first"):
             fitted = getattr(self, name)
             arrays |= prefixed(f"{name}_", fitted.to_arrays()) if fitted else {}
-        groups: list[tuple[str, Sequence[Track | FittedTrial]]] = [("track", self.tracks), ("plain", self.plain)]
+        groups: list[tuple[str, Sequence[Track | FittedTrial]]] = [
+            ("track", self.tracks),
+            ("plain", self.plain),
+            ("family", self.families),
+        ]
         for name, fits in groups:
             for i, item in enumerate(fits):
                 arrays |= prefixed(f"{name}{i}_", item.to_arrays())
@@ -223,7 +241,9 @@ class MetricState:
         numbers = {name: int(arrays.get(name, 0)) for name in NUMBERS}  # 0.2 counted no failed fits
         best, first = (unprefixed(name, arrays) for name in ("best_", "first_"))
         tracks = tuple(Track.from_arrays(fields) for fields in _numbered("track", arrays))
-        plain = tuple(FittedTrial.from_arrays(fields) for fields in _numbered("plain", arrays))
+        plain, families = (
+            tuple(FittedTrial.from_arrays(fields) for fields in _numbered(name, arrays)) for name in ("plain", "family")
+        )
         rows = (arrays[f"told{i}"].tolist() for i in range(sum(name.startswith("told") for name in arrays)))
         records = tuple(
             tuple(kind(value) for kind, value in zip(RECORD_FIELDS.values(), row, strict=False)) for row in rows
@@ -236,6 +256,7 @@ class MetricState:
             records=records,
             plain=plain,
             pool=tuple(arrays[f"pool{i}"] for i in range(pool)),
+            families=families,
             ended=bool(arrays["ended"]),
             **numbers,
         )
@@ -326,6 +347,7 @@ class MetricSearch:
             plain = self._without(problem, state)
             losses = [fitted.losses for fitted in plain if not fitted.has_failed]
             failed = state.failed + len(plain) - len(losses)
+            state = state.with_families(fitted for fitted in plain if not fitted.has_failed)
             return replace(state, plain=plain, pool=(*state.pool, *losses), failed=failed, ended=True)
         phase, track = phases[state.phase], state.tracks[state.turn]
         trials = self._trials(track, state, is_last=state.phase == len(phases) - 1)
@@ -342,6 +364,7 @@ class MetricSearch:
         is_first = track.last is None and self.given is not None
         learned = track.learns and not is_first
         fitted = FittedTrial(trials[best], phase.rows, track.factor, results[best].losses, learned)
+        state = state.with_families([fitted])
         is_last = state.phase == len(phases) - 1 and state.steps == phase.steps - 1
         factor: np.ndarray | None = track.factor
         if track.learns and not is_last:

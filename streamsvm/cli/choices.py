@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from streamsvm.cli.output import emit, print_table
+from streamsvm.cli.output import emit, emit_table, print_table
 from streamsvm.config import FitConfig
 from streamsvm.options.probability import MICRO
 from streamsvm.options.search import FAILED
@@ -40,6 +40,8 @@ def print_fit(report: Report, config: FitConfig, again: Sequence[str]) -> None:
         print_table(_title(report), [], list(choices(report, config).items()))
         scored = heading(metric["scoring"])
         print_table(scored[:1].upper() + scored[1:], [], list(scores(report).items()))
+    if members := report.get("ensemble"):
+        emit_table(f"Ensemble of {len(members)}, the first as chosen, by decisions on folds", members)
     rows = {name: _plain(value) for name, value in report.items() if name not in (*said, "violation")}
     rows |= _exactness(report, config.tol)
     rows |= threshold(report["threshold"]) if "threshold" in report else {}

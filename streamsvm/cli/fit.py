@@ -45,7 +45,7 @@ from streamsvm.storage.text import heading, human
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
-KEPT = (".", "search", "regions", "folds")  # folders of a run directory that hold checkpoints
+KEPT = (".", "search", "regions", "folds", "ensemble")  # folders of a run directory that hold checkpoints
 
 
 FLAGS = {
@@ -55,7 +55,7 @@ FLAGS = {
     PAPERS: ("nu", "budget", "merge", "epochs"),
     TUNING: ("tol", "seed", "degree", "coef0", "trials", "scoring"),
     ANSWERS: ("interval", "threshold", "costs"),
-    RUN: ("time_budget",),
+    RUN: ("time_budget", "ensemble"),
     RUNS: ("checkpoint_every",),
     CLUSTER: ("scheduler", "wait_for_scheduler"),
 }

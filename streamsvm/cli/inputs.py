@@ -74,7 +74,7 @@ IN_SECTIONS = {  # options that flags set, where they have other names
     "kernel": "kernel.name",
     **{name: f"kernel.{name}" for name in ("gamma", "degree", "coef0")},
     "metric": "metric.kind",
-    **{name: f"search.{name}" for name in ("time_budget", "trials", "scoring")},
+    **{name: f"search.{name}" for name in ("time_budget", "trials", "scoring", "ensemble")},
 }
 
 

@@ -358,7 +358,7 @@ def _spread(k: int, model: Model, values: np.ndarray, unknown: float) -> np.ndar
 
 
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
-    if not (estimator.probability or are_odds(estimator.loss)):
+    if not (estimator.probability or estimator.ensemble or are_odds(estimator.loss)):
         raise AttributeError(f"predict_proba is there with {estimator._probable_with} only")
     return True
 
@@ -369,6 +369,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     class_weight: Any
     loss = "hinge"
+    ensemble: int | None = None
     _probable_with = "probability=True"
     _like: np.ndarray | None = None  # (0, k) of the type of y, where `fit` was given indicators (n, k)
 

@@ -7,9 +7,9 @@ there are any, and the "labels" of these columns.
 
 A graph follows the model: rows are scaled, and decided by a sum over support vectors, by the partition that a tree of
 centres routes them to (early models; a row whose nearest centres are equally far, to float32, may go to another of
-them), or by a pool of experts (`solvers.additive`, `solvers.pooling`). Then come probabilities, as
-`models.calibration` makes them, and labels. All of it is float64: exact where the float32 kernel values of
-`decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient. ai.onnx.ml's SVMClassifier is not used:
+them), by a pool of experts (`solvers.additive`, `solvers.pooling`), or by the members of an ensemble. Then come
+probabilities, as `models.calibration` makes them, and labels. All of it is float64: exact where the float32 kernel
+values of `decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient. ai.onnx.ml's SVMClassifier is not used:
 onnxruntime sums it in float32, it takes longer, and it supports neither routes nor classes against the rest.
 
 `Graph`, at the foot, collects the nodes: every operator's output is a name that the next one takes.
@@ -35,8 +35,10 @@ from streamsvm.errors import ModelError
 from streamsvm.exchange import expansion, require_two_classes
 from streamsvm.kernels.base import Kernel, joined
 from streamsvm.kernels.kmeans import Partition
+from streamsvm.models import EnsembleModel
 from streamsvm.models.base import Model
 from streamsvm.models.calibration import LARGEST_EXPONENT, Calibration
+from streamsvm.models.ensemble import LEAST
 from streamsvm.models.pooled import ExpertPool
 from streamsvm.models.shapes import Expansion, PartitionRouting
 from streamsvm.solvers import additive
@@ -69,14 +71,7 @@ def write_onnx(model: Model, out: Path) -> dict[str, Any]:
 def onnx_model(model: Model) -> ModelProto:
     """The graph of a model. Raises ModelError."""
     graph = Graph()
-    routes, pooled, part = model.as_routes(), model.as_pooled(), None
-    if pooled is not None:
-        decisions = _pooled(graph, model, pooled)
-    elif routes is not None:
-        _require_room(int(routes.bounds[-1]), model.d, routes.intercept.shape[1])
-        decisions, part = routed(graph, _scaled(graph, _raw(graph, model), routes.scaling), routes)
-    else:
-        decisions = _sums(graph, model)
+    decisions, part = _decisions(graph, model)
     outputs = _outputs(graph, decisions, part, model)
     is_wide = model.layout is not None and model.layout.dtype == np.float64
     entries = TensorProto.DOUBLE if is_wide else TensorProto.FLOAT
@@ -90,6 +85,39 @@ def onnx_model(model: Model) -> ModelProto:
         lists["labels"] = model.classes.tolist()
     helper.set_model_props(proto, {name: json.dumps(values) for name, values in lists.items() if values is not None})
     return proto
+
+
+def _decisions(graph: Graph, model: Model) -> tuple[str, str | None]:
+    """(N, problems) of raw rows; and (N,) the partition that each falls into, if the model has any."""
+    if isinstance(model, EnsembleModel):
+        return _combined(graph, model), None
+    routes, pooled = model.as_routes(), model.as_pooled()
+    if pooled is not None:
+        return _pooled(graph, model, pooled), None
+    if routes is None:
+        return _sums(graph, model), None
+    _require_room(int(routes.bounds[-1]), model.d, routes.intercept.shape[1])
+    return routed(graph, _scaled(graph, _raw(graph, model), routes.scaling), routes)
+
+
+def _combined(graph: Graph, model: EnsembleModel) -> str:
+    """(N, 1) or (N, k) log-odds of an ensemble, see `models.ensemble.combined`."""
+    _require_room(model.n_support, model.d)
+    u, k = graph.constant(model.offsets), len(model.classes)
+    for member, weight in zip(model.members, model.weights, strict=True):
+        calibration = member.header.calibration
+        assert calibration is not None  # as those of members are
+        p = probabilities(graph, calibration, *_decisions(graph, member), k, pairwise=member.is_pairwise)
+        u = graph.op("Add", u, graph.op("Mul", graph.op("Log", graph.op("Max", p, LEAST)), weight))
+    p = graph.op("Softmax", u, axis=1)
+    if k == 2:
+        p = graph.op("Gather", p, [1], axis=1)
+    return _log_odds(graph, p)
+
+
+def _log_odds(graph: Graph, p: str) -> str:
+    p = graph.op("Clip", p, TINY, 1 - TINY)
+    return graph.op("Log", graph.op("Div", p, graph.op("Sub", 1.0, p)))
 
 
 def _sums(graph: Graph, model: Model) -> str:
@@ -399,8 +427,7 @@ def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: ExpertPool)
     p = graph.op("Softmax", graph.op("Squeeze", u, [1]), axis=1)
     if pooled.columns == 1:
         p = graph.op("Gather", p, [1], axis=1)
-    p = graph.op("Clip", p, TINY, 1 - TINY)
-    return graph.op("Log", graph.op("Div", p, graph.op("Sub", 1.0, p)))
+    return _log_odds(graph, p)
 
 
 def _additive(graph: Graph, x: Tensor, learner: AdditiveLearner) -> Tensor:

@@ -12,7 +12,7 @@ from streamsvm.data.running import LARGEST
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
-from streamsvm.models import ExpertsModel
+from streamsvm.models import EnsembleModel, ExpertsModel
 from streamsvm.models.base import Model
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import ExpertPool
@@ -21,6 +21,7 @@ from streamsvm.solvers.additive import TRACKS
 from streamsvm.tasks.pairs import classes_of_pairs
 from streamsvm.texts.documented import described
 
+STEP = 1e-4  # of decision values, for central differences of what they are combined to
 TILE_ENTRIES = 1 << 21  # of kernel values and of gradients, float64: 16 MiB
 
 
@@ -53,9 +54,9 @@ class Decision:
         """Raw rows as it sees them."""
         return self.scaling.apply(rows)
 
-    def sums_at(self, row: Rows) -> list[Decision]:
-        """The sums behind it at one scaled row: itself."""
-        return [self]
+    def sums_at(self, row: Rows) -> list[tuple[Decision, Rows]]:
+        """The sums behind it at one raw row, each with the row as it sees it: itself."""
+        return [(self, self.scaled(row))]
 
     def values(self, rows: Rows) -> np.ndarray:
         """(m,) float64 g of scaled rows."""
@@ -124,10 +125,12 @@ class PooledDecision:
                 out += slopes[i, :, c, None] * gradient
         return self.scaling.pull_back(out * (np.abs(Z) < LARGEST), rows)
 
-    def sums_at(self, row: Rows) -> list[Decision]:
-        """The kernel expansions, each to first order: times the derivatives of g by what it says about the row."""
-        slopes = self._slopes(row.dense())[len(TRACKS) :, 0]
-        return [self._sum(learner, weights) for learner, weights in zip(self._pooled.kernels, slopes, strict=True)]
+    def sums_at(self, row: Rows) -> list[tuple[Decision, Rows]]:
+        """The kernel expansions, each to first order: times the derivatives of g by what it says about the raw row."""
+        scaled = self.scaled(row)
+        slopes = self._slopes(scaled.dense())[len(TRACKS) :, 0]
+        sums = [self._sum(learner, weights) for learner, weights in zip(self._pooled.kernels, slopes, strict=True)]
+        return [(one, scaled) for one in sums]
 
     @property
     def _pooled(self) -> ExpertPool:
@@ -142,6 +145,75 @@ class PooledDecision:
         columns, _ = learner.coefficients()
         of = learner.kernel, self.scaling, learner.supports()
         return Decision(*of, columns @ weights, 0.0, columns, None, self.of_rows)
+
+
+@dataclass(frozen=True)
+class EnsembleDecision:
+    """g(x) = the log-odds of an ensemble, of the second of two classes, or of one class against the rest."""
+
+    model: EnsembleModel
+    code: int  # of the class
+    of_rows: bool = True
+    label: object = None
+
+    @property
+    def is_single(self) -> bool:
+        return len(self.model.classes) == 2
+
+    def scaled(self, rows: Rows) -> Rows:
+        """Raw rows: each member scales them itself."""
+        return rows
+
+    def values(self, rows: Rows) -> np.ndarray:
+        """(m,) g of raw rows."""
+        return self._of_class(self.model.binary_decisions(rows))
+
+    def gradients(self, rows: Rows) -> np.ndarray:
+        """(m, d) float64 derivatives of g by raw features, at raw rows, by the chain rule."""
+        out = np.zeros((len(rows), self.model.d))
+        for i in range(len(rows)):
+            row = rows.take(slice(i, i + 1))
+            for decision, _ in self.sums_at(row):
+                out[i] += decision.gradients(row)[0]
+        return out
+
+    def sums_at(self, row: Rows) -> list[tuple[Decision, Rows]]:
+        """The sums of the members, each to first order: times the derivatives of g by what it says about the row."""
+        sums = [_sum_at(member, row) for member in self.model.members]
+        decided = [member.binary_decisions(row) for member in self.model.members]
+        out = []
+        for number, expansion in enumerate(sums):
+            coef = expansion.coef.astype(np.float64)
+            slopes = self._slopes(decided, number, row)
+            of = expansion.kernel, expansion.scaling, expansion.support
+            decision = Decision(*of, coef @ slopes, 0.0, coef, expansion.ids, expansion.of_rows)
+            out.append((decision, decision.scaled(row)))
+        return out
+
+    def _slopes(self, decided: list[np.ndarray], number: int, row: Rows) -> np.ndarray:
+        """(problems,) derivatives of g by the decision values of a member's problems, at one row."""
+        size = decided[number].shape[1]
+        h = STEP * max(1.0, float(np.abs(decided[number]).max()))
+        ends = []
+        for step in (h, -h):
+            moved = [np.repeat(values, size, axis=0) for values in decided]
+            moved[number] = moved[number] + step * np.eye(size)
+            ends.append(self._of_class(self.model.combine(moved, row.take(np.zeros(size, np.intp)))))
+        return (ends[0] - ends[1]) / (2 * h)
+
+    def _of_class(self, decisions: np.ndarray) -> np.ndarray:
+        return decisions[:, 0 if self.is_single else self.code]
+
+
+def _sum_at(model: Model, row: Rows) -> Expansion:
+    """The sum of kernel values that decides one raw row."""
+    routes = model.as_routes()
+    if routes is None:
+        return model.as_expansion()
+    return _together(routes, routes.partition.nearest(routes.scaling.apply(row), routes.neighbours)[0].tolist())
+
+
+AnyDecision = Decision | PooledDecision | EnsembleDecision
 
 
 @described
@@ -205,12 +277,13 @@ def code_of(model: Model, label: str | None) -> int | None:
     return labels.index(str(label))
 
 
-def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.ndarray, Decision | PooledDecision]]:
+def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.ndarray, AnyDecision]]:
     """(positions of raw rows, their decision function), once for each class, or for each class and partition."""
     require_features(model)
-    if isinstance(model, ExpertsModel):
+    if isinstance(model, ExpertsModel | EnsembleModel):
         for code in np.unique(codes):
-            yield np.flatnonzero(codes == code), PooledDecision(model, int(code))
+            at, of = np.flatnonzero(codes == code), int(code)
+            yield at, PooledDecision(model, of) if isinstance(model, ExpertsModel) else EnsembleDecision(model, of)
         return
     routes = model.as_routes()
     if routes is None:

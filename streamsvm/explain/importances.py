@@ -16,6 +16,7 @@ from streamsvm.data.statistics import merge, moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import code_of, gradients, require_features
+from streamsvm.models import EnsembleModel
 from streamsvm.models.base import Model
 from streamsvm.predict import rows_at
 from streamsvm.texts.documented import described
@@ -111,6 +112,10 @@ def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]
         store = X if isinstance(X, Store | Rows) else Store.from_arrays(X, like=model.layout)
         rows = store if isinstance(store, Rows) else sampled(model, store)
         return by_gradients(model, rows, label), f"{len(rows):,} rows"
+    if isinstance(model, EnsembleModel):
+        sizes = np.abs(model.weights)
+        of_members = [_measured(member, None, label)[0] for member in model.members]
+        return _shares(np.average(of_members, axis=0, weights=sizes)), "members"
     of_metric = model.header.scaling.importances
     if of_metric is not None:
         return of_metric, "metric"

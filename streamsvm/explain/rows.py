@@ -17,7 +17,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
-from streamsvm.explain.decisions import Decision, PooledDecision, answered, decisions
+from streamsvm.explain.decisions import AnyDecision, Decision, answered, decisions
 from streamsvm.explain.importances import column_names, sampled
 from streamsvm.explain.shapley import require_shapley, shapley_values
 from streamsvm.kernels.distance import sq_distances
@@ -127,7 +127,7 @@ def explain_rows(
         scaled = decision.scaled(some)
         g, gradient = decision.values(scaled), decision.gradients(some)
         for i, place in enumerate(places.tolist()):
-            row = scaled.take(slice(i, i + 1))
+            row = some.take(slice(i, i + 1))
             near = support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
             explained[place] = RowExplanation(
                 int(ids[place]),
@@ -138,12 +138,12 @@ def explain_rows(
                 gradient[i],
                 gradient[i] * deviation,
                 *near,
-                *(shapley_values(decision, row) if shapley else ()),
+                *(shapley_values(decision, scaled.take(slice(i, i + 1))) if shapley else ()),
             )
     return [explained[place] for place in range(len(ids))]
 
 
-def _class(model: Model, decision: Decision | PooledDecision, code: int) -> object:
+def _class(model: Model, decision: AnyDecision, code: int) -> object:
     """The class that a decision above 0 is for; None if there are none."""
     if decision.label is not None:
         return decision.label
@@ -152,7 +152,7 @@ def _class(model: Model, decision: Decision | PooledDecision, code: int) -> obje
     return model.classes[1 if decision.is_single else code].item()
 
 
-def require_support(decision: Decision | PooledDecision) -> None:
+def require_support(decision: AnyDecision) -> None:
     """Raises ModelError for weights, which correspond to no rows."""
     if not decision.of_rows:
         raise ModelError(
@@ -161,15 +161,17 @@ def require_support(decision: Decision | PooledDecision) -> None:
 
 
 def support_vectors(
-    model: Model, decision: Decision | PooledDecision, row: Rows, n: int
+    model: Model, decision: AnyDecision, row: Rows, n: int
 ) -> tuple[list[SupportVector], list[SupportVector]]:
-    """(the n with the largest |coef K(x, s)|, the n nearest ones) of one scaled row. Raises ModelError."""
+    """(the n with the largest |coef K(x, s)|, the n nearest ones) of one raw row. Raises ModelError."""
     require_support(decision)
     weightiest: list[SupportVector] = []
     nearest: list[SupportVector] = []
-    for kernel_sum in decision.sums_at(row):
-        kernel = kernel_sum.kernel.exact(row, kernel_sum.support)[0]
-        distance = np.sqrt(np.abs(sq_distances(row, kernel_sum.support)[0]))  # abs: of -0.0
+    for kernel_sum, scaled in decision.sums_at(row):
+        if not kernel_sum.of_rows:  # a linear member of an ensemble
+            continue
+        kernel = kernel_sum.kernel.exact(scaled, kernel_sum.support)[0]
+        distance = np.sqrt(np.abs(sq_distances(scaled, kernel_sum.support)[0]))  # abs: of -0.0
         heaviest = np.argsort(-np.abs(kernel_sum.coef * kernel), kind="stable")[:n].tolist()
         closest = np.argsort(distance, kind="stable")[:n].tolist()
         weightiest += [_support_vector(model, kernel_sum, j, kernel[j], distance[j]) for j in heaviest]

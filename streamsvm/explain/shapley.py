@@ -28,7 +28,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
-from streamsvm.explain.decisions import TILE_ENTRIES, Decision, PooledDecision
+from streamsvm.explain.decisions import TILE_ENTRIES, AnyDecision, Decision, EnsembleDecision, PooledDecision
 
 TILE = 1 << 16  # differences at a time, 512 KiB
 MOST_FEATURES = 4096
@@ -48,10 +48,15 @@ class Shapley(NamedTuple):
     error: np.ndarray | None = None
 
 
-def require_shapley(decision: Decision | PooledDecision) -> None:
+def require_shapley(decision: AnyDecision) -> None:
     """Raises ModelError if there are no Shapley values."""
     if isinstance(decision, PooledDecision):
         return
+    if isinstance(decision, EnsembleDecision):
+        raise ModelError(
+            "the model is an ensemble, of which there are no Shapley values, as none of its sums decides alone; leave "
+            "them out, or fit without --ensemble"
+        )
     decision.kernel.shortfall(np.zeros(1))
     metric = decision.scaling.metric
     if metric is not None and not metric.is_diagonal:
@@ -71,7 +76,7 @@ def require_few(features: int, what: str) -> None:
         )
 
 
-def shapley_values(decision: Decision | PooledDecision, row: Rows) -> Shapley:
+def shapley_values(decision: AnyDecision, row: Rows) -> Shapley:
     """Of the raw features of one scaled row.
 
     Those that a metric leaves out are 0: the kernel does not see them. Raises ModelError.
@@ -79,6 +84,7 @@ def shapley_values(decision: Decision | PooledDecision, row: Rows) -> Shapley:
     require_shapley(decision)
     if isinstance(decision, PooledDecision):
         return pool_values(decision, row)
+    assert isinstance(decision, Decision)  # the others have none
     x, support, coef = row.astype(np.float64).dense()[0], decision.support, decision.coef
     out, step = np.zeros(len(x)), max(1, TILE // len(x))
     for first in range(0, len(support), step):

@@ -57,7 +57,8 @@ class TrainingData(SizedInBytes):
     on what a search chose. held_out: rows that are not learned from. whole_store: the store, if this is a sample of its
     rows. expected: the score that a search expects on new rows, if it held none out. requested: the digest of the
     options before the search. expectation: what a search expects of the model, and the rows to compare it on. all_rows:
-    the data of all rows, if time is left for the rows of this alone.
+    the data of all rows, if time is left for the rows of this alone. candidates: options of the members that an
+    ensemble may have, best first.
     """
 
     store: Store
@@ -75,6 +76,7 @@ class TrainingData(SizedInBytes):
     requested: str | None = None
     expectation: SearchExpectation | None = None
     all_rows: TrainingData | None = None
+    candidates: tuple[FitConfig, ...] = ()
 
     @property
     def classes(self) -> np.ndarray:
@@ -433,7 +435,18 @@ def with_task(config: FitConfig, store: Store, events: Events = ignore) -> FitCo
         if store.has_y:
             classes = np.array([0, 1]) if config.positive else task.classes_of(store.classes.values)
             task.costs(probability.costs, classes)
+    if config.search.ensemble:
+        _require_ensemble(config, task)
     return config.model_copy(update={"task": name})
+
+
+def _require_ensemble(config: FitConfig, task: Task) -> None:
+    """Raises ConfigError."""
+    given = f"search.ensemble is {config.search.ensemble}"
+    if not task.has_probabilities or task.in_sets:
+        raise ConfigError(f"{given}, which combines probabilities of classes; found task {task.name}: leave it out")
+    if config.holdout:
+        raise ConfigError(f"{given}, whose folds say what to expect; found holdout {config.holdout}: leave one out")
 
 
 def _require_labels(store: Store, task: Task) -> None:

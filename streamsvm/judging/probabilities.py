@@ -86,7 +86,7 @@ def held_out(
         groups=None if groups is None else groups[is_known],
         by_decisions=(model.header.config or {}).get("class_weight") is not None,
     )
-    decided = by_parts(_decided(requested, rows, 0), model, store, engine, is_decided=is_known)
+    decided = by_parts(decided_by_rows(requested, rows, 0), model, store, engine, is_decided=is_known)
     header = model.header
     if decided.calibration is not None:
         header = replace(header, calibration=decided.calibration)
@@ -115,7 +115,7 @@ def _weights(store: Store) -> np.ndarray:
     return np.ones(store.n) if store.sample_weight is None else store.sample_weight
 
 
-def _decided(requested: ProbabilityConfig, rows: DecidedRows, seed: int) -> FoldDecisions:
+def decided_by_rows(requested: ProbabilityConfig, rows: DecidedRows, seed: int) -> FoldDecisions:
     """The requested probabilities and threshold by rows, whose decisions may be of all pairs, as costs need. Weights of
     classes do not count: probabilities are those of the rows as they are."""
     calibration, threshold = None, None
@@ -192,7 +192,7 @@ def cross_validated(
         by_decisions=config.class_weight is not None,
     )
     return [
-        _decided(config.probability, replace(rows, decisions=decisions), config.seed)
+        decided_by_rows(config.probability, replace(rows, decisions=decisions), config.seed)
         for decisions in state["decisions"]
     ]
 
@@ -236,14 +236,18 @@ def _first_state(store: Store, config: FitConfig, folder: Place, checkpoints: Ch
     for entry in folder.iterdir():
         if entry.is_dir():
             remove_tree(entry)
+    state: State = {"done": 0, "fold": folds_of(store, config)}
+    checkpoints.offer(state.copy, last=True)
+    return state
+
+
+def folds_of(store: Store, config: FitConfig) -> np.ndarray:
+    """(n,) the fold of each row. Raises as `assign_folds`."""
     count, option = config.probability.folds, "probability.folds"
     if "folds" not in config.probability.model_fields_set:
         count = default_folds(store, count)
     in_sets = task_for(config).in_sets
-    fold = assign_folds(store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option)
-    state: State = {"done": 0, "fold": fold}
-    checkpoints.offer(state.copy, last=True)
-    return state
+    return assign_folds(store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option)
 
 
 def _decisions(
@@ -253,8 +257,15 @@ def _decisions(
     pairs of classes."""
     k, pairwise = len(model.classes), model.is_pairwise
     pairwise = pairwise and not (whole and k < MANY)
-    blocks = predict_blocks(model, store, engine=engine, decide=_binary_decisions, phase="calibrate", events=events)
+    blocks = decision_blocks(model, store, engine, events)
     return np.concatenate([own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks])
+
+
+def decision_blocks(
+    model: Any, store: Store, engine: Engine, events: Events = ignore
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(start, stop, decision values of all binary problems) of each row block."""
+    return predict_blocks(model, store, engine=engine, decide=_binary_decisions, phase="calibrate", events=events)
 
 
 def _binary_decisions(model: Model, rows: Rows) -> np.ndarray:

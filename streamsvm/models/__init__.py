@@ -3,6 +3,7 @@
 from streamsvm.models.base import Header as Header
 from streamsvm.models.base import Model as Model
 from streamsvm.models.budget import BudgetModel as BudgetModel
+from streamsvm.models.ensemble import EnsembleModel as EnsembleModel
 from streamsvm.models.expansion import ExpansionModel as ExpansionModel
 from streamsvm.models.expansion import KernelModel as KernelModel
 from streamsvm.models.expansion import LinearModel as LinearModel

@@ -113,7 +113,7 @@ class Header(SizedInBytes):
 class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
     """A trained model: it predicts raw rows, arrays and data frames, and scales them itself. `streamsvm.load_model`
     reads one, `save` of an estimator writes one. The kinds are KernelModel, LocalModel, ExpansionModel, LinearModel,
-    BudgetModel, LocalBudgetModel and ExpertsModel."""
+    BudgetModel, LocalBudgetModel, ExpertsModel and EnsembleModel."""
 
     kind: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]

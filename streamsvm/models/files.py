@@ -41,6 +41,7 @@ MODELS = {  # module:class by kind
     "linear": "streamsvm.models:LinearModel",
     "expansion": "streamsvm.models:ExpansionModel",
     "experts": "streamsvm.models:ExpertsModel",
+    "ensemble": "streamsvm.models:EnsembleModel",
 }
 FACTORISATIONS = {"hss": "streamsvm.hss.files:Factorisation", "hss-subtree": "streamsvm.hss.files:SubtreeFactorisation"}
 _RESERVED = ("format", "version", "kind", "strings", AT)
@@ -102,6 +103,12 @@ def load_model(path: str | Place) -> AnyModel:
     return model
 
 
+def model_class(kind: str) -> type[AnyModel]:
+    """The class of models of a kind, one of MODELS."""
+    of_kind: type[AnyModel] = imported(MODELS[kind])
+    return of_kind
+
+
 def load_factorisation(path: str | Place) -> Any:
     """The factorisation that `save_model` wrote to `path`. Raises NotFoundError, ModelError, CorruptDataError."""
     return _load(place_of(path), FACTORISATIONS)
@@ -112,10 +119,10 @@ def _load(path: Place, classes: Mapping[str, str]) -> Any:
     kind = attrs.get("kind")
     if not isinstance(kind, str) or kind not in classes:
         raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(classes)}")
-    model_class: type[Model] = imported(classes[kind])
+    class_of_kind: type[Model] = imported(classes[kind])
     with whole_metadata(str(path)):
         arrays = stored_arrays(path, attrs)
-        return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
+        return class_of_kind.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
 
 
 def stored_arrays(path: Place, attrs: Attrs) -> Mapping[str, Any]:

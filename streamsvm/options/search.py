@@ -17,6 +17,7 @@ Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "
 # why fits of a search are dropped:
 FAILED = "values of their kernels are beyond float32, or they do not converge"
 BALANCED = "balanced_accuracy"  # with this score, class weights may help
+MOST_MEMBERS = 9  # of an ensemble: a search tries hardly more models that differ
 LEAST_BUDGET_S = 5.0  # for Python, the store and one small fit
 
 
@@ -33,7 +34,7 @@ class SearchConfig(Options):
 
     rules: ClassVar[tuple[ReadRule, ...]] = tuple(
         ReadRule(f"search.{name}", "a fit that chooses options", "search.options", bool)
-        for name in ("time_budget", "trials", "sample", "scoring")
+        for name in ("time_budget", "trials", "sample", "scoring", "ensemble")
     )
     parameters: ClassVar[Mapping[str, str]] = {
         name: f"search_params[{name!r}]" for name in ("trials", "sample", "scoring")
@@ -56,6 +57,10 @@ class SearchConfig(Options):
         Field(description="Score of held-out rows for classes; balanced_accuracy is the mean recall of all classes"),
     ] = None
     sample: Annotated[Whole, Field(ge=100, description="Rows to search on, a fifth of them held out")] = 20_000
+    ensemble: Annotated[
+        Annotated[Whole, Field(ge=2, le=MOST_MEMBERS)] | None,
+        Field(description="Combine so many of the models that the search tries, for example 3"),
+    ] = None
 
     @property
     def chosen(self) -> tuple[Chosen, ...]:

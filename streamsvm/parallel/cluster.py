@@ -137,7 +137,7 @@ class ClusterEngine(Engine):
         return self._contact.address
 
     @property
-    def _client(self) -> Client:
+    def client(self) -> Client:
         return self._contact.client
 
     @property
@@ -257,7 +257,7 @@ class ClusterEngine(Engine):
 
     def close(self) -> None:
         self.opened.close()
-        disconnect(self._client)  # where it is not the first one
+        disconnect(self.client)  # where it is not the first one
 
     def _results(self, fn: Function, jobs: Iterator[Job], window: int | None, meter: Meter) -> Iterator[Any]:
         """In windows; one of small values grows, unless its size was given: each costs messages to the scheduler."""
@@ -310,7 +310,7 @@ class ClusterEngine(Engine):
         ]
         keys = [f"{name_of(fn)}-{self._times.mark}-{uuid4().hex}" for _ in jobs]
         with in_one_span():
-            return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
+            return self.client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
 
     def _scatter(self, values: list[object]) -> list[RemoteValue]:
         futures = self._persist(lambda: self._contact.send(values)) if values else []

@@ -55,6 +55,11 @@ class Engine:
     def slots(self) -> int:
         return self.threads
 
+    @property
+    def client(self) -> Any:
+        """Of the cluster that computes; None: this process does."""
+        return None
+
     def on(self, threads: int) -> Engine:
         """This engine with so many threads of this process."""
         other = copy(self)

@@ -89,7 +89,7 @@ class TestEngine:
         assert done[-1] == (30, 30)
 
     def test_each_task_is_recorded_with_its_worker_and_time(self, engine):
-        found, names = [], set(engine._client.run(_worker_name).values())
+        found, names = [], set(engine.client.run(_worker_name).values())
         events = Events(lambda record: found.append(record.event))
         for _ in zip(range(4), engine.map(time.sleep, [0.1] * 4, phase="sleep", events=events), strict=False):
             pass  # zip takes the last one, and does not look for the end
@@ -108,9 +108,9 @@ class TestEngine:
         assert here == there  # to the last bit
 
     def test_large_values_do_not_pass_the_scheduler(self, engine, monkeypatch):
-        submitted, submit = [], engine._client.map
+        submitted, submit = [], engine.client.map
         monkeypatch.setattr(
-            engine._client,
+            engine.client,
             "map",
             lambda fn, *args, **more: submitted.extend(args) or submit(fn, *args, **more),
         )
@@ -120,9 +120,9 @@ class TestEngine:
         assert not any(isinstance(arg, np.ndarray) for args in submitted for arg in args)
 
     def test_what_workers_have_no_room_for_is_read_by_the_task_that_uses_it(self, engine, monkeypatch):
-        submitted, submit = [], engine._client.map
+        submitted, submit = [], engine.client.map
         monkeypatch.setattr(
-            engine._client,
+            engine.client,
             "map",
             lambda fn, *args, **more: submitted.append(len(more["key"])) or submit(fn, *args, **more),
         )
@@ -141,7 +141,7 @@ class TestEngine:
     def test_tasks_are_named_after_what_they_do(self, engine):
         list(engine.map(_times, [1], [2], shared=(3,)))
         engine.map_reduce(partial(_own), _add, range(37))  # so many that workers do not merge all by themselves
-        seen = set(engine._client.run_on_scheduler(_prefixes))
+        seen = set(engine.client.run_on_scheduler(_prefixes))
         assert {"times", "own", "add"} <= seen
         assert "call" not in seen
 
@@ -189,9 +189,9 @@ class TestEngine:
     def test_workers_keep_nothing_of_a_reduction(self, engine):
         engine.map_reduce(_own, _add, range(9))
         deadline = time.monotonic() + 10
-        while engine._client.run_on_scheduler(_tasks_there) and time.monotonic() < deadline:
+        while engine.client.run_on_scheduler(_tasks_there) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert engine._client.run_on_scheduler(_tasks_there) == 0
+        assert engine.client.run_on_scheduler(_tasks_there) == 0
 
     @pytest.mark.slow  # processes that have to be waited for
     def test_what_a_lost_worker_held_is_made_again(self, engine):
@@ -200,14 +200,14 @@ class TestEngine:
         held = engine.hold(np.full, [10_000] * 6, range(6))
         found = engine.map(_slow_dot, held, [np.ones(10_000)] * 6, shared=(shared,))
         results = [next(found)]
-        for pid in engine._client.run(os.getpid).values():
+        for pid in engine.client.run(os.getpid).values():
             os.kill(pid, signal.SIGKILL)
         results += found
         assert results == [x * 10_000 + 50_000 for x in range(6)]
 
     def test_a_folder_that_workers_do_not_see_is_named(self, engine, tmp_path, monkeypatch):
         engine.require_folder(tmp_path)
-        monkeypatch.setattr(engine._client, "run", lambda *args: {"tcp://w": False})
+        monkeypatch.setattr(engine.client, "run", lambda *args: {"tcp://w": False})
         with pytest.raises(ConfigError, match="worker at tcp://w does not see"):
             engine.require_folder(tmp_path)
 
@@ -477,7 +477,7 @@ def test_predictions_scores_and_checks(store, engine, tmp_path):
 def test_relative_paths_are_found_from_elsewhere(cluster, engine, tmp_path, monkeypatch):
     write(tmp_path / "s.zarr", samples(20, 3), np.arange(20) % 2)
     monkeypatch.chdir(tmp_path)
-    engine._client.run(os.chdir, "/")
+    engine.client.run(os.chdir, "/")
     assert check(Store.open("s.zarr"), engine)["rows"] == 20
 
 
