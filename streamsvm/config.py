@@ -145,8 +145,8 @@ class FitConfig(Options):
     def n_folds(self) -> int:
         """Number of extra fits on folds, by which the fit of all rows is calibrated, or an ensemble is made; 0 if
         nothing needs them."""
-        if self.search.ensemble:
-            return CANDIDATES + self.search.ensemble * self.probability.folds
+        if self.search.has_ensemble:
+            return ensemble_fits(self.search.ensemble or 1, self.probability.folds)
         needs_folds = self.probability.method or (self.probability.threshold and not self.holdout)
         return self.probability.folds if needs_folds else 0
 
@@ -184,6 +184,11 @@ class FitConfig(Options):
         if self.nu is not None:
             task_of(self.task or default_task(self.solver, has_queries=False)).require_alone(self)
         return self
+
+
+def ensemble_fits(members: int, folds: int) -> int:
+    """The number of fits of an ensemble, besides that of the chosen options to all rows."""
+    return CANDIDATES + members * folds
 
 
 def _add_section(name: str, row: SolverRow) -> None:

@@ -411,7 +411,7 @@ def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) ->
     report = costs.at(rows, site_of(config)) | memory
     if costs.choice:
         report = plan(store, costs.choice.config) | {"chosen": costs.choice.facts} | report
-    if config.search.ensemble:
+    if config.search.has_ensemble:
         report |= {"folds": config.n_folds, "seconds_estimated": report["seconds_estimated"] * (1 + config.n_folds)}
     budget_s = config.search.time_budget or math.inf
     return report | {"seconds_estimated": min(report["seconds_estimated"], budget_s)}

@@ -16,8 +16,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from streamsvm.choosing.choices import as_chosen, with_choices, write_config
-from streamsvm.choosing.ensemble import best_with_and_without_metric, combined_fits, in_ranks, with_other_loss
-from streamsvm.choosing.solve import fit_of, solve
+from streamsvm.choosing.ensemble import (
+    FOLDER,
+    best_with_and_without_metric,
+    combined_fits,
+    in_ranks,
+    may_combine,
+    with_other_loss,
+)
+from streamsvm.choosing.solve import FAILURES, fit_of, solve
 from streamsvm.config import FitConfig, ProbabilityConfig, build_config
 from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
@@ -41,9 +48,6 @@ from streamsvm.texts.documented import described
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
-
-
-ENSEMBLE = "ensemble"  # folder of the run directory for the fits of its members
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def train(
         if run_dir is not None:
             remove_tree(run_dir / ROWS)
         report |= {"model": str(model_path)}
-        if config.search.chosen and not config.search.ensemble:  # whose members no configuration repeats
+        if config.search.chosen and "ensemble" not in report:  # whose members no configuration repeats
             report["config"] = write_config(model, model_path, events)
         report = whole_command(report, start)
         if run_dir is not None:
@@ -176,7 +180,7 @@ def graph_of(
     for option, value in (("workers", config.workers), ("scheduler", config.scheduler)):
         if value is not None:
             raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
-    if config.search.ensemble:
+    if config.search.has_ensemble:
         raise ConfigError(f"search.ensemble is {config.search.ensemble}: a graph is one fit; leave it out")
     if config.n_folds:
         raise ConfigError("probability: a graph is one fit, and probabilities or a threshold from folds need several")
@@ -217,14 +221,14 @@ def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedMo
     """The recipe: prepare, choose, judge, fit, save. A model for each of run.Cs, else one; and their reports. config:
     with its task. Partitions of models are in the file at run.model_path, if there is one. Decisions of folds come
     before the fit, and after what is chosen, as choosing costs more than a fit."""
-    if config.search.ensemble:
-        return [ensemble_model(store, config, run)]
     phase, chooses = Phases(), bool(config.search.chosen)
     with compile_notices(run.events):
         decisions = [] if chooses else decided_by_folds(store, config, run, phase)
         with planned_fit(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
             if chooses:
                 run = replace(run, until=fit.context.until)
+                if (ensemble := ensemble_of(fit, config, run, phase)) is not None:
+                    return [ensemble]
                 decisions = decided_by_folds(fit.store, fit.config, run, phase)
             if run.run_dir is not None:
                 chosen = {"solver": fit.config.solver, "C": fit.config.C}
@@ -240,33 +244,33 @@ def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedMo
             return [(model, report | phase.report()) for model, report in models]
 
 
-def ensemble_model(store: Store, config: FitConfig, run: Run) -> tuple[FittedModel, Report]:
-    """The recipe of an ensemble: prepare, choose candidates, combine those that go together, certify, save. A single
-    model if the search tried only one that can be combined."""
-    phase = Phases()
-    with (
-        compile_notices(run.events),
-        planned_fit(store, config, run, phase) as fit,
-        _folder_of_ensemble(run) as folder,
-    ):
-        run = replace(run, until=fit.context.until)
+def ensemble_of(fit: Fit, config: FitConfig, run: Run, phase: Phases) -> tuple[FittedModel, Report] | None:
+    """The model that combines the chosen one with others, saved, if the options ask for it or a time budget has room
+    for it, and there are others. fit: of what the search of config has chosen; it is not solved."""
+    if not config.search.has_ensemble and (run.Cs or not may_combine(fit, config)):
+        return None
+    with _folder_of_ensemble(run) as folder:
         candidates = [*fit.prepared.candidates, *_more_candidates(fit, config, run, phase, folder)]
-        if len(candidates) > 1:
-            checkpoints, events = fit.checkpoints.inside(ENSEMBLE), run.events
-            learn = partial(_fit_of_member, run, on_workers=not fit.engine.is_local)
+        if len(candidates) < 2:
+            if config.search.has_ensemble:
+                run.events.warn("the search tried no two models that can be combined: the model is a single one")
+            return None
+        checkpoints, events = fit.checkpoints.inside(FOLDER), run.events
+        learn = partial(_fit_of_member, run, on_workers=not fit.engine.is_local)
+        combine = partial(combined_fits, fit.store, candidates, learn, fit.prepared.header, fit.engine)
+        try:
             with phase("ensemble"), on_client(fit.engine.client):
-                made = combined_fits(
-                    fit.store, candidates, learn, fit.prepared.header, fit.engine, folder, checkpoints, events
-                )
-            model, report = made.certified(fit)
-            if run.model_path is not None:
-                with phase("save"):
-                    save_model(model, run.model_path)
-            return model, report | phase.report()
-    run.events.warn("the search tried no two models that can be combined: the model is a single one")
-    search = config.search.model_copy(update={"ensemble": None})
-    [single] = fit_models(store, config.model_copy(update={"search": search}), run)
-    return single
+                made = combine(folder, checkpoints, events)
+        except FAILURES as error:
+            if config.search.has_ensemble:
+                raise
+            run.events.warn(f"other models could not be combined with the chosen one, which is fitted alone ({error})")
+            return None
+        model, report = made.certified(fit)
+        if run.model_path is not None:
+            with phase("save"):
+                save_model(model, run.model_path)
+        return model, report | phase.report()
 
 
 @contextmanager
@@ -276,7 +280,7 @@ def _folder_of_ensemble(run: Run) -> Iterator[Place]:
         if run.run_dir is None:
             yield Path(stack.enter_context(TemporaryDirectory(prefix="streamsvm-ensemble-")))
             return
-        folder = run.run_dir / ENSEMBLE
+        folder = run.run_dir / FOLDER
         folder.mkdir(exist_ok=True)
         yield folder
         remove_tree(folder)

@@ -111,7 +111,8 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
         if dense is not None and dense.best is not None:
             best, report = chosen(dense), report | {"regions": facts(dense)}
     under = partial(_under, prepared, base=base, starts=starts, learner=learner, report=report)
-    families = sorted(state.families, key=_rank) if config.search.ensemble else ()
+    may_join = config.search.has_ensemble or config.search.time_budget is not None
+    families = sorted(state.families, key=_rank) if may_join else ()
     others = [under(fitted).config for fitted in families if _may_join(fitted, best)]
     prepared = under(best)
     prepared = as_before(prepared, before) if before else in_time(prepared, facts(state), context)

@@ -22,7 +22,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from streamsvm.choosing.solve import FAILURES
-from streamsvm.config import FitConfig, field_values, option_field
+from streamsvm.choosing.time_budget import has_time_for_fits
+from streamsvm.config import FitConfig, ensemble_fits, field_values, option_field
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
@@ -36,6 +37,7 @@ from streamsvm.models.ensemble import LEAST, combined, log_odds
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.machine import allowed_bytes
 from streamsvm.runs.checkpoints import Checkpoints
+from streamsvm.runs.phases import SEARCH
 from streamsvm.solvers.catalogue import section_of
 from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks.pairs import n_columns
@@ -43,6 +45,8 @@ from streamsvm.tasks.scores import codes_of_labels
 from streamsvm.tasks.weights import class_factors
 
 SQUARED = {"linear": "squared", "hinge": "squared_hinge"}  # losses, as solvers name them
+FOLDER = "ensemble"  # of the run directory, for the fits of its members
+MEMBERS = 3  # of an ensemble that a time budget has room for
 RANKS_ROWS, RANKS_TRIALS = 5000, 14  # of the search in columns that are scaled by their ranks
 CONVERGED = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-6}  # of L-BFGS
 MOST_SHARE = 0.25  # of the memory limit, for decision values of all folds
@@ -108,10 +112,21 @@ def combined_fits(
     without what is known of it. folder: for files of the fits, which the members of large models read until they are
     saved. Raises ConfigError, DataError, and what `learn` raises for the first candidate; another that fails is left
     out, with a warning."""
-    count = candidates[0].search.ensemble
-    assert count is not None  # someone wants an ensemble
+    count = candidates[0].search.ensemble or MEMBERS
     folds = _Folds(store, candidates, count, learn, engine, folder, checkpoints, events)
     return _stacked(folds, folds.members(count), header())
+
+
+def may_combine(fit: Fit, config: FitConfig) -> bool:
+    """Whether a time budget has room for an ensemble that the options leave open. fit: of what their search chose."""
+    task, search = fit.task, config.search
+    is_open = search.ensemble is None and {"solver", "kernel"} <= set(search.chosen) and not config.holdout
+    if not is_open or not task.has_probabilities or task.in_sets or "score" not in fit.prepared.choices:
+        return False
+    if fit.checkpoints.resume and fit.checkpoints.has_state_of(FOLDER):  # an earlier run had the time, and used it
+        return True
+    searched_s = sum(fit.phase.seconds.get(name, 0.0) for name in SEARCH)
+    return has_time_for_fits(fit.prepared, fit.context, ensemble_fits(MEMBERS, config.probability.folds), searched_s)
 
 
 def with_other_loss(config: FitConfig) -> FitConfig | None:
@@ -251,8 +266,8 @@ class _Folds:
         needed = 4 * columns * self.store.n * (len(self.candidates) + 8)
         if needed > MOST_SHARE * allowed_bytes(self.candidates[0].memory_limit):
             raise ConfigError(
-                f"ensemble is {self.candidates[0].search.ensemble}: its folds have {columns:,} decision values of each "
-                f"of {self.store.n:,} rows, more than memory allows; leave it out, or give --memory-limit"
+                f"the folds of an ensemble have {columns:,} decision values of each of {self.store.n:,} rows, more "
+                "than memory allows; leave it out, or give --memory-limit"
             )
 
     def _calibrated(self, number: int, inside: np.ndarray) -> tuple[Calibration, np.ndarray]:

@@ -34,7 +34,8 @@ class AutoSVC(StoreClassifier):
         None: the search takes at most about ten seconds, or as long as the fit if that is longer, up to 30.
     ensemble : int or None
         Number of models to combine, for example 3: the chosen one, and those among the others that the search tries
-        that go with it best. More accurate, with better probabilities, in two to three times the time. None: one.
+        that go with it best. More accurate, with better probabilities, in two to three times the time. None: 3 if a
+        time budget has room for them, else one.
     class_weight : dict, "balanced" or None
     scoring : {"accuracy", "balanced_accuracy"} or None
         What is compared on held-out rows. "balanced_accuracy": the mean recall of all classes, which also tries class

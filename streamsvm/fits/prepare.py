@@ -435,7 +435,7 @@ def with_task(config: FitConfig, store: Store, events: Events = ignore) -> FitCo
         if store.has_y:
             classes = np.array([0, 1]) if config.positive else task.classes_of(store.classes.values)
             task.costs(probability.costs, classes)
-    if config.search.ensemble:
+    if config.search.has_ensemble:
         _require_ensemble(config, task)
     return config.model_copy(update={"task": name})
 

@@ -58,9 +58,16 @@ class SearchConfig(Options):
     ] = None
     sample: Annotated[Whole, Field(ge=100, description="Rows to search on, a fifth of them held out")] = 20_000
     ensemble: Annotated[
-        Annotated[Whole, Field(ge=2, le=MOST_MEMBERS)] | None,
-        Field(description="Combine so many of the models that the search tries, for example 3"),
+        Annotated[Whole, Field(ge=1, le=MOST_MEMBERS)] | None,
+        Field(
+            description="Models of the search to combine, for example 3 (default: 3 if a time budget allows it, else 1)"
+        ),
     ] = None
+
+    @property
+    def has_ensemble(self) -> bool:
+        """Whether the options ask for one, whatever time it takes."""
+        return self.ensemble is not None and self.ensemble > 1
 
     @property
     def chosen(self) -> tuple[Chosen, ...]:

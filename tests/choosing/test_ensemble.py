@@ -27,7 +27,7 @@ from streamsvm.explain.decisions import decisions, gradients
 from streamsvm.explain.importances import importances
 from streamsvm.explain.rows import deviations, explain_rows
 from streamsvm.fits.base import Fit
-from streamsvm.models import EnsembleModel
+from streamsvm.models import EnsembleModel, Model
 from streamsvm.models.calibration import Calibration
 from streamsvm.models.ensemble import LEAST
 from streamsvm.models.files import save_model
@@ -279,6 +279,31 @@ def test_options_that_do_not_go_with_it():
     with pytest.raises(ConfigError, match="expected a number at most 9"):
         config_of(search={"ensemble": 10})
     assert plan(store, config_of())["folds"] > 15
+
+
+def test_a_time_budget_with_room_makes_one():
+    store = store_of(load_breast_cancer)
+    for budget, options, kind in ((60, {}, EnsembleModel), (60, {"ensemble": 1}, Model), (None, {}, Model)):
+        search = {"time_budget": budget, "trials": 4, "sample": 200} | options
+        model, report = train_in_memory(store, completed([("test", {"task": "classify", "search": search})]))
+        assert isinstance(model, kind)
+        assert isinstance(model, EnsembleModel) == (kind is EnsembleModel) == ("ensemble" in report)
+    given = completed([("test", {"task": "classify", "kernel": {"name": "rbf"}, "search": {"time_budget": 60}})])
+    assert not isinstance(train_in_memory(store, given)[0], EnsembleModel)  # the user named what to fit
+
+
+def test_what_cannot_be_combined_in_time_leaves_a_single_model(monkeypatch):
+    def fails(*args):
+        raise ConfigError("no luck")
+
+    monkeypatch.setattr(ensemble._Folds, "_decide", fails)
+    store, messages = store_of(load_breast_cancer), []
+    config = completed([("test", {"task": "classify", "search": {"time_budget": 60, "trials": 4, "sample": 200}})])
+    events = Events(lambda record: messages.append(getattr(record.event, "message", "")))
+    model, report = train_in_memory(store, config, events)
+    assert not isinstance(model, EnsembleModel)
+    assert report["converged"]
+    assert sum("which is fitted alone (no luck)" in message for message in messages) == 1
 
 
 def test_decisions_of_many_pairs_need_room(monkeypatch, wine):

@@ -57,7 +57,7 @@ def test_values_are_the_decisions_and_contributions_add_up_to_first_order(k):
         values = model.binary_decisions(ROWS.take(here))[:, 0 if g.is_single else g.code]
         np.testing.assert_allclose(g.values(scaled), values, atol=1e-5)
         row = scaled.take(slice(1))
-        every, nearest = support_vectors(model, g, row, 1000)
+        every, nearest = support_vectors(model, g, ROWS.take(here).take(slice(1)), 1000)
         said = pooled.each(row.dense())
         moved = said.copy()
         for of, learner in zip(moved[3:], pooled.kernels, strict=True):

@@ -18,7 +18,7 @@ def told(kind: str, k: int, at: int, n: int = 5, **options):
     """(weightiest, nearest, what decides) of a training row."""
     model, row = made(kind, k, **options), Rows(animals(k)[0][at : at + 1])
     (_, g), *_ = decisions(model, row, answered(model, row)[1])
-    return *support_vectors(model, g, model.header.scaling.apply(row), n), g
+    return *support_vectors(model, g, row, n), g
 
 
 @pytest.mark.parametrize("k", [2, 3])
