@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from streamsvm.config import build_config, changes
+from streamsvm.models import EnsembleModel
 from streamsvm.models.base import Model
 from streamsvm.report.markdown import markdown
 from streamsvm.report.parts import Facts, Lines, Part, Table, filled_columns
@@ -58,11 +59,20 @@ def _use(model: Model) -> Row:
         "class_1_stands_for": list(header.positive) or None,
         "solver": config.get("solver"),
         "kernel": ", ".join(human("", v) for v in header.kernel.to_attrs().values()),
+        "ensemble": _members(model),
         "scaling": header.scaling.kind,
         "probabilities": None if calibration is None else calibration.method,
         "threshold": threshold.tolist() if isinstance(threshold := header.threshold, np.ndarray) else threshold,
         "interval": None if intervals is None else intervals.level,
     }
+
+
+def _members(model: Model) -> list[str] | None:
+    """Kernels of an ensemble, with their weights; the kernel above is that of the first one chosen."""
+    if not isinstance(model, EnsembleModel):
+        return None
+    pairs = zip(model.members, model.weights.tolist(), strict=True)
+    return [f"{member.header.kernel.name} (weight {weight:.3g})" for member, weight in pairs]
 
 
 def _columns(model: Model) -> Iterator[Part]:

@@ -102,6 +102,11 @@ def steps_table(run: Run) -> list[Row]:
     return [step.values | ({"rows": f"{step.rows:,} in a region"} if step.region else {}) for step in steps(run)]
 
 
+def members(run: Run) -> list[Row]:
+    """Those of an ensemble."""
+    return table_rows(run.result.get("ensemble"))
+
+
 def differences(run: Run) -> list[Row]:
     """Each choice, its values with the best score of each, and how far these differ; the largest difference first.
 

@@ -12,7 +12,7 @@ from streamsvm.kernels.table import has_gamma
 from streamsvm.report import chosen, part_plots, plots, scores, trials
 from streamsvm.report.parts import Code, Facts, Lines, Part, Section, Table, facts_of, filled_columns, tables_of
 from streamsvm.report.read import Run
-from streamsvm.runs.records import Row, number, table
+from streamsvm.runs.records import Row, number, table, table_rows
 from streamsvm.solvers.catalogue import renamed, section_of, solver_names
 from streamsvm.storage.text import human, human_bytes
 
@@ -123,7 +123,9 @@ def _facts(run: Run) -> list[Row]:
     start = run.started
     facts: Row = {name: getattr(start, name) for name in ("store", "time", "host", "cores", "limit_bytes")}
     facts |= start.versions or {}
-    facts |= {name: value for name, value in run.result.items() if not isinstance(value, dict)}
+    facts |= {
+        name: value for name, value in run.result.items() if not isinstance(value, dict) and not table_rows(value)
+    }
     return [{"": name, "value": human(name, value)} for name, value in facts.items() if value is not None]
 
 
@@ -139,6 +141,9 @@ def warnings(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 ABOUT_VALUES = "Best score of each value that was tried. gamma is relative to the scale of the sample."
+ABOUT_MEMBERS = (
+    "Its probability counts to the power of its weight. Scores are of rows of folds that it did not learn from."
+)
 ABOUT_CONFUSIONS = "Of each true class, the rows that were given another one."
 SECTIONS = (
     Section("summary", "Summary", (summary,)),
@@ -148,6 +153,7 @@ SECTIONS = (
         "What was chosen",
         (
             facts_of(chosen.facts),
+            tables_of("Members of the ensemble", chosen.members, ABOUT_MEMBERS),
             chosen.candidates,
             chosen.influences,
             chosen.learning,
