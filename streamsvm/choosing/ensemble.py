@@ -52,7 +52,7 @@ CONVERGED = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-6}  # of L-BFGS
 MOST_SHARE = 0.25  # of the memory limit, for decision values of all folds
 # A model of the rows, given its options, a folder for its files, and the number of fits to come with this one.
 Learn = Callable[[FitConfig, Store, Place, int], FittedModel]
-State = dict[str, Any]  # as in a checkpoint: fold, codes, and by candidate decisions, pairwise, done, failed
+State = dict[str, Any]  # as in a checkpoint: fold and codes of rows; by candidate decisions, pairwise, folds done
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,11 @@ class _Folds:
         return np.ones(self.store.n) if self.store.sample_weight is None else self.store.sample_weight
 
     def members(self, count: int) -> list[int]:
-        """The candidates that go together, by the first fold."""
+        """The candidates that go together, by the first fold, of those that could be fitted to all folds."""
+        together = self._together(count)
+        return [number for number in together if all(self._has_decided(number, fold) for fold in range(1, self.folds))]
+
+    def _together(self, count: int) -> list[int]:
         numbers = [number for number in range(len(self.candidates)) if self._has_decided(number, 0)]
         inside = self.fold == 0
         codes, weight, k = self.codes[inside], self.weight[inside], self.k
@@ -204,10 +208,6 @@ class _Folds:
         return chosen
 
     def out_of_fold(self, number: int) -> OutOfFold:
-        for fold in range(1, self.folds):
-            if not self._has_decided(number, fold):
-                what = f"member {number + 1} of the ensemble could not be fitted to all folds"
-                raise ConfigError(f"{what}: fit without --ensemble")
         return OutOfFold(self.candidates[number], *self._calibrated(number, np.ones(self.store.n, bool)))
 
     def fitted(self, number: int) -> FittedModel:
@@ -287,7 +287,7 @@ def _stacked(folds: _Folds, members: Sequence[int], header: Header) -> Ensemble:
         factors = class_factors(np.bincount(codes, weight, k), header.classes, config.class_weight)
         weight = weight * factors[codes]
     weights, offsets = fit_weights([member.p for member in out_of_fold], codes, weight)
-    counting = np.flatnonzero(weights).tolist()
+    counting = np.flatnonzero(weights).tolist() or [0]  # of labels that no member predicts, none counts
     members, weights = [members[i] for i in counting], weights[counting]
     out_of_fold = [out_of_fold[i] for i in counting]
     models = []
