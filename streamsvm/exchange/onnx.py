@@ -632,9 +632,10 @@ class Graph:
     def cast(self, name: str, dtype: type) -> str:
         return self.op("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
-    def zeros(self, like: str, columns: int, dtype: type) -> str:
-        """(N, columns), as many rows as `like` has."""
-        shape = self.op("Concat", self.op("Shape", like, end=1), [columns], axis=0)
+    def zeros(self, like: str, columns: int | str, dtype: type) -> str:
+        """(N, columns), as many rows as `like` has. columns: their number, or the name of one (1,)."""
+        width = [columns] if isinstance(columns, int) else columns
+        shape = self.op("Concat", self.op("Shape", like, end=1), width, axis=0)
         return self.op("ConstantOfShape", shape, value=numpy_helper.from_array(np.zeros(1, dtype)))
 
     def double(self, array: np.ndarray) -> str:
@@ -654,8 +655,7 @@ class Graph:
 
     def l1_distances(self, x: str, rows: str) -> str:
         """|x - row|_1, (N, s), a column at a time, as (N, s, d) differences may be too large for the memory."""
-        ends = [self.op("Shape", values, end=1) for values in (x, rows)]
-        start = self.op("ConstantOfShape", self.op("Concat", *ends, axis=0), value=numpy_helper.from_array(np.zeros(1)))
+        start = self.zeros(x, self.op("Shape", rows, end=1), np.float64)
         of_rows = self.op("Transpose", rows, perm=[1, 0])
 
         def with_column(body: Graph, step: str, sums: str) -> str:
