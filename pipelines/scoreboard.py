@@ -19,12 +19,13 @@ of a peer that takes 1.5 times the seconds are ended, and it has no figures; the
     ROC area       of more than two classes the mean of each against the rest, of those that occur
     rank           by accuracy or R2, equal scores share a rank, and who has no figures is last
 
-A peer whose library is not there is named and left out: `pip install lightgbm xgboost`, and xrfm, which needs torch
-(the build for CPUs will do). --out keeps results.jsonl as results come, from which --resume continues, scoreboard.md
-and scoreboard.csv; if it is a file of figures, as in docs/figures, --work keeps all but the tables, by default a folder
-of its name next to it. --data needs, of the sets that are asked for: covtype.csv.gz electricity.csv.gz magic04.csv.gz
-census.parquet census.t.parquet skin_nonskin.tsv.gz ijcnn1.bz2 ijcnn1.t.bz2 a9a.bz2 a9a.t.bz2 letter.bz2 letter.t.bz2
-phishing.bz2 abalone.bz2, and w8a.bz2 for the set w8a, which is run by name only. --quick: 300 rows, a second, and
+A peer whose library is not there is named and left out: `pip install lightgbm xgboost catboost`, and xrfm, which needs
+torch (the build for CPUs will do). --out keeps results.jsonl as results come, from which --resume continues,
+scoreboard.md and scoreboard.csv; if it is a file of figures, as in docs/figures, --work keeps all but the tables, by
+default a folder of its name next to it. --data needs, of the sets that are asked for: covtype.csv.gz
+electricity.csv.gz magic04.csv.gz census.parquet census.t.parquet skin_nonskin.tsv.gz ijcnn1.bz2 ijcnn1.t.bz2 a9a.bz2
+a9a.t.bz2 letter.bz2 letter.t.bz2 phishing.bz2 abalone.bz2, and w8a.bz2 for the set w8a, which is run by name only.
+--quick: 300 rows, a second, and
 everything in this process: only to see that it runs. Run it on a machine that does nothing else.
 """
 

@@ -118,6 +118,45 @@ def _forest(config: Config, about: About) -> Any:
     return made(**config, n_jobs=about.cores, random_state=about.seed)
 
 
+def _catboost(config: Config, about: About) -> Any:
+    made = getattr(import_module("catboost"), f"CatBoost{about.kind}")
+    options = {"thread_count": about.cores, "random_seed": about.seed, "allow_writing_files": False, "verbose": False}
+    return WholeCategories(made(**config, **options), about.text)
+
+
+class WholeCategories:
+    """CatBoost, whose categories are whole numbers, not floats: columns of these codes are objects."""
+
+    def __init__(self, model: Any, text: tuple[int, ...]) -> None:
+        self._model, self._text = model, text
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> WholeCategories:
+        self._model.fit(self._columns(X), y, cat_features=list(self._text))
+        return self
+
+    def _columns(self, X: np.ndarray) -> Any:
+        if not self._text:
+            return X
+        columns = X.astype(object)
+        for column in self._text:
+            columns[:, column] = X[:, column].astype(np.int64)
+        return columns
+
+    def save_model(self, path: Path) -> None:
+        self._model.save_model(str(path))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        decide = getattr(self._model, name)
+        return lambda X: decide(self._columns(X))
+
+
+def _neighbours(config: Config, about: About) -> Any:
+    made = getattr(import_module("sklearn.neighbors"), f"KNeighbors{about.kind}")
+    return made(**config, n_jobs=about.cores)
+
+
 def _svc(config: Config, about: About) -> Any:
     """One thread: LIBSVM has no more."""
     svm = import_module("sklearn.svm")
@@ -255,6 +294,33 @@ PEERS: dict[str, Peer] = {
         },
         cost=lambda config: config["n_estimators"],
         takes_text=True,
+    ),
+    "CatBoost": Peer(
+        "catboost",
+        _catboost,
+        first={"iterations": 1000},
+        space={
+            "iterations": whole(100, 2000),
+            "learning_rate": log(0.02, 0.3),
+            "depth": one_of(4, 5, 6, 7, 8, 9),
+            "l2_leaf_reg": log(0.5, 20),
+            "random_strength": log(0.1, 10),
+        },
+        cost=lambda config: config["iterations"] * 1.5 ** config.get("depth", 6),
+        fixed_rows=HISTOGRAM_ROWS,
+        takes_text=True,
+        write=lambda model, path: model.save_model(path),
+        warm={"iterations": 10},
+    ),
+    "nearest neighbours": Peer(
+        "sklearn",
+        _neighbours,
+        first={"n_neighbors": 5},
+        space={
+            "n_neighbors": one_of(1, 2, 3, 5, 8, 12, 20, 35),
+            "weights": one_of("uniform", "distance"),
+            "p": one_of(1, 2),
+        },
     ),
     "SVC": Peer("sklearn", _svc, SVM_FIRST, SVM, power=2, fixed_rows=3_000, cost=_flexible),
     "LinearSVC": Peer("sklearn", _linear, first={"C": 1.0}, space={"C": log(1e-3, 100)}),
