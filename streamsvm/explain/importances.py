@@ -113,9 +113,8 @@ def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]
         rows = store if isinstance(store, Rows) else sampled(model, store)
         return by_gradients(model, rows, label), f"{len(rows):,} rows"
     if isinstance(model, EnsembleModel):
-        sizes = np.abs(model.weights)
         of_members = [_measured(member, None, label)[0] for member in model.members]
-        return _shares(np.average(of_members, axis=0, weights=sizes)), "members"
+        return _shares(np.tensordot(model.weights, of_members, 1)), "members"
     of_metric = model.header.scaling.importances
     if of_metric is not None:
         return of_metric, "metric"

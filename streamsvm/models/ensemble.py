@@ -38,10 +38,10 @@ def combined(probabilities: Sequence[np.ndarray], weights: np.ndarray, offsets: 
 class EnsembleModel(Model):
     """p_c(x) proportional to exp(b_c) prod_i p_ic(x)^w_i, p_i the probabilities of member i: a logarithmic opinion pool
     (Genest and Zidek 1986, Combining probability distributions), whose weights are a logistic regression's. Decision
-    values are log-odds: of the second of two classes, else of each class against the rest."""
+    values are log-odds: of the second of two classes, else of each class against the rest. See `choosing.ensemble`."""
 
     kind: ClassVar[str] = "ensemble"
-    header: Header  # with the kernel and the scaling of the first member
+    header: Header  # with the kernel and the scaling that the search chose
     members: tuple[Model, ...]  # each calibrated
     weights: np.ndarray  # (members,) w
     offsets: np.ndarray  # (k,) b
