@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 import typer
 from pydantic.fields import FieldInfo
 
-from streamsvm.cli.app import DATA, FILES, RUN, importing
+from streamsvm.cli.app import CLUSTER, DATA, FILES, RUN, importing
 from streamsvm.cli.options import XName, YName, open_store, option, with_flags
 from streamsvm.cli.output import progress
 from streamsvm.config import Options, field_values, option_field, option_names, option_values, validated
@@ -151,7 +151,7 @@ if TYPE_CHECKING:
     MemoryLimit: TypeAlias = str | None
     WorkersFlag: TypeAlias = int | None
 else:
-    MemoryLimit, WorkersFlag = _fit_flag("memory_limit", RUN), _fit_flag("workers", RUN)
+    MemoryLimit, WorkersFlag = _fit_flag("memory_limit", RUN), _fit_flag("workers", CLUSTER)
 
 
 def given_layers(flags: Mapping[str, Any], config: Place | None, sets: list[str] | None) -> list[Layer]:

@@ -156,13 +156,13 @@ def test_what_is_expected_is_of_the_model_with_its_threshold_or_costs(purpose, m
     search = {"trials": 2, "options": ["C"]} | values.get("search", {})
     config = completed([("test", {"threads": 2, **values, "search": search})])
     store, of_folds = Store.from_arrays(X, y), dict[str, np.ndarray]()
-    original = probabilities._decided
+    original = probabilities.decided_by_rows
 
     def decided(requested, rows, seed):
         of_folds.update(decisions=rows.decisions, truth=rows.codes)
         return original(requested, rows, seed)
 
-    monkeypatch.setattr(probabilities, "_decided", decided)
+    monkeypatch.setattr(probabilities, "decided_by_rows", decided)
     model, report = train_in_memory(store, config)
 
     cost = 1.0 - np.eye(k)
