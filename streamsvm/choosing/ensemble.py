@@ -126,7 +126,8 @@ def may_combine(fit: Fit, config: FitConfig) -> bool:
     if fit.checkpoints.resume and fit.checkpoints.has_state_of(FOLDER):  # an earlier run had the time, and used it
         return True
     searched_s = sum(fit.phase.seconds.get(name, 0.0) for name in SEARCH)
-    return has_time_for_fits(fit.prepared, fit.context, ensemble_fits(MEMBERS, config.probability.folds), searched_s)
+    ranks_s = searched_s * min(1.0, RANKS_ROWS / min(fit.store.n, fit.config.search.sample))
+    return has_time_for_fits(fit.prepared, fit.context, ensemble_fits(MEMBERS, config.probability.folds), ranks_s)
 
 
 def with_other_loss(config: FitConfig) -> FitConfig | None:
