@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from streamsvm.choosing.choices import as_chosen, with_choices, write_config
 from streamsvm.choosing.ensemble import (
     FOLDER,
+    OutOfTime,
     best_with_and_without_metric,
     combined_fits,
     in_ranks,
@@ -30,7 +31,7 @@ from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
-from streamsvm.fits.base import Fit, FitContext, FittedModel, Report
+from streamsvm.fits.base import END_S, Fit, FitContext, FittedModel, Report
 from streamsvm.fits.drafts import opened_draft
 from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import prepare, with_task
@@ -260,7 +261,9 @@ def ensemble_of(fit: Fit, config: FitConfig, run: Run, phase: Phases) -> tuple[F
         combine = partial(combined_fits, fit.store, candidates, learn, fit.prepared.header, fit.engine)
         try:
             with phase("ensemble"), on_client(fit.engine.client):
-                made = combine(folder, checkpoints, events)
+                made = combine(folder, checkpoints, events, None if config.search.has_ensemble else run.until)
+        except OutOfTime:
+            return None
         except FAILURES as error:
             if config.search.has_ensemble:
                 raise
@@ -358,8 +361,9 @@ def decided_by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -
 
 def _fit_of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: int) -> list[FittedModel]:
     """The models of a fold's rows, saved next to those of the run, with what is needed to resume. fits: how many are
-    still to come with this one, each with its share of the time left."""
-    until = run.until and (now := time.time()) + max(0.0, run.until - now) / fits
+    still to come with this one, each with its share of the time left, and END_S, which its model is given to be
+    written."""
+    until = run.until and min(run.until, (now := time.time()) + END_S + max(0.0, run.until - now) / fits)
     of_fold = Run(progress_of(run.events), Cs=run.Cs, until=until)
     if run.model_path is None:
         return [model for model, _ in fit_models(rows, config, of_fold)]

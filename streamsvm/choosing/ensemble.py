@@ -14,6 +14,7 @@ less the more rows it has. Then each member is fitted to all rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,7 @@ from streamsvm.tasks.weights import class_factors
 
 SQUARED = {"linear": "squared", "hinge": "squared_hinge"}  # losses, as solvers name them
 FOLDER = "ensemble"  # of the run directory, for the fits of its members
+SLOWER = 2.0  # times that fits of other candidates may take as long as the first one, so that none is cut short
 MEMBERS = 3  # of an ensemble that a time budget has room for
 RANKS_ROWS, RANKS_TRIALS = 5000, 14  # of the search in columns that are scaled by their ranks
 CONVERGED = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-6}  # of L-BFGS
@@ -53,6 +55,10 @@ MOST_SHARE = 0.25  # of the memory limit, for decision values of all folds
 # A model of the rows, given its options, a folder for its files, and the number of fits to come with this one.
 Learn = Callable[[FitConfig, Store, Place, int], FittedModel]
 State = dict[str, Any]  # as in a checkpoint: fold and codes of rows; by candidate decisions, pairwise, folds done
+
+
+class OutOfTime(Exception):  # noqa: N818  no fault: a single model is fitted instead
+    """The fits of an ensemble would take longer than the time left."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class Ensemble:
     model: EnsembleModel
     rows: DecidedRows
     members: list[dict[str, Any]]
+    converged: bool  # whether no fit of a fold was cut short
 
     def certified(self, fit: Fit) -> tuple[FittedModel, Report]:
         """The model with what is known of it, and the report. fit: of the chosen options, which was not solved: rows
@@ -75,8 +82,8 @@ class Ensemble:
             certificates[0]["gap"],
             model.n_support,
             exact=all(of_member.get("exact") for of_member in certificates),
-            converged=None if None in converged else all(converged),
-            advice="a member of the ensemble ended early; give more time, or a larger tol",
+            converged=None if self.converged and None in converged else self.converged and all(converged),
+            advice="fits of the ensemble ended early, so it may score less than expected; give more time",
             facts={"ensemble": self.members},
         )
         probability, scoring = fit.config.probability.model_copy(update={"method": None}), fit.prepared.scoring
@@ -107,18 +114,20 @@ def combined_fits(
     folder: Place,
     checkpoints: Checkpoints,
     events: Events,
+    until: float | None = None,
 ) -> Ensemble:
     """The ensemble of as many candidates as the first one's options say; the first is a member. header: of the model
     without what is known of it. folder: for files of the fits, which the members of large models read until they are
-    saved. Raises ConfigError, DataError, and what `learn` raises for the first candidate; another that fails is left
-    out, with a warning."""
+    saved. until: time.time() at which it has to end, if it is wanted only then. Raises ConfigError, DataError,
+    OutOfTime, and what `learn` raises for the first candidate; another that fails is left out, with a warning."""
     count = candidates[0].search.ensemble or MEMBERS
-    folds = _Folds(store, candidates, count, learn, engine, folder, checkpoints, events)
+    folds = _Folds(store, candidates, count, learn, engine, folder, checkpoints, events, until)
     return _stacked(folds, folds.members(count), header())
 
 
 def may_combine(fit: Fit, config: FitConfig) -> bool:
-    """Whether a time budget has room for an ensemble that the options leave open. fit: of what their search chose."""
+    """Whether a time budget may have room for an ensemble that the options leave open. fit: of what their search
+    chose."""
     task, search = fit.task, config.search
     is_open = search.ensemble is None and {"solver", "kernel"} <= set(search.chosen) and not config.holdout
     if not is_open or not task.has_probabilities or task.in_sets or "score" not in fit.prepared.choices:
@@ -166,9 +175,10 @@ class _Folds:
         folder: Place,
         checkpoints: Checkpoints,
         events: Events,
+        until: float | None,
     ) -> None:
         self.store, self.candidates, self.engine, self.folder = store, candidates, engine, folder
-        self._learn, self._checkpoints, self._events = learn, checkpoints, events
+        self._learn, self._checkpoints, self._events, self._until = learn, checkpoints, events, until
         saved = checkpoints.load()
         if saved is not None and len(saved.get("fold", ())) == store.n:  # a time budget may leave fewer rows now
             self._state: State = dict(saved)
@@ -215,7 +225,7 @@ class _Folds:
         """The member of all rows."""
         folder = self.folder_of(number)
         folder.mkdir(exist_ok=True)
-        model = self._learn(self.candidates[number], self.store, folder, max(1, self._total - self._done))
+        model = self._learn(self.candidates[number], self.store, folder, self._share())
         self._done += 1
         self._events.progress("ensemble", min(self._done, self._total), self._total)
         return model
@@ -233,6 +243,7 @@ class _Folds:
         key = f"{number}-{fold}"
         self._done += 1
         if f"done-{key}" not in self._state:
+            began = time.perf_counter()
             try:
                 self._decide(number, fold)
                 self._state[f"done-{key}"] = True
@@ -242,14 +253,33 @@ class _Folds:
                 self._events.warn(f"a candidate of the ensemble could not be fitted, and is left out ({error})")
                 self._state[f"done-{key}"] = False
             self._checkpoints.offer(self._state.copy, last=True)
+            self._require_time(time.perf_counter() - began)
         self._events.progress("ensemble", min(self._done, self._total - 1), self._total)
         return bool(self._state[f"done-{key}"])
+
+    def _share(self) -> int:
+        """Of the time left, for the next fit: one of so many."""
+        return max(1, int((self._total - self._done) / SLOWER))
+
+    @property
+    def converged(self) -> bool:
+        """Whether no fit of a fold was cut short."""
+        return "cut short" not in self._state
+
+    def _require_time(self, seconds: float) -> None:
+        """Raises OutOfTime if fits like the first one, which took so long, are too long."""
+        if self._until is not None and self._done == 1:
+            needed_s = SLOWER * seconds * (self._total - self._done)
+            if not self.converged or needed_s > self._until - time.time():
+                raise OutOfTime
 
     def _decide(self, number: int, fold: int) -> None:
         inside, folder = np.flatnonzero(self.fold == fold), self.folder / f"{number}-{fold}"
         folder.mkdir(exist_ok=True)
         rows = self.store.subset(np.flatnonzero(self.fold != fold))
-        model: Any = self._learn(self.candidates[number], rows, folder, max(1, self._total - self._done + 1))
+        model: Any = self._learn(self.candidates[number], rows, folder, self._share())
+        if (model.header.certificate or {}).get("converged") is False:
+            self._state["cut short"] = True
         if "codes" not in self._state:
             self._state["codes"] = codes_of_labels(model, self.store)
         held_out = self.store.subset(inside)
@@ -304,7 +334,7 @@ def _stacked(folds: _Folds, members: Sequence[int], header: Header) -> Ensemble:
         _report(member, fitted, share, codes, folds.weight)
         for member, fitted, share in zip(out_of_fold, models, weights.tolist(), strict=True)
     ]
-    return Ensemble(model, rows, reports)
+    return Ensemble(model, rows, reports, folds.converged)
 
 
 def _report(member: OutOfFold, model: Any, weight: float, codes: np.ndarray, v: np.ndarray) -> dict[str, Any]:

@@ -33,8 +33,7 @@ PASSES = 6.0  # over the store, of the fit of partitions
 END_S = 1.5  # to write the model, and to end
 ROOM = 0.8  # of the time left, for a fit on fewer rows
 FEWEST, HURRY_S = 3000, 10.0  # rows that a fit learns from in any case; seconds that these may take beyond the budget
-FITS_SHARE = 0.6  # of the time left, for the fits of an ensemble: others take longer than the chosen one
-FOLD_TIMES = 0.7  # of the time of a fit, for one of four fifths of the rows
+FOLD_TIMES = 0.25  # of the estimated time of a fit, that one of four fifths of the rows takes at least
 MORE = 1.5  # times the rows, or all: a fit that ended early is repeated for so many
 SAMPLE_S, MOST_SAMPLE = 60.0, 60_000  # budget of the usual sample; rows of the largest one
 REGION_STEPS = 3.0  # times the last step, that the search in regions takes
@@ -173,13 +172,13 @@ def has_time_for_regions(state: MetricState, prepared: TrainingData, context: Fi
 
 
 def has_time_for_fits(prepared: TrainingData, context: FitContext, fits: int, other_s: float) -> bool:
-    """Whether so many fits of folds like that of what was chosen, and other work of so many seconds, take at most
-    FITS_SHARE of the time left. Without a time budget there is none."""
+    """Whether the time left may be enough for so many fits of folds like that of what was chosen, and for other work of
+    so many seconds: the first of these fits shows whether it is. Without a time budget there is none."""
     steps, pass_s = prepared.choices.get("rungs"), context.phase.seconds.get("scale", 0.0)
     if math.isinf(context.left()) or prepared.all_rows is not None or not steps:
         return False
     fit_s = _configured_fit_s(FitTimes.of(steps, prepared), prepared.store.n, prepared.config, pass_s) - END_S
-    return FOLD_TIMES * fits * fit_s + other_s + END_S < FITS_SHARE * context.left()
+    return FOLD_TIMES * fits * fit_s + other_s + END_S < context.left()
 
 
 def in_time(prepared: TrainingData, steps: Sequence[Step], context: FitContext, pace: float = 1.0) -> TrainingData:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -312,6 +313,50 @@ def test_a_time_budget_with_room_makes_one():
         assert isinstance(model, EnsembleModel) == (kind is EnsembleModel) == ("ensemble" in report)
     given = completed([("test", {"task": "classify", "kernel": {"name": "rbf"}, "search": {"time_budget": 60}})])
     assert not isinstance(train_in_memory(store, given)[0], EnsembleModel)  # the user named what to fit
+
+
+def test_fits_within_a_time_budget_are_not_cut_short():
+    X, y = load_digits(return_X_y=True)
+    search = {"time_budget": 40, "trials": 4, "sample": 500, "ensemble": 3}
+    config = completed([("test", {"task": "classify", "search": search, "threads": 2})])
+    within, report = train_in_memory(Store.from_arrays(X[:600], y[:600]), config)
+    assert report["converged"]
+    whole, _ = train_in_memory(Store.from_arrays(X[:600], y[:600]), config.model_copy(
+        update={"search": config.search.model_copy(update={"time_budget": None})}))  # fmt: skip
+    rows = Rows(X[600:].astype(np.float64))
+    assert np.mean(within.predict(rows) == whole.predict(rows)) > 0.98
+
+
+def test_an_ensemble_that_was_cut_short_is_not_converged(wine, monkeypatch):
+    decide, messages = ensemble._Folds._decide, []
+
+    def cut_short(self, number, fold):
+        decide(self, number, fold)
+        self._state["cut short"] = True
+
+    monkeypatch.setattr(ensemble._Folds, "_decide", cut_short)
+    events = Events(lambda record: messages.append(getattr(record.event, "message", "")))
+    _, report = train_in_memory(wine, config_of(), events)
+    assert report["converged"] is False
+    assert any("fits of the ensemble ended early" in message for message in messages)
+
+
+def test_the_first_fit_shows_whether_there_is_time(monkeypatch):
+    decide, decided, messages = ensemble._Folds._decide, [], []
+
+    def slowly(self, number, fold):
+        decided.append((number, fold))
+        decide(self, number, fold)
+        self._until = time.time() + 0.01
+
+    monkeypatch.setattr(ensemble._Folds, "_decide", slowly)
+    config = completed([("test", {"task": "classify", "search": {"time_budget": 60, "trials": 4, "sample": 200}})])
+    events = Events(lambda record: messages.append(getattr(record.event, "message", "")))
+    model, report = train_in_memory(store_of(load_breast_cancer), config, events)
+    assert decided == [(0, 0)]
+    assert not isinstance(model, EnsembleModel)
+    assert report["converged"]
+    assert not any("combined" in message for message in messages)
 
 
 def test_what_cannot_be_combined_in_time_leaves_a_single_model(monkeypatch):
