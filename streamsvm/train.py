@@ -307,11 +307,12 @@ def _more_candidates(fit: Fit, config: FitConfig, run: Run, phase: Phases, folde
 def _fit_of_member(
     run: Run, config: FitConfig, rows: Store, folder: Place, fits: int, *, on_workers: bool
 ) -> FittedModel:
-    """on_workers: those of the client at hand, instead of more that the options name."""
+    """on_workers: those of the client at hand, instead of more that the options name. Of many fits, the share of each
+    may be shorter than END_S, which every fit leaves for its model to be written."""
     config = without_probabilities(as_chosen(config))
     if on_workers:
         config = config.model_copy(update=dict.fromkeys(("workers", "scheduler", "wait_for_scheduler")))
-    [model] = _fit_of_fold(run, config, rows, folder, fits)
+    [model] = _fit_of_fold(run, config, rows, folder, fits, END_S)
     return model
 
 
@@ -359,11 +360,13 @@ def decided_by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -
         return cross_validated(store, config, fit, run_dir=run.run_dir, resume=run.resume, events=run.events)
 
 
-def _fit_of_fold(run: Run, config: FitConfig, rows: Store, folder: Place, fits: int) -> list[FittedModel]:
+def _fit_of_fold(
+    run: Run, config: FitConfig, rows: Store, folder: Place, fits: int, more_s: float = 0.0
+) -> list[FittedModel]:
     """The models of a fold's rows, saved next to those of the run, with what is needed to resume. fits: how many are
-    still to come with this one, each with its share of the time left, and END_S, which its model is given to be
-    written."""
-    until = run.until and min(run.until, (now := time.time()) + END_S + max(0.0, run.until - now) / fits)
+    still to come with this one, each with its share of the time left; more_s: seconds that this one may take besides.
+    """
+    until = run.until and min(run.until, (now := time.time()) + max(0.0, run.until - now) / fits + more_s)
     of_fold = Run(progress_of(run.events), Cs=run.Cs, until=until)
     if run.model_path is None:
         return [model for model, _ in fit_models(rows, config, of_fold)]
