@@ -98,7 +98,7 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Decision values (n, problems) of rows by fits without their fold, and the probabilities (n, k) that they give."""
+    """A calibration of the decisions of rows by fits without their fold, and the probabilities (n, k) that it gives."""
 
     config: FitConfig
     calibration: Calibration
@@ -223,16 +223,12 @@ class _Folds:
 
     def fitted(self, number: int) -> FittedModel:
         """The member of all rows."""
-        folder = self.folder_of(number)
+        folder = self.folder / f"member-{number}"
         folder.mkdir(exist_ok=True)
         model = self._learn(self.candidates[number], self.store, folder, self._share())
         self._done += 1
         self._events.progress("ensemble", min(self._done, self._total), self._total)
         return model
-
-    def folder_of(self, number: int) -> Place:
-        """That of a member of all rows."""
-        return self.folder / f"member-{number}"
 
     @property
     def k(self) -> int:

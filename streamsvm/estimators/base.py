@@ -358,7 +358,8 @@ def _spread(k: int, model: Model, values: np.ndarray, unknown: float) -> np.ndar
 
 
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
-    if not (estimator.probability or estimator.ensemble or are_odds(estimator.loss)):
+    has_ensemble = estimator.ensemble is not None and estimator.ensemble > 1
+    if not (estimator.probability or has_ensemble or are_odds(estimator.loss)):
         raise AttributeError(f"predict_proba is there with {estimator._probable_with} only")
     return True
 

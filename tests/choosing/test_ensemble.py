@@ -341,6 +341,11 @@ def test_an_ensemble_that_was_cut_short_is_not_converged(wine, monkeypatch):
     assert any("fits of the ensemble ended early" in message for message in messages)
 
 
+@pytest.mark.parametrize(("count", "has_any"), [(None, False), (1, False), (2, True)])
+def test_probabilities_are_there_with_an_ensemble(count, has_any):
+    assert hasattr(AutoSVC(ensemble=count), "predict_proba") == has_any
+
+
 def test_the_first_fit_shows_whether_there_is_time(monkeypatch):
     decide, decided, messages = ensemble._Folds._decide, [], []
 
