@@ -30,7 +30,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit, FittedModel, Report, Solution
 from streamsvm.judging.expected import losses_of, of_model
-from streamsvm.judging.probabilities import decided_by_rows, decision_blocks, folds_of
+from streamsvm.judging.probabilities import decided_by_rows, decision_blocks, folds_of, weights_of
 from streamsvm.judging.thresholds import DecidedRows
 from streamsvm.models import EnsembleModel, Header
 from streamsvm.models.calibration import Calibration, calibrate, own_problems
@@ -184,7 +184,7 @@ class _Folds:
             self._state: State = dict(saved)
         else:
             self._state = {"fold": folds_of(store, candidates[0])}
-        self.fold = self._state["fold"]
+        self.fold, self.weight = self._state["fold"], weights_of(store)
         self.folds = int(self.fold.max()) + 1
         self._done, self._total = 0, len(candidates) + count * self.folds
         self.method = candidates[0].probability.method or "sigmoid"
@@ -194,10 +194,6 @@ class _Folds:
         """(n,) of all rows."""
         codes: np.ndarray = self._state["codes"]
         return codes
-
-    @property
-    def weight(self) -> np.ndarray:
-        return np.ones(self.store.n) if self.store.sample_weight is None else self.store.sample_weight
 
     def members(self, count: int) -> list[int]:
         """The candidates that go together, by the first fold, of those that could be fitted to all folds."""

@@ -80,7 +80,7 @@ def held_out(
     rows = DecidedRows(
         _decisions(model, store, codes, engine, events)[is_known],
         codes[is_known],
-        _weights(store)[is_known],
+        weights_of(store)[is_known],
         len(model.classes),
         model.is_pairwise,
         groups=None if groups is None else groups[is_known],
@@ -111,7 +111,7 @@ def require_supported(requested: ProbabilityConfig, task: str | None, n_classes:
         require_two(2 if in_sets else n_classes)
 
 
-def _weights(store: Store) -> np.ndarray:
+def weights_of(store: Store) -> np.ndarray:
     return np.ones(store.n) if store.sample_weight is None else store.sample_weight
 
 
@@ -185,7 +185,7 @@ def cross_validated(
     rows = DecidedRows(
         state["decisions"][0],
         codes,
-        _weights(store),
+        weights_of(store),
         k=codes.shape[1] if codes.ndim == 2 else int(codes.max()) + 1,
         pairwise=bool(state["pairwise"]),
         groups=store.connected_groups,
