@@ -18,6 +18,7 @@ from streamsvm.options.base import (
     Bytes,
     ClassWeight,
     Count,
+    DeviceName,
     Every,
     Gaps,
     KernelConfig,
@@ -45,6 +46,7 @@ from streamsvm.options.solvers import (
     DCSVMConfig,
     with_published,
 )
+from streamsvm.parallel.devices import EXPECTED
 from streamsvm.solvers.catalogue import (
     DEFAULT_SOLVER,
     SOLVERS,
@@ -111,6 +113,12 @@ class FitConfig(Options):
     cache_size: Annotated[Size, Field(ge=0, description="Memory for cached kernel rows, for example 200MiB")] = (
         200 << 20
     )
+    device: Annotated[
+        DeviceName, Field(description=f"Computes kernel sums of dense rows: {EXPECTED}. Needs the extra gpu")
+    ] = "cpu"
+    device_memory: Annotated[
+        Bytes, Field(description="Memory of the device to use, for example 4GiB (default: half of what is free)")
+    ] = None
     threads: Annotated[Count, Field(description="Threads of this process (default: every core)")] = None
     workers: Annotated[Count, Field(description="Local worker processes (default: threads only)")] = None
     scheduler: Annotated[

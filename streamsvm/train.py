@@ -32,6 +32,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
 from streamsvm.fits.base import END_S, Fit, FitContext, FittedModel, Report
+from streamsvm.fits.devices import device_of
 from streamsvm.fits.drafts import opened_draft
 from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import prepare, with_task
@@ -39,6 +40,7 @@ from streamsvm.judging.held_out import interval_rows, require_holdout
 from streamsvm.judging.thresholds import FoldDecisions
 from streamsvm.models.files import load_model, save_model
 from streamsvm.parallel.compiling import compile_notices
+from streamsvm.parallel.devices import computing_on, device_facts
 from streamsvm.parallel.machine import excess
 from streamsvm.parallel.open import on_client, open_engine
 from streamsvm.runs.checkpoints import ROWS, Checkpoints
@@ -178,8 +180,9 @@ def graph_of(
         config = build_config(("graph_of", config))
     if not isinstance(store, Store):
         store = Store.open(str(store))
-    for option, value in (("workers", config.workers), ("scheduler", config.scheduler)):
-        if value is not None:
+    placed = {name: getattr(config, name) for name in ("workers", "scheduler", "device")}
+    for option, value in placed.items():
+        if value != FitConfig.model_fields[option].default:
             raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
     if config.search.has_ensemble:
         raise ConfigError(f"search.ensemble is {config.search.ensemble}: a graph is one fit; leave it out")
@@ -215,7 +218,7 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     in_place = {"holdout": 0, "interval": None}  # rows here and there, of all chunks
     config = with_task(config, store).model_copy(update=in_place)
     with planned_fit(store, config, chooses=False) as fit:
-        return fit.plan() | folds | ({"guessed": "; ".join(store.guessed)} if store.guessed else {})
+        return fit.plan() | folds | device_facts() | ({"guessed": "; ".join(store.guessed)} if store.guessed else {})
 
 
 def fit_models(store: Store, config: FitConfig, run: Run) -> list[tuple[FittedModel, Report]]:
@@ -334,7 +337,11 @@ def planned_fit(
         run.performance_report,
         config.wait_for_scheduler,
     )
-    with closing(FitContext(engine, checkpoints, run.events, phase, run.until)) as context:
+    context = FitContext(engine, checkpoints, run.events, phase, run.until)
+    device = device_of(config, store, run.events)
+    with closing(context), computing_on(device):
+        if device is not None:
+            engine.check_device(device, run.events)
         data = prepare(store, config, engine, run.events, phase=phase)
         if chooses and config.search.chosen:
             with phase("search"):

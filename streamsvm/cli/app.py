@@ -214,7 +214,7 @@ DATA, MODEL, RUN = "Data", "Model", "Run"
 # and those that only --help-all shows.
 FILES, VALUES, ANSWERS = "Reading files", "Labels and gaps", "Predictions"
 PAPERS, TUNING, LEARNER = "Papers' switches", "Fine tuning", "Learner"
-RUNS, CLUSTER, LATE_LABELS = "Plans and checkpoints", "Cluster", "Labels that come later"
+RUNS, CLUSTER, LATE_LABELS = "Plans and checkpoints", "Cluster and device", "Labels that come later"
 DETAILS = frozenset({FILES, VALUES, PAPERS, ANSWERS, TUNING, RUNS, CLUSTER, LEARNER, LATE_LABELS})
 OTHERS = "Options"  # those without a group
 NAME_SHARE = 3  # the names of options get at most this part of the width, 1 / 3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from streamsvm.cli.app import importing
 from streamsvm.cli.inputs import ROWS, TO_PREDICT, GivenRows, takes_rows
-from streamsvm.cli.options import AsJson, ModelIn, option
+from streamsvm.cli.options import AsJson, ModelIn, on_device, option
 from streamsvm.cli.output import emit, print_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
@@ -25,6 +25,7 @@ VALUES = 3  # columns of support vectors that a table shows
 SHORT, RAW = 4, 6  # digits of computed numbers, and of values in rows
 
 
+@on_device
 @takes_rows(*ROWS, files=TO_PREDICT, store="Rows to explain, unscaled.", has_labels=False)
 def explain(
     model: ModelIn,

@@ -57,7 +57,7 @@ FLAGS = {
     ANSWERS: ("interval", "threshold", "costs"),
     RUN: ("time_budget", "ensemble"),
     RUNS: ("checkpoint_every",),
-    CLUSTER: ("scheduler", "wait_for_scheduler"),
+    CLUSTER: ("scheduler", "wait_for_scheduler", "device", "device_memory"),
 }
 PLAN = {  # facts of a plan in words, the most important ones first
     "n": "rows",
@@ -69,6 +69,8 @@ PLAN = {  # facts of a plan in words, the most important ones first
     "peak_rss_bytes_estimated": "peak memory, without a limit",
     "least_bytes_estimated": "smallest memory limit",
     "limit_bytes": "memory limit",
+    "device": "device",
+    "device_memory_bytes": "memory of the device, at most",
     "fits": "fits in the limit",
     "store_read_bytes_estimated": "read from the store",
     "scratch_bytes_estimated": "written to scratch files",

@@ -63,6 +63,8 @@ PLACEHOLDERS = {  # of values that have a form of their own, by option
     "checkpoint_every": "SECONDS|'N steps'",
     "scheduler": "tcp://HOST:PORT",
     "wait_for_scheduler": "60s|10m|2h",
+    "device": "NAME",
+    "device_memory": "SIZE",
 }
 NAMES_OF_VALUES = {"probability": "METHOD"}  # of a list of values, other than the flag's
 SWITCHES = {"header": "--header/--no-header", "dense": "--dense/--sparse"}

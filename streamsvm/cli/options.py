@@ -15,6 +15,7 @@ import typer
 from streamsvm.cli.app import CLUSTER, FILES, importing
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
+from streamsvm.parallel.devices import CPU, EXPECTED, computing_on, open_device
 from streamsvm.storage.paths import Place, place_of
 from streamsvm.storage.text import parse_time
 
@@ -37,6 +38,15 @@ def place_option(name: str, help: str, metavar: str, group: str | None = None) -
 def _time(text: str) -> float:
     try:
         return parse_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found {text!r}, {error}") from None
+
+
+def _size(text: str) -> int:
+    from streamsvm.options.base import parse_size
+
+    try:
+        return parse_size(text)
     except ValueError as error:
         raise typer.BadParameter(f"found {text!r}, {error}") from None
 
@@ -91,6 +101,22 @@ CLUSTER_FLAGS = {
         ),
     ],
     "performance_report": PerformanceReport,
+}
+DEVICE_FLAGS = {
+    "device": Annotated[
+        str | None,
+        option("--device", f"Computes kernel sums of dense rows: {EXPECTED}. Default: cpu.", "NAME", CLUSTER),
+    ],
+    "device_memory": Annotated[
+        Any,
+        option(
+            "--device-memory",
+            "Memory of the device to use. Default: half of what is free.",
+            "SIZE",
+            CLUSTER,
+            parser=_size,
+        ),
+    ],
 }
 
 Command = Callable[..., None]
@@ -147,7 +173,28 @@ class Cluster:
 
 
 THREADS = Cluster()
-on_cluster = with_flags("cluster", CLUSTER_FLAGS, lambda flags: Cluster(**flags))
+
+
+def on_device(function: Command) -> Command:
+    """Has a command compute on the device that flags name."""
+
+    @wraps(function)
+    def command(*, device: str | None, device_memory: int | None, **arguments: Any) -> None:
+        with computing_on(open_device(device or CPU, device_memory)):
+            function(**arguments)
+
+    inner = signature(function, eval_str=True)
+    flags = [
+        Parameter(flag, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for flag, annotation in DEVICE_FLAGS.items()
+    ]
+    command.__signature__ = inner.replace(parameters=[*inner.parameters.values(), *flags])  # type: ignore[attr-defined]
+    return command
+
+
+def on_cluster(function: Command) -> Command:
+    """As `on_device`, and passes who computes besides, `Cluster`, as flags say."""
+    return on_device(with_flags("cluster", CLUSTER_FLAGS, lambda flags: Cluster(**flags))(function))
 
 
 def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:

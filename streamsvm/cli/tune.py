@@ -35,7 +35,7 @@ CONFIG_TEXT = "A TOML file of options, with values to try in a table [tune]. Def
 
 
 @takes_rows(*LEARNT, files=TO_LEARN, store="Rows and labels to train on.")
-@configured({RUN: ("time_budget", "seed"), CLUSTER: ("scheduler", "wait_for_scheduler")})
+@configured({RUN: ("time_budget", "seed"), CLUSTER: ("scheduler", "wait_for_scheduler", "device", "device_memory")})
 def tune(
     given: GivenRows,
     config: Annotated[PlaceFlag | None, place_option("--config", CONFIG_TEXT, "FILE")] = None,

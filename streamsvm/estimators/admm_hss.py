@@ -202,7 +202,8 @@ class HSSSVC(HSSPath, StoreClassifier):
         polish: int = 0,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
@@ -274,6 +275,7 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         polish: int = 0,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())

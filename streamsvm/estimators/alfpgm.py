@@ -232,7 +232,8 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, StoreClassifier):
         delta_alpha: float = 1e-6,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
@@ -350,6 +351,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())

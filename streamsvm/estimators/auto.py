@@ -94,7 +94,8 @@ class AutoSVC(StoreClassifier):
         search_params: Options = None,
         gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None, target_encode: TargetEncode = None,
         random_state: RandomState = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
 

@@ -40,6 +40,7 @@ from streamsvm.models import LocalModel
 from streamsvm.models.base import Model
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
+from streamsvm.parallel.devices import computing_on, inheriting, open_device
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
@@ -99,6 +100,7 @@ class StoreEstimator(StoreInputs):
     scale: str
     memory_limit: int | str | None
     n_jobs: int | None
+    device: str = "cpu"
     client: Client = None
     verbose: int
     probability: bool | str = False
@@ -130,6 +132,7 @@ class StoreEstimator(StoreInputs):
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "memory_limit": self.memory_limit,
             "threads": threads(self.n_jobs),
+            "device": self.device,
             "probability": {
                 "method": method if isinstance(method, str) else "sigmoid" if method else None,
                 "threshold": self.threshold,
@@ -265,14 +268,15 @@ class StoreEstimator(StoreInputs):
     def _by_blocks(self, X: Data, decide: Decide) -> Any:
         """(n, ...) decide(model, rows) of all rows, block by block; of a dask array lazily, as a dask array."""
         check_is_fitted(self)
-        if is_dask(X):
-            return decide_lazily(self.model_, self._lazy_rows(X), decide)
-        X = read_once(X)
-        if has_no_rows(X):
-            return self._of_no_rows(X, decide)
-        store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
-        blocks = predict_blocks(self.model_, store, engine=engine, decide=decide)
-        return np.concatenate([decided for _, _, decided in blocks])
+        with computing_on(open_device(self.device)):
+            if is_dask(X):
+                return decide_lazily(self.model_, self._lazy_rows(X), inheriting(decide))
+            X = read_once(X)
+            if has_no_rows(X):
+                return self._of_no_rows(X, decide)
+            store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
+            blocks = predict_blocks(self.model_, store, engine=engine, decide=decide)
+            return np.concatenate([decided for _, _, decided in blocks])
 
     def _of_no_rows(self, X: Data, decide: Decide) -> np.ndarray:
         """(0, ...) what is decided of no rows, whose columns are checked."""

@@ -171,7 +171,8 @@ class BudgetedSVC(BudgetedEstimator, StoreClassifier):
         random_state: RandomState = None,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
@@ -344,6 +345,7 @@ class BudgetedSVR(BudgetedEstimator, StoreRegressor):
         random_state: RandomState = None,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())

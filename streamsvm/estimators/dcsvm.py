@@ -121,7 +121,8 @@ class DCSVC(DCSVMEstimator, SupportVectors, StoreClassifier):
         neighbours: int = 1, part_metric: int = 0, cache_size: float = 200,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
@@ -215,7 +216,8 @@ class DCSVR(DCSVMEstimator, RegressionVectors, StoreRegressor):
         part_metric: int = 0, cache_size: float = 200,
         scale: SearchedScale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
         target_encode: TargetEncode = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())
 
@@ -300,6 +302,7 @@ class DCOneClassSVM(DCSVMEstimator, RegressionVectors, OutlierDetector):
         part_rows: int | None = None, adaptive: bool = True, refine: bool = True, neighbours: int = 1,
         cache_size: float = 200,
         scale: Scale = "none", gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None,
-        memory_limit: int | str | None = None, n_jobs: int | None = None, client: Client = None, verbose: int = 0,
+        memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
+        verbose: int = 0,
     ) -> None:  # fmt: skip
         set_parameters(self, locals())

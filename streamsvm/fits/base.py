@@ -41,6 +41,7 @@ from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.intervals import Intervals
 from streamsvm.options.probability import ThresholdObjective
+from streamsvm.parallel.devices import device_facts
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.problems.subproblems import coefficients_of
 from streamsvm.runs.checkpoints import ROWS, SCRATCH, Checkpoints
@@ -352,6 +353,7 @@ class Fit(ABC):
             **({"interval": header.intervals.facts()} if header.intervals is not None else {}),
             **solution.facts,
             **self.engine.facts(),
+            **device_facts(),
         }
 
     @classmethod

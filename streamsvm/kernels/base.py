@@ -13,6 +13,8 @@ import numpy as np
 
 from streamsvm.data.rows import Rows, varying
 from streamsvm.errors import ConfigError, ModelError
+from streamsvm.kernels import device
+from streamsvm.kernels.device import DeviceRows
 from streamsvm.kernels.table import KernelRow, kernel_names, kernel_row, parameters
 from streamsvm.kernels.tiles import COLUMNS, Keep, Slopes, Tile, applied, filled, groups, height
 from streamsvm.parallel.imports import imported
@@ -51,6 +53,7 @@ class Kernel(ABC):
     name: ClassVar[str]
     libsvm: ClassVar[str | None] = None  # its kernel_type in LIBSVM's files
     most: ClassVar[float] = 1e30  # of `largest`: sums of values times coefficients must stay below float32's 3e38
+    on_device: ClassVar[bool] = False  # whether `values_on` and `gradients_on` are defined
 
     @property
     def row(self) -> KernelRow:
@@ -114,12 +117,16 @@ class Kernel(ABC):
 
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float32, written into `out` if it is given."""
-        return filled(self.tiles(b), a, np.empty((len(a), len(b)), np.float32) if out is None else out, threads)
+        out = np.empty((len(a), len(b)), np.float32) if out is None else out
+        values = device.block(self, a, b, out)
+        return filled(self.tiles(b), a, out, threads) if values is None else values
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed. keep(columns,
         first row, tile) is called with each tile of the block. Raises ConfigError if values are beyond float32."""
-        out = None if keep else self.near_sums(a, b, coef, threads)
+        out = None if keep else device.sums(self, a, b, coef)
+        if out is None and not keep:
+            out = self.near_sums(a, b, coef, threads)
         if out is None:
             out = applied(self.tiles, a, b, coef, threads, keep)
         self._check_finite(out)
@@ -163,7 +170,10 @@ class Kernel(ABC):
         slopes times coefficients: their rounding is about 2^-20 of sum_j |w_j| (|a_i| + |b_j|), and slopes are as exact
         as values. So rows far from the origin should be moved there first, as scaling does. Raises ConfigError where
         values are beyond float32."""
-        columns = np.atleast_2d(coef.T)
+        columns, computed = np.atleast_2d(coef.T), device.gradients(self, a, b, coef)
+        if computed is not None:
+            self._check_finite(computed)
+            return computed
         out = np.zeros((len(columns), len(a), a.d), np.float32)
         for first in range(0, len(b), COLUMNS):
             part = b.take(slice(first, first + COLUMNS))
@@ -194,6 +204,14 @@ class Kernel(ABC):
                 f"values of the {self.name} kernel are beyond float32: scale the features, or take a smaller "
                 "gamma, degree or C"
             )
+
+    def device_values(self, xp: Any, a: DeviceRows, b: DeviceRows) -> Any:
+        """K(a, b), (m, q), of arrays of a device, whose namespace is xp; for kernels that are `on_device`."""
+        raise NotImplementedError(self.name)
+
+    def device_gradients(self, xp: Any, a: DeviceRows, b: DeviceRows, coef: Any) -> Any:
+        """As `gradients`, of arrays of a device, for coef (q, k): (k, m, d)."""
+        raise NotImplementedError(self.name)
 
     def support(self, rows: Rows, ids: np.ndarray) -> Rows:
         """The rows that models keep for these positions among all training rows."""
@@ -332,16 +350,24 @@ class Float64:
 
     kernel: Kernel
 
+    @property
+    def on_device(self) -> bool:
+        return self.kernel.on_device
+
     def diag(self, a: Rows) -> np.ndarray:
         return self.kernel.diag(a)
 
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float64."""
-        return filled(self.kernel.float64_tiles(b), a, np.empty((len(a), len(b))) if out is None else out, threads)
+        out = np.empty((len(a), len(b))) if out is None else out
+        values = device.block(self.kernel, a, b, out)
+        return filled(self.kernel.float64_tiles(b), a, out, threads) if values is None else values
 
     def apply(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64. keep: as `Kernel.apply`."""
-        out = None if keep else self.kernel.near_sums(a, b, coef, threads, np.float64)
+        out = None if keep else device.sums(self.kernel, a, b, coef, np.float64)
+        if out is None and not keep:
+            out = self.kernel.near_sums(a, b, coef, threads, np.float64)
         return applied(self.kernel.float64_tiles, a, b, coef, threads, keep, np.float64) if out is None else out
 
 

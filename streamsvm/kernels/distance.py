@@ -7,15 +7,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from streamsvm.data.rows import Rows
-from streamsvm.kernels import epilogues
+from streamsvm.kernels import device, epilogues
 from streamsvm.kernels.base import OnnxGraph, Stationary, composed, inner_products
+from streamsvm.kernels.device import DeviceRows, namespace
 from streamsvm.kernels.leaves import NEGLIGIBLE, near_rows
 from streamsvm.kernels.tiles import INNER, Slopes, Tile, inner_tile, inner_tiles, of_distances, transposed
 
@@ -30,6 +31,7 @@ class Distances(Stationary):
     """K(a, b) = k(|a-b|^2)."""
 
     most: ClassVar[float] = 5e37  # of a squared norm: squared distances are up to four times it
+    resolution: ClassVar[float] = 0.0  # of float32: squared distances below this share of |a|^2 + |b|^2 count as 0
     _gamma_power: ClassVar[int] = 2
 
     def largest(self, a: Rows) -> float:
@@ -37,7 +39,7 @@ class Distances(Stationary):
 
     @abstractmethod
     def of(self, sq: np.ndarray) -> np.ndarray:
-        """k of squared distances, float64."""
+        """k of squared distances, float64; or of arrays of a device, if the kernel is `on_device`."""
 
     @abstractmethod
     def slope(self, sq: np.ndarray) -> np.ndarray:
@@ -92,6 +94,14 @@ class Distances(Stationary):
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         return self.of(sq_distances(a, b))
 
+    def device_values(self, xp: Any, a: DeviceRows, b: DeviceRows) -> Any:
+        return self.of(device.sq_distances(xp, a, b, self.resolution))
+
+    def device_gradients(self, xp: Any, a: DeviceRows, b: DeviceRows, coef: Any) -> Any:
+        slopes = 2.0 * self.slope(device.sq_distances(xp, a, b, self.resolution))
+        sums = xp.matrix_transpose(slopes @ coef)[:, :, None]
+        return sums * a.X - device.weighted_rows(xp, slopes, b, coef)
+
     def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
         weights = 2.0 * self.slope(sq_distances(a, b)) * coef
         sums = weights.sum(axis=1)[:, None] * a.astype(np.float64).dense()
@@ -137,10 +147,11 @@ class RBF(Distances):
     """exp(-gamma |a-b|^2)."""
 
     name: ClassVar[str] = "rbf"
+    on_device: ClassVar[bool] = True
     libsvm: ClassVar[str | None] = "rbf"
 
     def of(self, sq: np.ndarray) -> np.ndarray:
-        return np.exp(-self.gamma * sq)
+        return namespace(sq).exp(-self.gamma * sq)
 
     def sq_radius(self, value: float) -> float:
         return -math.log(value) / self.gamma
@@ -170,6 +181,7 @@ class Cauchy(Distances):
     """1 / (1 + gamma |a-b|^2): its tails do not vanish."""
 
     name: ClassVar[str] = "cauchy"
+    on_device: ClassVar[bool] = True
 
     def of(self, sq: np.ndarray) -> np.ndarray:
         return 1.0 / (1.0 + self.gamma * sq)
@@ -197,6 +209,8 @@ class Matern(Distances):
     all. Rows nearer than float32 resolves (see epilogues.NEAR) count as one."""
 
     name: ClassVar[str] = "matern"
+    on_device: ClassVar[bool] = True
+    resolution: ClassVar[float] = epilogues.NEAR
     _gamma_power: ClassVar[int] = 1
     nu: float = 1.5
 
@@ -216,15 +230,17 @@ class Matern(Distances):
         return (s / self._rate) ** 2
 
     def of(self, sq: np.ndarray) -> np.ndarray:
-        s = self._rate * np.sqrt(sq)
+        xp = namespace(sq)
+        s = self._rate * xp.sqrt(sq)
         first, second = self._factors
-        return (1.0 + s * (first + second * s)) * np.exp(-s)
+        return (1.0 + s * (first + second * s)) * xp.exp(-s)
 
     def slope(self, sq: np.ndarray) -> np.ndarray:
-        s, half = self._rate * np.sqrt(sq), 0.5 * self._rate**2
+        xp = namespace(sq)
+        s, half = self._rate * xp.sqrt(sq), 0.5 * self._rate**2
         if self.nu == 0.5:  # not differentiable where the distance is 0: taken to be 0
-            return -half * np.divide(np.exp(-s), s, out=np.zeros_like(s), where=s > 0)
-        return -half * np.exp(-s) * (1.0 if self.nu == 1.5 else (1.0 + s) / 3.0)
+            return -half * xp.where(s > 0, xp.exp(-s) / xp.where(s > 0, s, 1.0), 0.0)
+        return -half * xp.exp(-s) * (1.0 if self.nu == 1.5 else (1.0 + s) / 3.0)
 
     def finish(self, tile: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> None:
         first, second = self._factors
@@ -273,6 +289,7 @@ class Laplacian(Stationary):
     """exp(-gamma |a-b|_1), scikit-learn's laplacian_kernel."""
 
     name: ClassVar[str] = "laplacian"
+    on_device: ClassVar[bool] = True
 
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
@@ -292,6 +309,12 @@ class Laplacian(Stationary):
 
     def tiles(self, b: Rows) -> Tile:
         return composed(self.operand_tiles(b), self.finisher(b))
+
+    def device_values(self, xp: Any, a: DeviceRows, b: DeviceRows) -> Any:
+        return xp.exp(-self.gamma * device.l1_distances(xp, a, b))
+
+    def device_gradients(self, xp: Any, a: DeviceRows, b: DeviceRows, coef: Any) -> Any:
+        return device.l1_gradients(xp, a, b, -self.gamma * self.device_values(xp, a, b), coef)
 
     def onnx(self, graph: OnnxGraph, x: str, rows: str) -> str:
         rate = graph.constant(-np.asarray(self.gamma, np.float64))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
-from streamsvm.kernels import epilogues
+from streamsvm.kernels import device, epilogues
 from streamsvm.kernels.base import Kernel, OnnxGraph, composed, inner_products
+from streamsvm.kernels.device import DeviceRows, namespace
 from streamsvm.kernels.table import kernel_names
 from streamsvm.kernels.tiles import INNER, Slopes, Tile, inner_tiles, of_inner_products
 
@@ -26,7 +27,7 @@ class InnerProducts(Kernel):
 
     @abstractmethod
     def of(self, inner: np.ndarray) -> np.ndarray:
-        """k of inner products, float64."""
+        """k of inner products, float64; or of arrays of a device, if the kernel is `on_device`."""
 
     @abstractmethod
     def slope(self, inner: np.ndarray) -> np.ndarray:
@@ -61,6 +62,12 @@ class InnerProducts(Kernel):
     def diag(self, a: Rows) -> np.ndarray:
         return self.of(a.sq_norms)
 
+    def device_values(self, xp: Any, a: DeviceRows, b: DeviceRows) -> Any:
+        return self.of(device.inner_products(xp, a, b))
+
+    def device_gradients(self, xp: Any, a: DeviceRows, b: DeviceRows, coef: Any) -> Any:
+        return device.weighted_rows(xp, self.slope(device.inner_products(xp, a, b)), b, coef)
+
     def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
         return np.asarray((self.slope(inner_products(a, b, np.float64)) * coef) @ b.astype(np.float64).X)
 
@@ -85,13 +92,14 @@ class Linear(InnerProducts):
     """a'b."""
 
     name: ClassVar[str] = "linear"
+    on_device: ClassVar[bool] = True
     libsvm: ClassVar[str | None] = "linear"
 
     def of(self, inner: np.ndarray) -> np.ndarray:
         return inner
 
     def slope(self, inner: np.ndarray) -> np.ndarray:
-        return np.ones_like(inner)
+        return namespace(inner).ones_like(inner)
 
     def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
         """Sums of rows b, which are the same everywhere."""
@@ -112,6 +120,7 @@ class Precomputed(Linear):
     While it is trained, `problems.dual.MatrixDual` reads the matrix itself."""
 
     name: ClassVar[str] = "precomputed"
+    on_device: ClassVar[bool] = False
     libsvm: ClassVar[str | None] = None
 
     def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
@@ -133,6 +142,7 @@ class Poly(InnerProducts):
     """(gamma a'b + coef0)^degree."""
 
     name: ClassVar[str] = "poly"
+    on_device: ClassVar[bool] = True
     libsvm: ClassVar[str | None] = "polynomial"
     gamma: float = 1.0
     degree: int = 3
@@ -162,12 +172,13 @@ class Sigmoid(InnerProducts):
     """tanh(gamma a'b + coef0): LIBSVM's, which is not positive semidefinite."""
 
     name: ClassVar[str] = "sigmoid"
+    on_device: ClassVar[bool] = True
     libsvm: ClassVar[str | None] = "sigmoid"
     gamma: float = 1.0
     coef0: float = 0.0
 
     def of(self, inner: np.ndarray) -> np.ndarray:
-        return np.tanh(self.gamma * inner + self.coef0)
+        return namespace(inner).tanh(self.gamma * inner + self.coef0)
 
     def slope(self, inner: np.ndarray) -> np.ndarray:
         return self.gamma * (1 - self.of(inner) ** 2)

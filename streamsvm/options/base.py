@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import CoreSchema, core_schema
 
 from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row
+from streamsvm.parallel import devices
 from streamsvm.storage.text import names_in, parse_time
 
 if TYPE_CHECKING:
@@ -95,11 +96,20 @@ def _labels(value: object) -> object:
 
 
 Real = Annotated[float, BeforeValidator(_plain_number), Field(allow_inf_nan=False)]
+
+
+def _device(name: str) -> str:
+    if not devices.NAMES.fullmatch(name):
+        raise ValueError(f"expected {devices.EXPECTED}")
+    return name
+
+
 Whole = Annotated[int, BeforeValidator(_plain_number)]
 Gamma = Annotated[float | Literal["scale", "auto"], BeforeValidator(_gamma)]
 Count = Annotated[Whole, Field(ge=1)] | None
 Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={"format": "size"})]
 Bytes = Annotated[Size, Field(gt=0)] | None
+DeviceName = Annotated[str, AfterValidator(_device)]
 Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]

@@ -44,6 +44,7 @@ from streamsvm.parallel.contact import (
     wait_for_client,
     warnings_alone,
 )
+from streamsvm.parallel.devices import Device, inheriting, lacking_device
 from streamsvm.parallel.engine import (
     Deferred,
     Engine,
@@ -252,6 +253,15 @@ class ClusterEngine(Engine):
                 "give a --run-dir that this process and all workers share"
             )
 
+    def check_device(self, device: Device, events: Events) -> None:
+        name, limit = device.name, device.limit
+        by_worker = self._contact.ask(lambda client: client.run(lacking_device, name, limit))
+        without = {address: reason for address, reason in by_worker.items() if reason}
+        if without:
+            address, reason = next(iter(without.items()))
+            count = f"{len(without)} of {len(by_worker)} workers compute on their CPUs"
+            events.warn(f"{count}, for example {address}: {reason}")
+
     def serial_blas(self) -> AbstractContextManager[object]:
         return self._local.serial_blas()
 
@@ -284,7 +294,7 @@ class ClusterEngine(Engine):
 
     def _tasks(self, fn: Function, jobs: Sequence[Job]) -> list[RemoteValue]:
         """Starts fn(*job) of each job; arguments too large to go with a task are sent to the workers first."""
-        fn, jobs = with_reads(fn, jobs)
+        fn, jobs = with_reads(inheriting(fn), jobs)
         sent = iter(self._scatter([arg for job in jobs for arg in job if self._is_large(arg)]))
 
         def remote(arg: object) -> object:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from streamsvm.events import Events, ignore
+from streamsvm.parallel.devices import Device, OnDevice, inheriting
 from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.prefetch import ahead
@@ -144,6 +145,9 @@ class Engine:
     def require_folder(self, folder: Place) -> None:
         """Raises ConfigError if tasks would not see a folder of this process."""
 
+    def check_device(self, device: Device, events: Events) -> None:
+        """Warns if there are tasks that cannot use a device, and compute on CPUs."""
+
     def close(self) -> None:
         """Stops what the engine started."""
 
@@ -156,7 +160,7 @@ class Engine:
         return _pools(len(sys.modules)).limit(limits=1)
 
     def _results(self, fn: Function, jobs: Iterator[Job], window: int | None, meter: Meter) -> Iterator[Any]:
-        size = window or 2 * self.slots
+        fn, size = inheriting(fn), window or 2 * self.slots
 
         def counted(number: int, *args: object) -> Any:
             if meter.is_closed:
@@ -210,7 +214,7 @@ def call(fn: Function, *args: object) -> Any:
 
 def name_of(fn: object) -> str:
     """The name of a task in dashboards."""
-    if isinstance(fn, partial):
+    if isinstance(fn, partial | OnDevice):
         return name_of(fn.func)
     return str(getattr(fn, "__name__", type(fn).__name__)).strip("_<>")
 

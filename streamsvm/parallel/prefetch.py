@@ -10,6 +10,8 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Any, TypeVar
 
+from streamsvm.parallel.devices import inheriting
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -17,7 +19,7 @@ R = TypeVar("R")
 def ahead(work: Callable[[T], R], items: Iterable[T], threads: int = 1, most: int | None = None) -> Iterator[R]:
     """work(item) for each item, in order, computed on separate threads while the last result is used. At most `most`
     results (default: one a thread) are started and not yet taken. Ctrl-C does not wait for them."""
-    waiting = iter(items)
+    waiting, work = iter(items), inheriting(work)
     pool = ThreadPoolExecutor(threads)
 
     def start(count: int) -> Iterator[Future[R]]:
@@ -60,7 +62,7 @@ def as_they_come(streams: Iterable[Callable[[], Iterable[R]]], threads: int) -> 
                 return
 
     with ThreadPoolExecutor(threads) as pool:
-        running = {pool.submit(follow, stream) for stream in streams}
+        running = {pool.submit(inheriting(follow), stream) for stream in streams}
         for future in running:
             future.add_done_callback(results.put)
         try:

@@ -14,6 +14,7 @@ import numpy as np
 from streamsvm.data.cache import SingleEntryCache
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Float64, Kernel
+from streamsvm.kernels.device import computes
 from streamsvm.kernels.leaves import spatial_order
 from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows, gather, multiply_signs
 from streamsvm.parallel.strips import strips
@@ -137,7 +138,8 @@ class KernelDual(BoundedGap):
     _active: SingleEntryCache[Rows] = field(default_factory=SingleEntryCache, repr=False)
 
     def __post_init__(self) -> None:
-        self._cache = RowCache(len(self.y), self.cache_bytes if is_wide(self.rows) else 0)
+        is_cached = is_wide(self.rows) and not computes(self.kernel, self.rows)  # a device has values again sooner
+        self._cache = RowCache(len(self.y), self.cache_bytes if is_cached else 0)
 
     def in_float64(self) -> KernelDual:
         return self if isinstance(self.kernel, Float64) else self._in_float64

@@ -26,6 +26,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events, ignore
+from streamsvm.parallel.devices import CPU, current_device
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.storage.atomic import storage_errors, whole_file
@@ -39,7 +40,10 @@ SCRATCH = "streamsvm-scratch-"  # prefix of its folders for scratch files of a r
 ROWS = "rows"  # a folder of the run directory, for an unfinished run: values for each row, and solved partitions
 MOST_SHARE = 0.05  # of a run's time, for checkpoints
 # options that do not change the result of a run: they may differ when it is resumed
-EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "wait_for_scheduler", "checkpoint_every")
+EXECUTION = (
+    "memory_limit", "device", "device_memory", "threads", "workers", "scheduler", "wait_for_scheduler",
+    "checkpoint_every",
+)  # fmt: skip
 
 
 class Checkpoints:
@@ -91,7 +95,7 @@ class Checkpoints:
         began = time.perf_counter()
         try:
             header = {"identity": json.dumps(self.identity), "choice": json.dumps(self.choice)}
-            self._save(self.run_dir, {**header, **state()})
+            self._save(self.run_dir, {**header, **_computed_by(), **state()})
         except OSError as error:
             message = f"no checkpoint could be saved in {self.run_dir} ({error.strerror or error})"
             self._events.warn(f"{message}: --resume would continue from an older one")
@@ -130,6 +134,7 @@ class Checkpoints:
             saved_identity = str(state.pop("identity", "{}"))
             require_same_run(numbered[number], saved_identity, without_tol(self.identity), self.store, self._events)
             self.has_other_tol = json.loads(saved_identity).get("tol") != self.identity["tol"]
+            self._warn_of_device(numbered[number], str(state.pop("device", CPU)))
             choice = json.loads(str(state.pop("choice", "{}")))
             if choice and choice != self.choice:
                 reason = f"is of a fit of {choice.get('rows')} rows with other options than are chosen now"
@@ -141,6 +146,14 @@ class Checkpoints:
             self._events.warn(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch")
         return None
 
+    def _warn_of_device(self, path: Place, saved: str) -> None:
+        now = _computed_by().get("device", CPU)
+        if saved != now:
+            self._events.warn(
+                f"{path} was computed on {saved}, and this run computes on {now}: the objective is the same within the "
+                "tolerance, the last digits are not"
+            )
+
     def saved_choice(self) -> Mapping[str, Any]:
         """The choice of the fit whose state can be resumed; empty if there is none."""
         if not self.resume or self.run_dir is None:
@@ -150,6 +163,12 @@ class Checkpoints:
             with suppress(CorruptDataError, ValueError):
                 return dict(json.loads(str(read_array(numbered[number], "choice"))))
         return {}
+
+
+def _computed_by() -> dict[str, str]:
+    """The device that computes now, unless it is the CPU."""
+    device = current_device()
+    return {} if device is None else {"device": device.name}
 
 
 def has_state(run_dir: Place) -> bool:

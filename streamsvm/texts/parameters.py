@@ -152,6 +152,9 @@ memory_limit : int, str or None
 n_jobs : int or None
     Number of threads, at least 1. Larger: faster, up to the number of cores. None or -1: all cores, or one thread
     inside a parallel joblib worker.
+device : str
+    Device that computes kernel sums of dense rows, of fits and predictions: "cpu", "cuda", "cuda:1", "xpu", "mps", or
+    "auto", a graphics processor if there is one and enough rows. All but "cpu" need the extra gpu.
 client : distributed.Client, False or None
     Dask cluster that computes. None: the active client, if there is one, else threads. False: threads.
 verbose : int

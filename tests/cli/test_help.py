@@ -31,7 +31,7 @@ LISTED = {
 USUAL = ["Data", "Model", "Run", "Options"]
 NAMES_OF_VALUES = {"probability": "METHOD"}
 DETAILED = ["Reading files", "Labels and gaps", "Papers' switches", "Fine tuning", "Predictions"]
-DETAILED += ["Plans and checkpoints", "Cluster"]
+DETAILED += ["Plans and checkpoints", "Cluster and device"]
 
 
 def helped(*words, columns=88):
