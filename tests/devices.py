@@ -17,7 +17,7 @@ def strict(memory: int = MEMORY, least_values: int = 0, **more) -> Device:
     return Device("strict", xp, where, where, memory, least_values=least_values, **more)
 
 
-def torch_cpu(memory: int = MEMORY) -> Device:
+def torch_cpu(memory: int | None = MEMORY) -> Device:
     """PyTorch on the CPU, which computes every value."""
     pytest.importorskip("torch", reason="needs PyTorch, of the extra gpu")
     device = open_device("torch:cpu", memory)

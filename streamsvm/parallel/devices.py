@@ -35,7 +35,7 @@ LEAST_BYTES = 64 << 20  # of a device's memory
 LEAST_TILE_BYTES = 1 << 20
 MOST_TILE_BYTES, CPU_TILE_BYTES = 64 << 20, 2 << 20  # a larger tile takes longer to start than to compute, or leaves L2
 WIDE = 1 << 14  # columns of a tile of many rows
-LEAST_VALUES = 1 << 18  # of a kernel block: fewer take the CPU less time than sending their rows takes
+LEAST_VALUES = 1 << 21  # of a kernel block: the CPU has fewer before they are sent and read
 
 
 @dataclass(eq=False)

@@ -9,6 +9,7 @@ import label_sets
 import numpy as np
 import pytest
 from cases import VARIANTS, WITHOUT_LABELS, config, labelled
+from clusters import inside
 from commands import run
 from contracts.test_kernels import PAIRS, asked
 from devices import strict, torch_cpu
@@ -137,6 +138,31 @@ def test_a_plan_says_the_device(device):
     X, y = labelled(2, n=240)
     facts = plan(Store.from_arrays(X, y), config("dcsvm", **DEVICE))
     assert (facts["device"], facts["device_memory_bytes"]) == ("strict", device.memory)
+
+
+def test_workers_without_the_device_compute_on_their_cpus(device):
+    X, y = labelled(2, n=240)
+    store, made = Store.from_arrays(X, y), config("dcsvm early")
+    expected, _ = train_in_memory(store, made)
+    with (
+        inside(2) as address,
+        pytest.warns(
+            UserWarning, match="2 of 2 workers compute on their CPUs, for example tcp.*: found device 'strict'"
+        ),
+    ):
+        model, _ = train_in_memory(store, made.model_copy(update=DEVICE | {"scheduler": address}))
+    np.testing.assert_allclose(model.decision_function(Rows(X)), expected.decision_function(Rows(X)), atol=1e-3)
+
+
+def test_workers_compute_on_their_device():
+    X, y = labelled(2, n=240)
+    store, made = Store.from_arrays(X, y), config("dcsvm early")
+    device = torch_cpu(None)
+    expected, _ = train_in_memory(store, made)
+    with inside(2) as address:
+        model, _ = train_in_memory(store, made.model_copy(update={"device": "torch:cpu", "scheduler": address}))
+    assert device.values > 0  # of the same process, here
+    np.testing.assert_allclose(model.decision_function(Rows(X)), expected.decision_function(Rows(X)), atol=1e-3)
 
 
 def test_a_run_resumed_elsewhere_says_so(device, tmp_path):

@@ -16,6 +16,7 @@ class Toy(Distances):
     """1 / sqrt(1 + gamma |a-b|^2)."""
 
     name: ClassVar[str] = "toy"
+    on_device: ClassVar[bool] = True
 
     def of(self, sq: np.ndarray) -> np.ndarray:
         return (1 + self.gamma * sq) ** -0.5

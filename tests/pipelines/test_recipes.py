@@ -83,6 +83,7 @@ RECIPES = {
     "beyond": ("beyond_memory.py", "--only", "rows"),
     "rate": ("engine_rate.py",),
     "simulated": ("simulate.py",),
+    "gpu": ("gpu_table.py", "--device", "auto"),
 }
 # by themselves, as users start them, or within a limit that this process may have passed; the others in this process
 PROCESSES = {
