@@ -205,7 +205,8 @@ def open_device(name: str, memory: int | None = None) -> Device | None:
     except ImportError as error:
         if name == AUTO:
             return None
-        raise ConfigError(f'device {name} needs {error.name}: pip install "streamsvm[gpu]"') from None
+        needs = f"device {name} needs {error.name} (the extra gpu)"
+        raise ConfigError(f"{needs}: pip install torch array-api-compat") from None
     if name == AUTO:
         present = [kind for kind in KINDS if _is_available(torch, kind)]
         return open_device(present[0], memory) if present else None

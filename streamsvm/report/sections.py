@@ -88,6 +88,7 @@ def _results(run: Run) -> Row:
         "gap": number(result.get("gap")),
         "seconds": number(result.get("seconds")) or run.seconds,
         "peak_rss_bytes": result.get("peak_rss_bytes"),
+        "device": result.get("device"),
     }
 
 

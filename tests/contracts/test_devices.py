@@ -202,7 +202,9 @@ def test_a_device_that_cannot_be_used_is_one_line(name, memory, message):
 def test_without_pytorch_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     open_device.cache_clear()
-    with pytest.raises(ConfigError, match=r"device cuda needs torch: pip install \"streamsvm\[gpu\]\""):
+    with pytest.raises(
+        ConfigError, match=r"device cuda needs torch \(the extra gpu\): pip install torch array-api-compat"
+    ):
         open_device("cuda")
     assert open_device("auto") is None
     open_device.cache_clear()
