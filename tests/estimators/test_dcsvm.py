@@ -35,6 +35,7 @@ def data(k: int = 2, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
 def test_defaults_are_those_of_the_configuration():
     given = {name: p.default for name, p in inspect.signature(DCSVC).parameters.items()}
     homes = {"random_state": None, "n_jobs": None, "verbose": 0, "memory_limit": FitConfig().memory_limit}
+    homes |= {"device": FitConfig().device}
     homes |= {"metric": FitConfig().metric.kind}
     homes |= dict.fromkeys(("kernel_params", "metric_params", "search_params", "client", "target_encode", "category"))
     homes |= {"cache_size": FitConfig().cache_size >> 20}

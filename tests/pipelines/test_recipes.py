@@ -281,6 +281,15 @@ def test_solvers_are_compared_on_the_same_arrays(tables):
         assert mine >= least
 
 
+@pytest.mark.slow
+def test_a_device_is_compared_with_the_cpus(tables):
+    found = tables("gpu")  # where auto finds no device worth its while: the CPU, twice
+    assert [row["data"] for row in found["Exact fits"]] == ["covtype", "ijcnn1", "mnist", "made"]
+    assert all(row["objective"] == "0.0e+00" for row in found["Exact fits"])
+    assert [row["model"] for row in found["Predictions"]] == ["exact", "early"]
+    assert {"Early prediction", "Rows from disk"} < set(found)
+
+
 def stub(folder):
     """An interpreter with modules of the names that the peer has, which write down what they are told."""
     modules = folder / "modules"
