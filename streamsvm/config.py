@@ -98,6 +98,10 @@ class FitConfig(Options):
         Annotated[Real, Field(gt=0, lt=1)] | None,
         Field(description="Coverage of prediction intervals, for example 0.9, calibrated on held-out rows"),
     ] = None
+    quantile: Annotated[
+        Annotated[Real, Field(gt=0, lt=1)] | None,
+        Field(description="Quantile of the targets to predict, by the pinball loss, for example 0.9 (default: none)"),
+    ] = None
     scale_targets: Annotated[
         bool, Field(description="Standardise the targets of task regress. Predictions are in original units")
     ] = True
@@ -189,6 +193,10 @@ class FitConfig(Options):
             named = [name for name in ("positive", "class_weight") if getattr(self, name)]
             task_of(self.task).require(self.solver, named)
             self.solver_options.require_task(task_of(self.task))
+        if self.quantile is not None:
+            others = {"nu": self.nu, "interval": self.interval, "dcsvm.loss": self.dcsvm.is_squared or None}
+            if named := [name for name, value in others.items() if value is not None]:
+                raise ValueError(f"quantile is {self.quantile:g}, which excludes {', '.join(named)}: leave one out")
         if self.nu is not None:
             task_of(self.task or default_task(self.solver, has_queries=False)).require_alone(self)
         return self

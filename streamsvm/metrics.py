@@ -296,6 +296,21 @@ class RegressionScores:
         }
 
 
+D2 = "d2_pinball"
+
+
+def pinball_losses(y: np.ndarray, values: np.ndarray | float, quantile: float) -> np.ndarray:
+    """(m,) q max(0, y - v) + (1 - q) max(0, v - y): least in the mean for v the quantile q of y."""
+    error = y - values
+    return np.maximum(quantile * error, (quantile - 1) * error)
+
+
+def quantile_score(y: np.ndarray, losses: np.ndarray, quantile: float) -> float | None:
+    """D2: 1 less the pinball losses (m,) of predictions over those of the best constant; None if that has none."""
+    of_constant = float(pinball_losses(y, float(np.quantile(y, quantile)), quantile).mean())
+    return 1.0 - float(losses.mean()) / of_constant if of_constant > 0 else None
+
+
 class Widths(Protocol):
     """Intervals around predictions. half_width: of a level, by default of `level`."""
 

@@ -39,6 +39,8 @@ def rules() -> Iterator[ReadRule]:
         others = [name for name in task_names() if option not in task_unread(name)]
         yield ReadRule(option, _listed("task", others), "task", partial(contains, [None, *others]))
     yield ReadRule("epsilon", "a regression without nu", "nu", partial(is_, None))
+    yield ReadRule("epsilon", "a regression without quantile", "quantile", partial(is_, None))
+    yield ReadRule("device_memory", "a fit on a device", "device", partial(ne, "cpu"))
     yield ReadRule(
         "probability.folds",
         "a fit with probabilities or a threshold",

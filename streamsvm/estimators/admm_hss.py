@@ -264,7 +264,7 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
 
     def __init__(
         self, *, C: Searched | Sequence[float] = 1.0, epsilon: float = 0.1, scale_targets: bool = True,
-        interval: float | None = None,
+        quantile: float | None = None, interval: float | None = None,
         kernel: SearchedKernel = "rbf", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None,
         tol: float = 1e-3,

@@ -343,7 +343,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         self, *, kernel: Literal[KernelName, Search] | KernelFunction = "rbf", degree: int = 3,
         gamma: SearchedGamma = "scale", coef0: float = 0.0, kernel_params: Options = None,
         tol: float = 1e-3, C: Searched = 1.0, epsilon: float = 0.1, scale_targets: bool = False,
-        interval: float | None = None,
+        quantile: float | None = None, interval: float | None = None,
         shrinking: bool = True, cache_size: float = 200, max_iter: int = -1,
         method: PairsMethod = "improved", pairs: int = 500,
         subproblem: Subproblem = "pairs", mu: float = 0.1, min_alpha_check: int | None = 2000,

@@ -56,7 +56,8 @@ T = TypeVar("T")
 Decide = Callable[[Any, Rows], np.ndarray]  # of a model and m rows, what is decided: (m, ...)
 
 CHOICES = ("metric", "expected", "threshold")  # of the report of a fit that chooses, which are attributes
-PROBLEM = ("C", "nu", "tol", "epsilon", "scale_targets", "interval")  # options of a fit, for parameters of these names
+# options of a fit, for parameters of these names
+PROBLEM = ("C", "nu", "tol", "epsilon", "quantile", "scale_targets", "interval")
 
 
 def _has_callbacks(_: object) -> bool:

@@ -208,7 +208,7 @@ class DCSVR(DCSVMEstimator, RegressionVectors, StoreRegressor):
         kernel: SearchedKernel = "rbf", gamma: SearchedGamma = "scale", degree: int = 3, coef0: float = 0.0,
         kernel_params: Options = None,
         loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive",
-        nu: float | None = None, interval: float | None = None, tol: float = 1e-3,
+        nu: float | None = None, quantile: float | None = None, interval: float | None = None, tol: float = 1e-3,
         metric: SearchedMetric = "none", metric_params: Options = None, search_params: Options = None,
         random_state: RandomState = None, early: bool | Search = False, children: int = 4, levels: int | None = None,
         early_level: int | None = None, sample: int = 1000, clustering: Clustering = "input",

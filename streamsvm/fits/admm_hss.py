@@ -101,8 +101,9 @@ def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarr
         weight = np.ones(len(dual.y)) if dual.weight is None else dual.weight
         return -dual.y * linear, weight * (dual.y > 0), weight * (dual.y < 0), 0.0
     above, below = linear.reshape(2, -1)  # epsilon - t and epsilon + t
+    rise, fall = dual.shares or (1.0, 1.0)
     ones = np.ones(len(above))
-    return (below - above) / 2, ones, ones, float((above + below).mean() / 2)
+    return (below - above) / 2, rise * ones, fall * ones, float((above + below).mean() / 2)
 
 
 @dataclass
@@ -457,7 +458,7 @@ class ADMMHSSFit(PathFit):
     def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """(c,) intercepts by equation (7), with the exact kernel: the compressed one has a smooth error."""
         columns, seed = problem.columns, [self.config.seed, 5]  # of each, so that it does not depend on the others
-        bounds = np.maximum(columns.upper, -columns.lower)
+        bounds = np.where(z > 0, columns.upper, -columns.lower)
         pairs = zip(z.T, bounds.T, strict=True)
         drawn = [draw_margin(a, most, BIAS_ROWS, np.random.default_rng(seed)) for a, most in pairs]
         margin_rows, places = np.unique(np.stack(drawn), return_inverse=True)

@@ -35,7 +35,7 @@ from streamsvm.judging.thresholds import (
     with_costs,
     with_threshold,
 )
-from streamsvm.metrics import shown
+from streamsvm.metrics import pinball_losses, shown
 from streamsvm.models import ExpansionModel, KernelModel, files
 from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration, are_odds
@@ -370,7 +370,8 @@ class Fit(ABC):
     def judge(self) -> DecisionRule:
         """A model without support vectors: it interprets the decision values of `folds`, or of pairs."""
         none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
-        header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
+        of_quantile = {"quantile": self.config.quantile}
+        header = Header(self.kernel, self.scaling, self.classes, self.config.positive, of_quantile)
         if self.task.in_pairs:
             return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
         return ExpansionModel(header, no_rows, none, none, none, self.task.name)
@@ -493,8 +494,11 @@ def _expected(
         return of_model(scoring, losses_of(scoring, codes, held_out.codes, prepared.classes))
     t = held_out.y.astype(np.float64)
     assert decided is not None  # what has no classes is a regression here
-    errors = (decided[:, 0] - t) ** 2
-    return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
+    errors, spread = (decided[:, 0] - t) ** 2, float(t.var())
+    if (quantile := prepared.config.quantile) is not None:
+        errors = pinball_losses(t, decided[:, 0], quantile)
+        spread = float(pinball_losses(t, float(np.quantile(t, quantile)), quantile).mean())
+    return of_model(scoring, errors / max(spread, np.finfo(np.float64).tiny))
 
 
 class PathFit(Fit):

@@ -33,6 +33,7 @@ from streamsvm.fits.targets import TargetsInMemory, TargetSource, target_source_
 from streamsvm.judging.expected import ExpectedScore, SearchExpectation
 from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_ids, held_out_rows
 from streamsvm.kernels.base import Kernel, Stationary, kernel_of, needs_variance
+from streamsvm.metrics import D2
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.options.search import BALANCED
@@ -119,6 +120,8 @@ class TrainingData(SizedInBytes):
         search = self.config.search
         if search.scoring == BALANCED:
             return BALANCED
+        if self.config.quantile is not None:
+            return D2
         return (search.chosen and self.task.searched_by) or self.task.scoring
 
     def without(self, rows: int) -> TrainingData:

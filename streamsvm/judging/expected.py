@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamsvm.data.rows import Rows
+from streamsvm.metrics import pinball_losses
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.subproblems import DualData
@@ -154,8 +155,8 @@ class SearchExpectation(SizedInBytes):
 
 def weighted_losses(predicted: np.ndarray, held_out_data: DualData) -> np.ndarray:
     """(h,) losses of held-out rows by their predicted codes or scaled numbers: 0 or 1 for classes, the mean over
-    several labels of a row, squared errors over the variance of numbers. They are weighted as rows are; 1 less their
-    mean is the accuracy, or R2."""
+    several labels of a row, squared errors over the variance of numbers, or pinball losses over those of the best
+    constant. They are weighted as rows are; 1 less their mean is the accuracy, R2, or D2."""
     task = held_out_data.task
     if task.has_classes:
         wrong = predicted != task.truth(held_out_data.targets)
@@ -163,6 +164,10 @@ def weighted_losses(predicted: np.ndarray, held_out_data: DualData) -> np.ndarra
         losses = cost * wrong.reshape(len(wrong), -1)
         return np.asarray(losses.mean(axis=1) / cost.mean())
     t, weights = _numbers(held_out_data), held_out_data.upper / held_out_data.upper.mean()
+    if (quantile := held_out_data.targets.quantile) is not None:
+        constant = np.quantile(t, quantile, weights=weights, method="inverted_cdf")
+        least = float(np.average(pinball_losses(t, constant, quantile), weights=weights))
+        return weights * pinball_losses(t, predicted, quantile) / max(least, np.finfo(np.float64).tiny)
     mean = float(np.average(t, weights=weights))
     spread = float(np.average((t - mean) ** 2, weights=weights))
     return np.asarray(weights * (t - predicted) ** 2 / max(spread, np.finfo(np.float64).tiny))

@@ -149,6 +149,11 @@ class Model(FactsRepr, NamedColumns, SizedInBytes, ABC):
         return self.header.intervals
 
     @property
+    def quantile(self) -> float | None:
+        """The quantile of numbers that decision values predict, of a regression by the pinball loss."""
+        return (self.header.config or {}).get("quantile")
+
+    @property
     def costs(self) -> np.ndarray | None:
         """(k, k) the costs of predicting j if i is true, if the fit had costs; of several labels a row (2, k) the costs
         of predicting each falsely, and of missing it."""

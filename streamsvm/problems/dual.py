@@ -314,18 +314,22 @@ class KernelColumns:
 
 class RepeatedDual(BoundedGap):
     """A dual with several variables for each row: of y, linear (c n,) the first n are the first ones of all rows. once:
-    the problem of the n rows with one variable each and labels of 1; all variables of a row have its bound."""
+    the problem of the n rows with one variable each and labels of 1; variables of a row have its bound, times shares
+    (c,) if they are given."""
 
     nu: float | None = None
 
-    def __init__(self, once: DualQP, y: np.ndarray, linear: np.ndarray | float) -> None:
+    def __init__(
+        self, once: DualQP, y: np.ndarray, linear: np.ndarray | float, shares: tuple[float, ...] | None = None
+    ) -> None:
         self.y, self.linear, self._n = y, linear, len(once.y)
-        self.upper = np.tile(once.upper, len(y) // self._n)
-        self._once = once
+        factors = np.ones(len(y) // self._n) if shares is None else np.array(shares)
+        self.upper = np.outer(factors, once.upper).ravel()
+        self._once, self._shares = once, shares
         self._active: SingleEntryCache[tuple[np.ndarray, np.ndarray]] = SingleEntryCache()
 
     def in_float64(self) -> RepeatedDual:
-        return like(self, RepeatedDual(self._once.in_float64(), self.y, self.linear))
+        return like(self, RepeatedDual(self._once.in_float64(), self.y, self.linear, self._shares))
 
     @property
     def value_error(self) -> float:
@@ -361,7 +365,7 @@ def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
     """The dual of a subproblem. of_rows: makes the dual of its rows with one variable each, from labels y (m,)."""
     dual: DualQP
     if part.copies > 1:
-        dual = RepeatedDual(of_rows(np.ones(len(part.ids))), part.y, part.linear)
+        dual = RepeatedDual(of_rows(np.ones(len(part.ids))), part.y, part.linear, part.shares)
     else:
         dual = of_rows(part.y)
         dual.linear = part.linear

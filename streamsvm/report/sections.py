@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from streamsvm.events import Failed, Planned, Started, Warned
 from streamsvm.kernels.table import has_gamma
+from streamsvm.metrics import D2
 from streamsvm.report import chosen, part_plots, plots, scores, trials
 from streamsvm.report.parts import Code, Facts, Lines, Part, Section, Table, facts_of, filled_columns, tables_of
 from streamsvm.report.read import Run
@@ -83,6 +84,7 @@ def _results(run: Run) -> Row:
         "accuracy": next((scores[k] for scores, k in measured if scores.get(k) is not None), None),
         "roc_auc": score.get("roc_auc"),
         "r2": score.get("r2"),
+        D2: score.get(D2),
         "n_support": result.get("n_support"),
         "objective": number(result.get("objective")),
         "gap": number(result.get("gap")),

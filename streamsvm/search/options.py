@@ -83,6 +83,8 @@ class TuneConfig(Options):
             "neg_mean_absolute_error",
             "neg_mean_squared_error",
             "neg_root_mean_squared_error",
+            "neg_pinball_loss",
+            "d2_pinball",
             "ndcg",
         ]
         | None,

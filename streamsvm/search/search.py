@@ -22,6 +22,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.events import Events, heard
 from streamsvm.fits.earlier import run_facts
 from streamsvm.fits.prepare import first_rows, uneven_columns, with_task
+from streamsvm.metrics import D2
 from streamsvm.models.files import read_attrs
 from streamsvm.parallel.compiling import compile_notices
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
@@ -152,7 +153,7 @@ class _Search:
             raise ConfigError(
                 f"{store.url or 'the data'} has no labels, and points are compared by how they predict them"
             )
-        self.scoring = options.scoring or task.scoring
+        self.scoring = options.scoring or (task.scoring if base.quantile is None else D2)
         folds = options.folds if "folds" in options.model_fields_set else default_folds(store, options.folds)
         self.folds = make_folds(store, folds, task.is_stratified, base.seed, positive=base.positive)
 
@@ -274,7 +275,7 @@ def score_of(scoring: str, evaluation: JsonObject) -> float:
         return float(np.mean([row["f1"] for row in evaluation["per_class"]]))
     name, sign = (scoring[4:], -1.0) if scoring.startswith("neg_") else (scoring, 1.0)
     if evaluation.get(name) is None:
-        names = ", ".join(key for key in ("accuracy", "roc_auc", "r2", "ndcg") if evaluation.get(key) is not None)
+        names = ", ".join(key for key in ("accuracy", "roc_auc", "r2", D2, "ndcg") if evaluation.get(key) is not None)
         raise ConfigError(f"tune.scoring is {scoring!r}, which these labels do not have; they have {names}")
     return sign * float(evaluation[name])
 

@@ -42,7 +42,7 @@ SOLVERS = {
             "streamsvm.estimators.dcsvm:DCOneClassSVM",
         ),
         tasks=("classify", "multilabel", "regress", "oneclass"),
-        reads=("tol", "cache_size", "nu", "multiclass"),
+        reads=("tol", "cache_size", "nu", "multiclass", "quantile"),
         searches=("solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight", "multiclass"),
     ),
     "bsgd": SolverRow(
@@ -73,6 +73,7 @@ SOLVERS = {
         ("streamsvm.estimators.admm_hss:HSSSVC", "streamsvm.estimators.admm_hss:HSSSVR"),
         aliases=("hss",),
         tasks=("classify", "multilabel", "regress"),
+        reads=("tol", "quantile"),
     ),
     "alfpgm": SolverRow(
         "streamsvm.fits.alfpgm:ALFPGMFit",
@@ -80,12 +81,12 @@ SOLVERS = {
         ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm:ALFPGMSVR"),
         tasks=("classify", "multilabel", "regress"),
         takes_indefinite=True,
-        reads=("tol", "cache_size", "multiclass"),
+        reads=("tol", "cache_size", "multiclass", "quantile"),
     ),
 }
 DEFAULT_SOLVER = "dcsvm"
 MOVED = {("alfpgm", "epsilon"): "epsilon"}  # members of a section that are options of their own today
-OF_SOME = ("tol", "cache_size", "nu", "multiclass")  # options that solvers read which say so in `reads`
+OF_SOME = ("tol", "cache_size", "nu", "multiclass", "quantile")  # options that solvers read which say so in `reads`
 Use = Callable[[str, SolverRow], None]
 _users: list[Use] = []  # that are notified of solvers to come
 

@@ -38,7 +38,7 @@ _TASKS = {
     "ordinal": TaskRow("streamsvm.tasks.ordinal:Ordinal"),
     "rank": TaskRow("streamsvm.tasks.rank:Rank"),
     "regress": TaskRow(
-        "streamsvm.tasks.regress:Regress", ("epsilon", "interval", "nu", "scale_targets"), searched=True
+        "streamsvm.tasks.regress:Regress", ("epsilon", "interval", "nu", "quantile", "scale_targets"), searched=True
     ),
 }
 

@@ -51,7 +51,7 @@ class Targets(SizedInBytes):
     these; None if they are not compared. nu: the sum of the variables of a dual that keeps it, as a share of their
     bounds. units: the scale of linear terms and decision values. sets (l, k) bool: the classes that each code stands
     for, if rows have any number of them; None if a row has one class. factors (2, k): factors on the bounds of rows
-    that lack each class, and of those that have it; None: 1."""
+    that lack each class, and of those that have it; None: 1. quantile: of the pinball loss of numbers."""
 
     classes: np.ndarray
     codes: np.ndarray
@@ -61,6 +61,7 @@ class Targets(SizedInBytes):
     units: LabelScale = LabelScale()
     sets: np.ndarray | None = None
     factors: np.ndarray | None = None
+    quantile: float | None = None
 
     @property
     def weights(self) -> np.ndarray:
@@ -86,6 +87,8 @@ class TaskOptions(Protocol):
     def nu(self) -> float | None: ...
     @property
     def epsilon(self) -> float: ...
+    @property
+    def quantile(self) -> float | None: ...
     @property
     def positive(self) -> tuple[str, ...]: ...
     @property
@@ -142,7 +145,8 @@ class Subproblem(SizedInBytes):
     or +1, and linear, a number or (c m,). columns (c m,): of the variables among the coefficients (n, columns). number:
     its number among all duals of the task. nu: the variables of each sign of y keep their sum, nu times the sum of the
     bounds of the rows over the number of signs; None: they do not. over_margin: f is divided by the margin r that the
-    dual leaves. weight (m,): factors on the bounds of its rows; None: 1."""
+    dual leaves. weight (m,): factors on the bounds of its rows; None: 1. shares (c,): factors on the bounds of a row's
+    variables; None: 1."""
 
     ids: np.ndarray
     y: np.ndarray
@@ -152,6 +156,7 @@ class Subproblem(SizedInBytes):
     nu: float | None = None
     over_margin: bool = False
     weight: np.ndarray | None = None
+    shares: tuple[float, ...] | None = None
 
     @property
     def copies(self) -> int:

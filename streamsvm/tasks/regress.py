@@ -1,4 +1,5 @@
-"""Regression with the epsilon-insensitive loss (Smola and Schoelkopf 2004)."""
+"""Regression with the epsilon-insensitive loss (Smola and Schoelkopf 2004), or the pinball loss of a quantile (Takeuchi
+et al. 2006)."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ import numpy as np
 from streamsvm.data.labels import is_finite
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.metrics import CoverageScores, RegressionScores, Spread
+from streamsvm.metrics import D2, CoverageScores, RegressionScores, Spread, pinball_losses, quantile_score
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.storage.text import JsonObject
 from streamsvm.tasks.base import LabelScale, Subproblem, Targets, Task, TaskOptions
-from streamsvm.tasks.scores import DecisionRule
-from streamsvm.tasks.uncertainty import NumberErrors
+from streamsvm.tasks.scores import DecisionRule, Scores
+from streamsvm.tasks.uncertainty import MeanErrors, NumberErrors
 
 
 class Regress(Task):
@@ -26,7 +27,9 @@ class Regress(Task):
 
     One dual with two variables a row, a and a* of f(x) = sum_i (a_i - a*_i) K(x_i, x) + b: labels +1 and -1, linear
     terms epsilon - t and epsilon + t. With nu, epsilon is what leaves at most a share nu of the rows outside: the sums
-    of a and of a* are kept, and the margin of the dual is -epsilon (Schoelkopf et al. 2000).
+    of a and of a* are kept, and the margin of the dual is -epsilon (Schoelkopf et al. 2000). With a quantile q, epsilon
+    is 0, and the bounds of a and a* are q and 1 - q times the row's: a share q of the rows is below f, up to those with
+    f(x) = t.
 
     The learned numbers are (t - mean) / deviation, so that C, epsilon and tol mean the same for numbers of any size,
     and models answer in units of t. This is the problem of t itself with C, epsilon and tol times the deviation."""
@@ -51,7 +54,8 @@ class Regress(Task):
 
     def coder(self, store: Store, config: TaskOptions) -> _NumberCoder:
         units, nu = _units(store) if config.scale_targets else LabelScale(), self.nu(config)
-        return _NumberCoder(store.url, store.n, units, config.epsilon if nu is None else 0.0, nu)
+        epsilon = config.epsilon if nu is None and config.quantile is None else 0.0
+        return _NumberCoder(store.url, store.n, units, epsilon, nu, config.quantile)
 
     def coefficients(self, k: int) -> int:
         return 2
@@ -60,13 +64,16 @@ class Regress(Task):
         n = len(targets.codes)
         assert targets.linear is not None  # that of `targets`
         y, columns = np.repeat([1.0, -1.0], n), np.repeat([0, 1], n)
-        yield Subproblem(np.arange(n), y, columns, targets.linear.T.ravel(), nu=targets.nu)
+        shares = None if targets.quantile is None else (targets.quantile, 1 - targets.quantile)
+        yield Subproblem(np.arange(n), y, columns, targets.linear.T.ravel(), nu=targets.nu, shares=shares)
 
     def learnable(self, targets: Targets) -> np.ndarray:
         assert targets.linear is not None  # that of `targets`
         return targets.units.labels((targets.linear[:, 1:] - targets.linear[:, :1]) / 2)
 
-    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> _ErrorScores:
+    def scores(self, judge: DecisionRule, store: Store, *, with_curves: bool = False) -> Scores:
+        if judge.quantile is not None:
+            return _QuantileScores(judge.quantile, store)
         return _ErrorScores(judge, store, with_curves)
 
 
@@ -79,6 +86,7 @@ class _NumberCoder(SizedInBytes):
     units: LabelScale
     epsilon: float
     nu: float | None
+    quantile: float | None
     classes: ClassVar[np.ndarray] = np.empty(0)
 
     @property
@@ -88,7 +96,8 @@ class _NumberCoder(SizedInBytes):
     def targets(self, labels: np.ndarray) -> Targets:
         t = (_numbers(self.url, labels) - self.units.offset) / self.units.scale
         linear = np.stack([self.epsilon - t, self.epsilon + t], axis=1)
-        return Targets(self.classes, np.zeros(len(t), np.int32), linear, nu=self.nu, units=self.units)
+        codes = np.zeros(len(t), np.int32)
+        return Targets(self.classes, codes, linear, nu=self.nu, units=self.units, quantile=self.quantile)
 
 
 def _units(store: Store) -> LabelScale:
@@ -144,6 +153,31 @@ class _ErrorScores:
             return result
         result["points"] = self._spread.rows().tolist()
         return result | ({} if self._coverage is None else self._coverage.curve())
+
+
+class _QuantileScores:
+    """The pinball loss of a predicted quantile, d2_pinball, and the share of labels at or below the predictions, which
+    is about the quantile for new rows."""
+
+    def __init__(self, quantile: float, store: Store) -> None:
+        self._store, self._quantile = store, quantile
+        self._y, self._losses = np.empty((2, store.n))
+        self._below = 0
+        self._errors = MeanErrors(store, ("pinball_loss", "share_below"))
+
+    def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
+        y = _numbers(self._store.url, self._store.labels(start, stop))
+        losses, is_below = pinball_losses(y, values, self._quantile), y <= values
+        self._y[start:stop], self._losses[start:stop] = y, losses
+        self._below += int(np.count_nonzero(is_below))
+        self._errors.add(start, np.ones(len(y), bool), (losses, is_below))
+
+    def result(self) -> JsonObject:
+        n = self._store.n
+        scores = {"pinball_loss": float(self._losses.mean()), "share_below": self._below / n}
+        facts = self._errors.facts(scores)
+        d2 = quantile_score(self._y, self._losses, self._quantile)
+        return {"accuracy": None, "n": n, "quantile": self._quantile, **scores, D2: d2, **facts}
 
 
 def _numbers(url: str | None, labels: np.ndarray) -> np.ndarray:

@@ -17,6 +17,9 @@ epsilon : float
     Larger: fewer support vectors, coarser answers.
 scale_targets : bool
     Learn t = (y - mean) / standard deviation, and answer in units of y. False: t is y.
+quantile : float or None
+    Predict this quantile of y, such as 0.9, by the pinball loss, with an epsilon of 0. Between 0 and 1. None: the
+    middle, by the epsilon-insensitive loss.
 interval : float or None
     Level of `predict_interval`, between 0 and 1; larger: wider intervals. A fifth of the rows, at most 10,000, is
     held out to measure the errors (split conformal prediction). None: no intervals.
