@@ -21,7 +21,7 @@ MOST_ENTRIES = 1 << 19  # of these sums, if there is one for each label
 LEAST_SUMS = 64
 SHARES = ("accuracy", "balanced_accuracy", "roc_auc", "hamming_loss", "f1_micro", "f1_macro", "f1_samples")
 ORDERS = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "map", "swapped_pairs")
-LOWEST = dict.fromkeys((*SHARES, *ORDERS), 0.0) | {"kendall_tau": -1.0}  # of scores that are 1 at most
+LOWEST = dict.fromkeys((*SHARES, "share_below", *ORDERS), 0.0) | {"kendall_tau": -1.0}  # of scores that are 1 at most
 
 
 class ResamplingUnits:
