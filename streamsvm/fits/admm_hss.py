@@ -458,7 +458,7 @@ class ADMMHSSFit(PathFit):
     def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """(c,) intercepts by equation (7), with the exact kernel: the compressed one has a smooth error."""
         columns, seed = problem.columns, [self.config.seed, 5]  # of each, so that it does not depend on the others
-        bounds = np.where(z > 0, columns.upper, -columns.lower)
+        bounds = np.select([z > 0, z < 0], [columns.upper, -columns.lower], np.maximum(columns.upper, -columns.lower))
         pairs = zip(z.T, bounds.T, strict=True)
         drawn = [draw_margin(a, most, BIAS_ROWS, np.random.default_rng(seed)) for a, most in pairs]
         margin_rows, places = np.unique(np.stack(drawn), return_inverse=True)

@@ -22,6 +22,7 @@ def judge(k, costs=None):
         classes=classes,
         costs=costs,
         intervals=None,
+        quantile=None,
         codes_of=lambda values, proba: (values > 0).astype(int) if k == 2 else values.argmax(axis=1),
         encode_labels=lambda y: np.where(np.isin(y, classes), y, -1),
     )
