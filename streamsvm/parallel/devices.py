@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -61,7 +61,8 @@ class Device:
     values: int = 0
     seconds: float = 0.0
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
-    _kept: OrderedDict[tuple[int, str], tuple[Any, Any, int]] = field(default_factory=OrderedDict, repr=False)
+    _kept: OrderedDict[tuple[int, str], tuple[Any, int]] = field(default_factory=OrderedDict, repr=False)
+    _gone: deque[tuple[int, str]] = field(default_factory=deque, repr=False)  # keys of objects that no longer exist
 
     def __post_init__(self) -> None:
         self._tile_bytes = int(min(self.most_tile_bytes, max(LEAST_TILE_BYTES, TILE_SHARE * self.memory)))
@@ -95,15 +96,18 @@ class Device:
     def kept(self, owner: Any, dtype: str, nbytes: int, make: Callable[[], Any]) -> Any:
         """make(), of this object, which does not change: kept here while there is room for it and the object exists."""
         key = id(owner), dtype
+        while self._gone:  # at any time, in any thread: so their entries go here
+            self._kept.pop(self._gone.popleft(), None)
         if key in self._kept:
             self._kept.move_to_end(key)
-            return self._kept[key][1]
+            return self._kept[key][0]
         room = ROWS_SHARE * self.memory - nbytes
-        while self._kept and sum(size for _, _, size in self._kept.values()) > room:
+        while self._kept and sum(size for _, size in self._kept.values()) > room:
             self._kept.popitem(last=False)
         made = make()
         if room >= 0:
-            self._kept[key] = weakref.ref(owner, lambda _: self._kept.pop(key, None)), made, nbytes
+            weakref.finalize(owner, self._gone.append, key).atexit = False
+            self._kept[key] = made, nbytes
         return made
 
     def zeros(self, shape: tuple[int, ...]) -> Any:

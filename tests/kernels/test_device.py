@@ -119,14 +119,16 @@ def test_other_errors_of_a_device_are_raised(monkeypatch):
 
 
 def test_rows_stay_while_they_exist():
-    made, device, a = kernel("rbf"), strict(), Rows(A)
+    made, device, a, b = kernel("rbf"), strict(), Rows(A), Rows(B)
     with computing_on(device):
-        made.apply(a, Rows(B), COEF)
-        assert len(device._kept) == 1
-        made.apply(a, Rows(B), COEF)
-    del a
-    gc.collect()
-    assert not device._kept
+        for _ in range(2):
+            made.apply(a, b, COEF)
+            assert {key[0] for key in device._kept} == {id(a), id(b)}
+        del a
+        gc.collect()
+        other = Rows(A[:50])
+        made.apply(other, b, COEF)
+        assert {key[0] for key in device._kept} == {id(other), id(b)}
 
 
 def test_sparse_rows_and_few_values_are_the_cpus():
