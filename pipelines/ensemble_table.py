@@ -90,9 +90,9 @@ def _tables(title: str, sets: dict[str, list[Split]], bench: Bench) -> list[Tabl
                 "one model": Share(single["accuracy"]),
                 "ensemble": Share(combined["accuracy"]),
                 "LightGBM": Share(trees["accuracy"]),
-                "log loss, one model": Factor4(single["log loss"]),
-                "log loss, ensemble": Factor4(combined["log loss"]),
-                "log loss, LightGBM": Factor4(trees["log loss"]),
+                "log loss, one model": round(single["log loss"], 4),
+                "log loss, ensemble": round(combined["log loss"], 4),
+                "log loss, LightGBM": round(trees["log loss"], 4),
                 "seconds, one model": Seconds(single["seconds"]),
                 "seconds, ensemble": Seconds(combined["seconds"]),
                 "seconds, LightGBM": Seconds(trees["seconds"]),
@@ -101,11 +101,6 @@ def _tables(title: str, sets: dict[str, list[Split]], bench: Bench) -> list[Tabl
         )
         print(records[-1], flush=True)
     return [Table(f"{title}: ensemble and one model", records), _summary(title, records)]
-
-
-class Factor4(float):
-    def __str__(self) -> str:
-        return f"{float(self):.4f}"
 
 
 def _summary(title: str, records: list[dict[str, Any]]) -> Table:

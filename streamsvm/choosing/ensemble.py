@@ -46,6 +46,7 @@ from streamsvm.tasks.scores import codes_of_labels
 from streamsvm.tasks.weights import class_factors
 
 SQUARED = {"linear": "squared", "hinge": "squared_hinge"}  # losses, as solvers name them
+COPIES = 8  # of decision values of all rows, while weights are fitted: in float64, their logarithms, a gradient
 FOLDER = "ensemble"  # of the run directory, for the fits of its members
 SLOWER = 2.0  # times that fits of other candidates may take as long as the first one, so that none is cut short
 MEMBERS = 3  # of an ensemble that a time budget has room for
@@ -286,7 +287,7 @@ class _Folds:
 
     def _require_room(self, columns: int) -> None:
         """Raises ConfigError."""
-        needed = 4 * columns * self.store.n * (len(self.candidates) + 8)
+        needed = 4 * columns * self.store.n * (len(self.candidates) + COPIES)
         if needed > MOST_SHARE * allowed_bytes(self.candidates[0].memory_limit):
             raise ConfigError(
                 f"the folds of an ensemble have {columns:,} decision values of each of {self.store.n:,} rows, more "
