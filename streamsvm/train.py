@@ -328,6 +328,7 @@ def planned_fit(
     if message := excess(config.memory_limit):
         run.events.warn(message)
     checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
+    device = device_of(config, store, run.events)  # may raise: before there is an engine to close
     engine = open_engine(
         config.threads,
         config.workers,
@@ -337,9 +338,7 @@ def planned_fit(
         run.performance_report,
         config.wait_for_scheduler,
     )
-    context = FitContext(engine, checkpoints, run.events, phase, run.until)
-    device = device_of(config, store, run.events)
-    with closing(context), computing_on(device):
+    with closing(FitContext(engine, checkpoints, run.events, phase, run.until)) as context, computing_on(device):
         if device is not None:
             engine.check_device(device, run.events)
         data = prepare(store, config, engine, run.events, phase=phase)

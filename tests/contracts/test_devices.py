@@ -200,6 +200,14 @@ def test_a_device_that_cannot_be_used_is_one_line(name, memory, message):
     assert "\n" not in str(raised.value)
 
 
+def test_a_device_that_cannot_be_used_leaves_no_cluster_behind(monkeypatch):
+    torch_cpu()
+    monkeypatch.setattr("streamsvm.train.open_engine", lambda *args: pytest.fail("opened"))
+    X, y = labelled(2, n=240)
+    with pytest.raises(ConfigError, match="finds no mps device"):
+        train_in_memory(Store.from_arrays(X, y), config("dcsvm", device="mps", workers=2))
+
+
 def test_without_pytorch_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     open_device.cache_clear()
