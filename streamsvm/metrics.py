@@ -305,9 +305,18 @@ def pinball_losses(y: np.ndarray, values: np.ndarray | float, quantile: float) -
     return np.maximum(quantile * error, (quantile - 1) * error)
 
 
+def constant_pinball_loss(y: np.ndarray, quantile: float, weights: np.ndarray | None = None) -> float:
+    """The mean pinball loss of the quantile of y itself, the best constant."""
+    if weights is None:
+        constant = np.quantile(y, quantile)
+    else:
+        constant = np.quantile(y, quantile, weights=weights, method="inverted_cdf")  # NumPy's only one with weights
+    return float(np.average(pinball_losses(y, float(constant), quantile), weights=weights))
+
+
 def quantile_score(y: np.ndarray, losses: np.ndarray, quantile: float) -> float | None:
     """D2: 1 less the pinball losses (m,) of predictions over those of the best constant; None if that has none."""
-    of_constant = float(pinball_losses(y, float(np.quantile(y, quantile)), quantile).mean())
+    of_constant = constant_pinball_loss(y, quantile)
     return 1.0 - float(losses.mean()) / of_constant if of_constant > 0 else None
 
 

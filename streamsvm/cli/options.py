@@ -35,20 +35,21 @@ def place_option(name: str, help: str, metavar: str, group: str | None = None) -
     return option(name, help, metavar, group, parser=place_of)
 
 
-def _time(text: str) -> float:
+def _parsed(text: str, parse: Callable[[str], Any]) -> Any:
     try:
-        return parse_time(text)
+        return parse(text)
     except ValueError as error:
         raise typer.BadParameter(f"found {text!r}, {error}") from None
+
+
+def _time(text: str) -> float:
+    return _parsed(text, parse_time)
 
 
 def _size(text: str) -> int:
     from streamsvm.options.base import parse_size
 
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"found {text!r}, {error}") from None
+    return _parsed(text, parse_size)
 
 
 if TYPE_CHECKING:
@@ -122,15 +123,20 @@ DEVICE_FLAGS = {
 Command = Callable[..., None]
 
 
+def _parameters(flags: Mapping[str, Any]) -> list[Parameter]:
+    """A command's parameters for flags, of annotations by name; None if they are not given."""
+    return [
+        Parameter(flag, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for flag, annotation in flags.items()
+    ]
+
+
 def with_flags(name: str, flags: Mapping[str, Any], collect: Callable[[dict[str, Any]], Any]) -> Callable:
     """Replaces a command's parameter of this name by flags, and passes collect(their values by name) as its argument.
 
     flags: annotations by the name of the flag's parameter; all are None if they are not given.
     """
-    parameters = [
-        Parameter(flag, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for flag, annotation in flags.items()
-    ]
+    parameters = _parameters(flags)
 
     def decorate(function: Command) -> Command:
         inner = signature(function, eval_str=True)
@@ -184,11 +190,8 @@ def on_device(function: Command) -> Command:
             function(**arguments)
 
     inner = signature(function, eval_str=True)
-    flags = [
-        Parameter(flag, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for flag, annotation in DEVICE_FLAGS.items()
-    ]
-    command.__signature__ = inner.replace(parameters=[*inner.parameters.values(), *flags])  # type: ignore[attr-defined]
+    outer = [*inner.parameters.values(), *_parameters(DEVICE_FLAGS)]
+    command.__signature__ = inner.replace(parameters=outer)  # type: ignore[attr-defined]
     return command
 
 

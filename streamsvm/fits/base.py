@@ -35,7 +35,7 @@ from streamsvm.judging.thresholds import (
     with_costs,
     with_threshold,
 )
-from streamsvm.metrics import pinball_losses, shown
+from streamsvm.metrics import constant_pinball_loss, pinball_losses, shown
 from streamsvm.models import ExpansionModel, KernelModel, files
 from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration, are_odds
@@ -497,7 +497,7 @@ def _expected(
     errors, spread = (decided[:, 0] - t) ** 2, float(t.var())
     if (quantile := prepared.config.quantile) is not None:
         errors = pinball_losses(t, decided[:, 0], quantile)
-        spread = float(pinball_losses(t, float(np.quantile(t, quantile)), quantile).mean())
+        spread = constant_pinball_loss(t, quantile)
     return of_model(scoring, errors / max(spread, np.finfo(np.float64).tiny))
 
 

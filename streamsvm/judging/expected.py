@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.metrics import pinball_losses
+from streamsvm.metrics import constant_pinball_loss, pinball_losses
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.subproblems import DualData
@@ -165,8 +165,7 @@ def weighted_losses(predicted: np.ndarray, held_out_data: DualData) -> np.ndarra
         return np.asarray(losses.mean(axis=1) / cost.mean())
     t, weights = _numbers(held_out_data), held_out_data.upper / held_out_data.upper.mean()
     if (quantile := held_out_data.targets.quantile) is not None:
-        constant = np.quantile(t, quantile, weights=weights, method="inverted_cdf")
-        least = float(np.average(pinball_losses(t, constant, quantile), weights=weights))
+        least = constant_pinball_loss(t, quantile, weights)
         return weights * pinball_losses(t, predicted, quantile) / max(least, np.finfo(np.float64).tiny)
     mean = float(np.average(t, weights=weights))
     spread = float(np.average((t - mean) ** 2, weights=weights))
