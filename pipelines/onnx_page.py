@@ -4,8 +4,9 @@
     streamsvm export --model model.zarr --format onnx --out model.onnx
     python pipelines/onnx_page.py model.onnx --runtime package/dist --out page.html
 
-The page has a field for each column, named as in the graph, and shows the label, decision values and probabilities of
-the row. The runtime (MIT licence, 14 MB of WebAssembly) and the model are inside, so that it opens from a folder.
+The page has a field for each column of the rows or, if any is text, of the table, and shows the label, decision values
+and probabilities of the row. The runtime (MIT licence, 14 MB of WebAssembly) and the model are inside, so that it opens
+from a folder.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import base64
 import html
 import json
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 RUNTIME, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
+TYPES = {onnx.TensorProto.STRING: "string", onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.DOUBLE: "float64"}
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
@@ -37,10 +40,15 @@ const ort = await import("data:text/javascript;base64,{runtime}");
 ort.env.wasm.wasmBinary = await bytes("{binary}");
 ort.env.wasm.numThreads = 1;
 const session = await ort.InferenceSession.create(await bytes("{model}"));
-const names = {names};
+const inputs = {inputs};
+const arrays = {{ string: Array, float32: Float32Array, float64: Float64Array }};
 async function answer() {{
-  const row = Float32Array.from(document.querySelectorAll("input"), input => Number(input.value));
-  const found = await session.run({{ X: new ort.Tensor("float32", row, [1, names.length]) }});
+  const values = Array.from(document.querySelectorAll("input"), input => input.value), feeds = {{}};
+  for (const {{ name, type, width }} of inputs) {{
+    const row = values.splice(0, width).map(value => type === "string" ? value : Number(value));
+    feeds[name] = new ort.Tensor(type, arrays[type].from(row), [1, width]);
+  }}
+  const found = await session.run(feeds);
   const lines = Object.entries(found).map(([name, value]) => name + ": " + Array.from(value.data).join(", "));
   document.getElementById("answer").textContent = lines.join("\\n");
 }}
@@ -56,20 +64,33 @@ def page(model: Path, runtime: Path, title: str) -> str:
     for name in (RUNTIME, BINARY):
         if not (runtime / name).is_file():
             raise SystemExit(f"{runtime}: found no {name}, expected the folder dist of onnxruntime-web")
-    names = columns(onnx.load(str(model)))
-    field = '<label>{name}<input type="number" step="any" value="0"></label>'
+    graph = onnx.load(str(model))
+    inputs, fields = inputs_of(graph), []
+    for entry in inputs:
+        names = columns(graph) if entry["width"] > 1 else [entry["name"]]
+        kind = 'type="text"' if entry["type"] == "string" else 'type="number" step="any" value="0"'
+        fields += [f"<label>{html.escape(name)}<input {kind}></label>" for name in names]
     return PAGE.format(
         title=html.escape(title),
-        fields="".join(field.format(name=html.escape(name)) for name in names),
-        names=json.dumps(names).replace("<", "\\u003c"),
+        fields="".join(fields),
+        inputs=json.dumps(inputs).replace("<", "\\u003c"),
         runtime=packed(runtime / RUNTIME),
         binary=packed(runtime / BINARY),
         model=packed(model),
     )
 
 
+def inputs_of(graph: onnx.ModelProto) -> list[dict[str, Any]]:
+    """The name, type and columns of each input."""
+    tensors = [(entry.name, entry.type.tensor_type) for entry in graph.graph.input]
+    return [
+        {"name": name, "type": TYPES[tensor.elem_type], "width": tensor.shape.dim[1].dim_value}
+        for name, tensor in tensors
+    ]
+
+
 def columns(graph: onnx.ModelProto) -> list[str]:
-    """The names that the graph keeps, else x0, x1, .."""
+    """The names of the columns of X that the graph keeps, else x0, x1, .."""
     kept = {prop.key: prop.value for prop in graph.metadata_props}
     width = graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value
     return json.loads(kept["feature_names"]) if "feature_names" in kept else [f"x{j}" for j in range(width)]

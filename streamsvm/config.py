@@ -109,6 +109,10 @@ class FitConfig(Options):
         Annotated[Real, Field(gt=0, le=1)] | None,
         Field(description="Maximum share of rows beyond the margin (nu-SVC, nu-SVR), or of outliers (oneclass: 0.5)"),
     ] = None
+    must_export: Annotated[
+        Literal["onnx", "libsvm"] | None,
+        Field(description="Choose only models that `streamsvm export` can write in this format"),
+    ] = None
     rows: Annotated[Count, Field(description="Random rows to train on (default: all)")] = None
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
     memory_limit: Annotated[

@@ -42,6 +42,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
 from streamsvm.fits.base import FitContext, FittedModel
+from streamsvm.fits.exportable import takes_kernel
 from streamsvm.fits.prepare import TrainingData, advice, first_rows, measured, require_range, scaled
 from streamsvm.judging.expected import ExpectedScore, SearchExpectation, gain_of_rows, of_candidates
 from streamsvm.judging.held_out import can_hold_out
@@ -309,7 +310,7 @@ def _goes_with(config: FitConfig, name: str) -> bool:
         config.solver_options.require(KernelConfig(name=name))
     except ValueError:
         return False
-    return True
+    return takes_kernel(config, name)
 
 
 def _under(

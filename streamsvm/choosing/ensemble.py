@@ -131,6 +131,7 @@ def may_combine(fit: Fit, config: FitConfig) -> bool:
     chose."""
     task, search = fit.task, config.search
     is_open = search.ensemble is None and {"solver", "kernel"} <= set(search.chosen) and not config.holdout
+    is_open = is_open and config.must_export != "libsvm"  # which has sums alone
     if not is_open or not task.has_probabilities or task.in_sets or "score" not in fit.prepared.choices:
         return False
     if fit.checkpoints.resume and fit.checkpoints.has_state_of(FOLDER):  # an earlier run had the time, and used it

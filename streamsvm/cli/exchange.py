@@ -16,6 +16,12 @@ def export(
     model: ModelIn,
     format: Annotated[Literal["libsvm", "onnx"], option("--format", "LIBSVM's text format, or an ONNX graph.")],
     out: Annotated[Path, option("--out", "File to write.", "FILE", dir_okay=False)],
+    inputs: Annotated[
+        Literal["auto", "columns", "rows"],
+        option(
+            "--inputs", "Of an ONNX graph: the table's columns, or rows X as numbers. auto: columns if any is text."
+        ),
+    ] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Write a model for other systems. What the format cannot store is reported and saved next to the file."""
@@ -23,14 +29,19 @@ def export(
 
     loaded = load_model(model)
     if format == "libsvm":
-        from streamsvm.exchange.libsvm import write_libsvm as write
+        from streamsvm.exchange.libsvm import write_libsvm
+
+        if inputs != "auto":
+            raise ConfigError("--inputs is of ONNX graphs: --format onnx")
+        facts = write_libsvm(loaded, out)
     else:
         try:
             import onnx  # noqa: F401
         except ImportError:
             raise ConfigError("writing ONNX files needs the package onnx: pip install onnx") from None
-        from streamsvm.exchange.onnx import write_onnx as write
-    facts = write(loaded, out)
+        from streamsvm.exchange.onnx import write_onnx
+
+        facts = write_onnx(loaded, out, inputs=inputs)
     if loaded.header.calibration is not None and format == "libsvm":
         facts["notes"].append("probabilities are left out; labels follow the decision values")
     for note in facts["notes"]:

@@ -54,7 +54,7 @@ FLAGS = {
     MODEL: ("solver", "task", "C", "early", "probability", "kernel", "gamma", "metric"),
     PAPERS: ("nu", "budget", "merge", "epochs"),
     TUNING: ("tol", "seed", "degree", "coef0", "trials", "scoring"),
-    ANSWERS: ("interval", "quantile", "threshold", "costs"),
+    ANSWERS: ("interval", "quantile", "threshold", "costs", "must_export"),
     RUN: ("time_budget", "ensemble"),
     RUNS: ("checkpoint_every",),
     CLUSTER: ("scheduler", "wait_for_scheduler", "device", "device_memory"),

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
     from streamsvm.ingest.tables import OtherColumns
 
-SAME = ("header", *DIALECT)  # shared by the files that a model was trained on and those that it predicts
 ROWS = ("format", "query", *DIALECT, "header")  # options of a file with rows like a model's
 LABELLED = ("label", *ROWS)  # with labels
 ENCODED = ("hash", "target_encode", "min_frequency")
@@ -59,6 +58,7 @@ PLACEHOLDERS = {  # of values that have a form of their own, by option
     "gamma": "NUMBER",
     "threshold": "f1|balanced_accuracy|precision=P|recall=R",
     "costs": "TRUE>PREDICTED=COST[,...]",
+    "must_export": "FORMAT",
     "time_budget": "60s|10m|2h",
     "checkpoint_every": "SECONDS|'N steps'",
     "scheduler": "tcp://HOST:PORT",
@@ -254,7 +254,7 @@ class GivenRows:
         with importing():
             from streamsvm.ingest.inputs import opened
 
-        options = file_options({"label": label, **self.read, "category": tuple(category) or None}, layout)
+        options = file_options({"label": label, **self.read, "category": tuple(category) or None}, layout, self.files)
         with opened(self.files, options, layout, events) as (rows, paths):
             yield InputRows(rows, ", ".join(self.files), (paths, options))
 
@@ -363,7 +363,14 @@ def kept_columns(files: tuple[list[str], IngestOptions] | None, keep: str | None
         yield columns
 
 
-def file_options(read: Mapping[str, Any], layout: Layout | None = None) -> IngestOptions:
-    """How to read a file: as flags say, else as the files that the model was trained on."""
-    learned = {} if layout is None else {name: layout.attrs[name] for name in SAME if name in layout.attrs}
-    return validated(IngestOptions, ("the model", learned), *section_layers(IngestOptions, read))
+def file_options(read: Mapping[str, Any], layout: Layout | None = None, files: Sequence[str] = ()) -> IngestOptions:
+    """How to read files: as flags say, else as the files that a model of this layout was trained on."""
+    options = validated(IngestOptions, *section_layers(IngestOptions, read))
+    if layout is None:
+        return options
+    from streamsvm.ingest.files import written_as
+    from streamsvm.ingest.inputs import STDIN
+    from streamsvm.ingest.paths import files_of
+
+    paths = [file.path for file in files_of([file for file in files if file != STDIN])]
+    return written_as(options, layout, paths, "the model")

@@ -110,7 +110,7 @@ def _write_as_read(
     from streamsvm.predict import answers_as_read, write_answers
 
     files, layout = given.files, model.layout
-    options = known_tables(files, file_options({"label": "none", **given.read}, layout), layout)
+    options = known_tables(files, file_options({"label": "none", **given.read}, layout, files), layout)
     if options is None or layout is None:
         return None
     pieces = rows_as_read(files, options, layout, events)

@@ -40,6 +40,8 @@ class AutoSVC(StoreClassifier):
     scoring : {"accuracy", "balanced_accuracy"} or None
         What is compared on held-out rows. "balanced_accuracy": the mean recall of all classes, which also tries class
         weights. None: "accuracy".
+    must_export : {"onnx", "libsvm"} or None
+        Choose only models that `streamsvm export` can write in this format. None: any.
     search_params : dict or None
         Options of the search. "trials" is its maximum number of steps. "sample" is its number of rows (20,000).
     random_state : int, RandomState or None
@@ -91,7 +93,7 @@ class AutoSVC(StoreClassifier):
         self, time_budget: float | str | None = None, *, ensemble: int | None = None, class_weight: Balanced = None,
         scoring: Literal["accuracy", "balanced_accuracy"] | None = None,
         probability: Probability = False, threshold: str | None = None, costs: Costs = None,
-        search_params: Options = None,
+        must_export: Literal["onnx", "libsvm"] | None = None, search_params: Options = None,
         gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None, target_encode: TargetEncode = None,
         random_state: RandomState = None,
         memory_limit: int | str | None = None, n_jobs: int | None = None, device: str = "cpu", client: Client = None,
@@ -110,4 +112,4 @@ class AutoSVC(StoreClassifier):
             search["scoring"] = self.scoring
         # "balanced" says that there are weights; `fit` replaces it by those of the labels' texts
         weight = {} if self.class_weight is None else {"class_weight": "balanced"}
-        return {"task": "classify", "search": search} | weight
+        return {"task": "classify", "search": search, "must_export": self.must_export} | weight

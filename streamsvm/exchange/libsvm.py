@@ -225,7 +225,7 @@ def signed(coef: np.ndarray, codes: np.ndarray) -> np.ndarray:
 def _kernel_type(kernel: Kernel) -> str:
     if kernel.libsvm is None:
         names = ", ".join(libsvm_names().values())
-        instead = "export --format onnx" if has_graph(kernel.name) else "fit with one of these"
+        instead = "export --format onnx" if has_graph(kernel.name) else "fit with --must-export libsvm"
         raise ModelError(f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {names}; {instead}")
     return kernel.libsvm
 

@@ -1,9 +1,10 @@
 """Models as ONNX graphs of plain operators.
 
-Input "X", float32 (N, d), rows as they are. Outputs "label" (N,), and "scores", which `decision_function` returns,
-float32 (N,) or (N, k). Calibrated models add "probabilities", float32 (N, k). A ranking or a regression has "scores"
-alone. For rows of several labels "label" is int64 (N, k), 1 if a row has it. Metadata: JSON lists "feature_names", if
-there are any, and the "labels" of these columns.
+Input "X", float32 (N, d), rows as they are; or an input for each column of the table of the fit (`table_inputs`).
+Outputs "label" (N,), and "scores", which `decision_function` returns, float32 (N,) or (N, k). Calibrated models add
+"probabilities", float32 (N, k). A ranking or a regression has "scores" alone. For rows of several labels "label" is
+int64 (N, k), 1 if a row has it. Metadata: JSON lists "feature_names", if there are any, and the "labels" of these
+columns.
 
 A graph follows the model: rows are scaled, and decided by a sum over support vectors, by the partition that a tree of
 centres routes them to (early models; a row whose nearest centres are equally far, to float32, may go to another of
@@ -11,20 +12,16 @@ them), by a pool of experts (`solvers.additive`, `solvers.pooling`), or by the m
 probabilities, as `models.calibration` makes them, and labels. All of it is float64: exact where the float32 kernel
 values of `decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient. ai.onnx.ml's SVMClassifier is not used:
 onnxruntime sums it in float32, it takes longer, and it supports neither routes nor classes against the rest.
-
-`Graph`, at the foot, collects the nodes: every operator's output is a name that the next one takes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper
 from scipy.linalg import block_diag
 
 from streamsvm._version import __version__
@@ -33,6 +30,8 @@ from streamsvm.data.running import LARGEST
 from streamsvm.data.scaling import Quantiles, Scaling
 from streamsvm.errors import ModelError
 from streamsvm.exchange import expansion, require_two_classes
+from streamsvm.exchange.graph import Graph, Tensor, typed
+from streamsvm.exchange.table_inputs import ML, ORT, has_text, table_inputs
 from streamsvm.kernels.base import Kernel, joined
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.models import EnsembleModel
@@ -49,35 +48,44 @@ from streamsvm.tasks import task_of
 from streamsvm.tasks.multilabel import EVEN
 from streamsvm.tasks.pairs import classes_of_pairs, n_pairs
 
-_typed = helper.make_tensor_value_info  # of an input or output: name, type, shape
+Inputs = Literal["auto", "columns", "rows"]
+OUTPUTS = "label", "scores", "probabilities"
 OPSET, IR_VERSION = 18, 8
+DOMAINS = {ML: 3, ORT: 1}  # versions of their operators
 MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what names and nodes take
 TYPES = {"U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.DOUBLE, "b": TensorProto.BOOL}
 
 
-def write_onnx(model: Model, out: Path) -> dict[str, Any]:
-    """Writes a model to `out`, completely or not at all. Returns n_support, files and notes.
+def write_onnx(model: Model, out: Path, *, inputs: Inputs = "auto") -> dict[str, Any]:
+    """Writes a model to `out`, completely or not at all; inputs as in `onnx_model`. Returns n_support, files and notes.
 
     Raises ModelError, StorageError.
     """
-    proto = onnx_model(model)
+    notes: list[str] = []
+    proto = onnx_model(model, inputs=inputs, notes=notes)
     with whole_file(out) as file:
         file.write(proto.SerializeToString())
-    is_wide = proto.graph.input[0].type.tensor_type.elem_type == TensorProto.DOUBLE
-    notes = ["X is float64, as the rows of the fit: float32 would lose what a column says"] * is_wide
     return {"n_support": getattr(model, "n_support", None), "files": [], "notes": notes}
 
 
-def onnx_model(model: Model) -> ModelProto:
-    """The graph of a model. Raises ModelError."""
+def onnx_model(model: Model, *, inputs: Inputs = "auto", notes: list[str] | None = None) -> ModelProto:
+    """The graph of a model. inputs: the rows X, or the columns of the table of the fit; "auto": these if any is text.
+    Appends to notes what is to be known of the inputs. Raises ModelError."""
     graph = Graph()
+    notes = [] if notes is None else notes
+    opsets = [helper.make_opsetid("", OPSET)]
+    is_wide = model.layout is not None and model.layout.dtype == np.float64
+    if inputs == "columns" or (inputs == "auto" and has_text(model.layout)):
+        table = table_inputs(graph, model.layout, OUTPUTS)
+        graph.rows, tensors = table.rows, table.inputs
+        opsets += [helper.make_opsetid(domain, DOMAINS[domain]) for domain in sorted(table.domains)]
+        notes += table.notes
+    else:
+        tensors = [typed("X", TensorProto.DOUBLE if is_wide else TensorProto.FLOAT, ["N", _width(model)])]
+        notes += ["X is float64, as the rows of the fit: float32 would lose what a column says"] * is_wide
     decisions, part = _decisions(graph, model)
     outputs = _outputs(graph, decisions, part, model)
-    is_wide = model.layout is not None and model.layout.dtype == np.float64
-    entries = TensorProto.DOUBLE if is_wide else TensorProto.FLOAT
-    inputs = [_typed("X", entries, ["N", _width(model)])]
-    built = helper.make_graph(graph.nodes, "streamsvm", inputs, outputs, graph.constants)
-    opsets = [helper.make_opsetid("", OPSET)]
+    built = helper.make_graph(graph.nodes, "streamsvm", tensors, outputs, graph.constants)
     producer = {"producer_name": "streamsvm", "producer_version": __version__}
     proto = helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, **producer)
     lists = {"feature_names": model.shown_names}
@@ -174,7 +182,7 @@ def _width(model: Model) -> int:
 def _raw(graph: Graph, model: Model) -> str:
     """(N, d) float64 of X."""
     more = model.d - _width(model)
-    x = graph.op("Pad", "X", [0, 0, 0, more]) if more else "X"
+    x = graph.op("Pad", graph.rows, [0, 0, 0, more]) if more else graph.rows
     return graph.cast(x, np.float64)
 
 
@@ -229,7 +237,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Model) -> li
     scores = graph.op("Squeeze", values, [1]) if one_column else values
     graph.output("scores", graph.cast(scores, np.float32))
     shape: list[str | int] = ["N"] if one_column else ["N", k]
-    outputs = [_typed("scores", TensorProto.FLOAT, shape)]
+    outputs = [typed("scores", TensorProto.FLOAT, shape)]
     if not task.has_labels:
         return outputs
     p = None
@@ -239,10 +247,10 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Model) -> li
         else:
             p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
         graph.output("probabilities", graph.cast(p, np.float32))
-        outputs.append(_typed("probabilities", TensorProto.FLOAT, ["N", k]))
+        outputs.append(typed("probabilities", TensorProto.FLOAT, ["N", k]))
     if task.in_sets:
         graph.output("label", graph.cast(_has(graph, decisions, p, model), np.int64))
-        return [_typed("label", TensorProto.INT64, ["N", k]), *outputs]
+        return [typed("label", TensorProto.INT64, ["N", k]), *outputs]
     follows = calibration is not None and (calibration.by_decisions or calibration.method == "stream")
     if p is None or (follows and model.costs is None) or model.header.threshold is not None:
         codes = _codes(graph, values, model, one_column)
@@ -251,7 +259,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Model) -> li
     classes = model.classes if model.classes.dtype.kind in "Ufb" else model.classes.astype(np.int64)
     graph.output("label", graph.op("Gather", classes, codes))
     label = TYPES[model.classes.dtype.kind]
-    return [_typed("label", label, ["N"]), *outputs]
+    return [typed("label", label, ["N"]), *outputs]
 
 
 def _has(graph: Graph, decisions: str, p: str | None, model: Model) -> str:
@@ -412,10 +420,6 @@ def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> st
         child = graph.op("Add", graph.op("Mul", node, node_width), graph.op("GatherElements", nearest, node, axis=1))
         at = graph.op("Where", graph.op("Greater", at, last), at, graph.op("Gather", below, child))
     return graph.op("Sub", at, n)
-
-
-Tensor = str  # the name of one in the graph
-Input = Tensor | float | np.integer | list[int] | np.ndarray
 
 
 def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: ExpertPool) -> Tensor:
@@ -582,85 +586,3 @@ def _with_decisions(graph: Graph, p: str, winners: str, k: int) -> str:
     means = graph.op("Div", sums, np.arange(2.0, k + 2))
     shared = graph.op("Max", of_winner, graph.op("ReduceMax", means, [1]))
     return graph.op("Where", wins, shared, graph.op("Min", p, shared))
-
-
-class Graph:
-    """Nodes and constants, in the order they were made."""
-
-    def __init__(self, numbers: Iterator[int] | None = None) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self._numbers = count() if numbers is None else numbers
-
-    def loop(self, times: str, start: str, after: Callable[[Graph, str, str], str]) -> str:
-        """A float64 tensor that begins as `start`, and becomes after(body, step, tensor) in each of so many steps. The
-        body is a graph inside of this one: it sees the names made here."""
-        body = Graph(self._numbers)
-        step, going, tensor = (self.name(kind) for kind in ("step", "going", "tensor"))
-        result, goes_on = after(body, step, tensor), body.op("Identity", going)
-        inputs = [_typed(step, TensorProto.INT64, []), _typed(going, TensorProto.BOOL, [])]
-        inputs.append(_typed(tensor, TensorProto.DOUBLE, None))
-        outputs = [_typed(goes_on, TensorProto.BOOL, []), _typed(result, TensorProto.DOUBLE, None)]
-        inside = helper.make_graph(body.nodes, "body", inputs, outputs, body.constants)
-        return self.op("Loop", times, np.array(True), start, body=inside)
-
-    def op(self, kind: str, *inputs: Input, **attributes: Any) -> str:
-        """The name of an operator's output. inputs: names, or values, which become constants."""
-        return self.ops(kind, 1, *inputs, **attributes)[0]
-
-    def ops(self, kind: str, n_outputs: int, *inputs: Input, **attributes: Any) -> list[str]:
-        """The names of an operator's outputs."""
-        names = [self.name(kind) for _ in range(n_outputs)]
-        tensors = [value if isinstance(value, str) else self.constant(value) for value in inputs]
-        self.nodes.append(helper.make_node(kind, tensors, names, **attributes))
-        return names
-
-    def name(self, kind: str) -> str:
-        return f"{kind}_{next(self._numbers)}"
-
-    def output(self, name: str, value: str) -> None:
-        """An output of the graph."""
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
-
-    def constant(self, value: object) -> str:
-        array = np.asarray(value)
-        name = self.name("constant")
-        array = np.ascontiguousarray(array) if array.ndim else array
-        self.constants.append(numpy_helper.from_array(array.astype(object) if array.dtype.kind == "U" else array, name))
-        return name
-
-    def cast(self, name: str, dtype: type) -> str:
-        return self.op("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-    def zeros(self, like: str, columns: int | str, dtype: type) -> str:
-        """(N, columns), as many rows as `like` has. columns: their number, or the name of one (1,)."""
-        width = [columns] if isinstance(columns, int) else columns
-        shape = self.op("Concat", self.op("Shape", like, end=1), width, axis=0)
-        return self.op("ConstantOfShape", shape, value=numpy_helper.from_array(np.zeros(1, dtype)))
-
-    def double(self, array: np.ndarray) -> str:
-        """A float64 constant, kept as float32 where it is that."""
-        name = self.constant(array)
-        return name if array.dtype == np.float64 else self.cast(name, np.float64)
-
-    def inner_products(self, x: str, rows: str) -> str:
-        """x'row, (N, s), of float64 x (N, d) and rows (s, d)."""
-        return self.op("Gemm", x, rows, transB=1)
-
-    def sq_distances(self, x: str, rows: str) -> str:
-        """|x - row|^2, (N, s)."""
-        of_x, of_rows = (self.op("ReduceSumSquare", values, [1], keepdims=keep) for values, keep in ((x, 1), (rows, 0)))
-        inner = self.op("Mul", self.inner_products(x, rows), 2.0)
-        return self.op("Max", self.op("Sub", self.op("Add", of_x, of_rows), inner), 0.0)
-
-    def l1_distances(self, x: str, rows: str) -> str:
-        """|x - row|_1, (N, s), a column at a time, as (N, s, d) differences may be too large for the memory."""
-        start = self.zeros(x, self.op("Shape", rows, end=1), np.float64)
-        of_rows = self.op("Transpose", rows, perm=[1, 0])
-
-        def with_column(body: Graph, step: str, sums: str) -> str:
-            column = body.op("Unsqueeze", step, [0])
-            a, b = body.op("Gather", x, column, axis=1), body.op("Gather", of_rows, column, axis=0)
-            return body.op("Add", sums, body.op("Abs", body.op("Sub", a, b)))
-
-        return self.loop(self.op("Squeeze", self.op("Shape", rows, start=1)), start, with_column)

@@ -28,6 +28,7 @@ from streamsvm.data.statistics import Moments, merge, moments_of, variance
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
+from streamsvm.fits.exportable import require_exportable
 from streamsvm.fits.target_encoding import encoded
 from streamsvm.fits.targets import TargetsInMemory, TargetSource, target_source_of
 from streamsvm.judging.expected import ExpectedScore, SearchExpectation
@@ -440,6 +441,7 @@ def with_task(config: FitConfig, store: Store, events: Events = ignore) -> FitCo
             task.costs(probability.costs, classes)
     if config.search.has_ensemble:
         _require_ensemble(config, task)
+    require_exportable(config, task)
     return config.model_copy(update={"task": name})
 
 

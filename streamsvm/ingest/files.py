@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.config import validated
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import NeedsFloat64, merge, moments_of
@@ -81,7 +82,7 @@ def ingest(
     start = time.perf_counter()
     files = files_of([os.fspath(s) for s in sources])
     attrs = {"sources": [PurePath(s).name for s in sources], **(attrs or {})}
-    options, like = _with_like(options or IngestOptions(), like)
+    options, like = _with_like(options or IngestOptions(), like, [file.path for file in files])
     if options.test_store is not None and is_same(store_url, options.test_store):
         raise ConfigError(f"--test-store {options.test_store}: found the place of --store, expected another one")
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
@@ -145,11 +146,23 @@ def _ingested(
     return summary | split_facts | {"layout": layout_name, "dtype": str(layout.dtype), "format": format_}
 
 
-def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptions, Layout | None]:
+def _with_like(options: IngestOptions, like: Layout | None, paths: list[str]) -> tuple[IngestOptions, Layout | None]:
     if options.like is not None:
         store = Store.open(options.like)
         like = store.layout or Layout(store.d, store.dtype, store.is_sparse)
+        options = written_as(options, like, paths, options.like)
     return (options if like is None else options.model_copy(update={"dtype": options.dtype or like.dtype.name})), like
+
+
+def written_as(options: IngestOptions, like: Layout, paths: list[str], origin: str) -> IngestOptions:
+    """Options of CSV files that say how these are written, where they left it out: as those that `like` came from.
+
+    origin: where `like` was found. Options of other files, which do not need it, stay. Raises ConfigError.
+    """
+    written = {name: like.attrs[name] for name in ("header", *DIALECT) if name in like.attrs}
+    if not written or not {options.format or detect_format(path) for path in paths} <= {*CSV}:
+        return options
+    return validated(IngestOptions, (origin, written), ("the options", options.model_dump(exclude_unset=True)))
 
 
 def format_of(paths: list[str], options: IngestOptions) -> str:

@@ -121,7 +121,7 @@ class LocalModel(Model):
     def as_expansion(self) -> Expansion:
         raise ModelError(
             "the model is an early prediction: each partition decides for its own rows, which the format "
-            "cannot express; fit without --early (dcsvm.early), or export --format onnx"
+            "cannot express; fit without --early, or with --must-export libsvm, or export --format onnx"
         )
 
     def as_routes(self) -> PartitionRouting:

@@ -99,7 +99,7 @@ def left_out(values: Mapping[str, Any]) -> tuple[str, ...]:
     section = values.get(section_of(DEFAULT_SOLVER)) or {}
     given = {
         "solver": "solver" in values or bool(section),
-        "early": "early" in section,
+        "early": "early" in section or values.get("must_export") == "libsvm",  # LIBSVM has no partitions
         "scale": "scale" in values,
         "kernel": "name" in kernel or "gamma" in kernel,
         "metric": "kind" in metric,

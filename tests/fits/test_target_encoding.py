@@ -285,7 +285,7 @@ def test_plans_slices_and_graphs_know_of_it():
     assert {row["value"]: row["n"] for row in found["slices"]["town"]}[counts.index[0]] == counts.iloc[0]
     assert found["accuracy"] == evaluate(model, store, engine=Engine(1))["accuracy"]
     own = with_values_of_model(store, model.layout).read(0, store.n).X
-    session = onnxruntime.InferenceSession(onnx_model(model).SerializeToString())
+    session = onnxruntime.InferenceSession(onnx_model(model, inputs="rows").SerializeToString())
     [labels, *_] = session.run(None, {session.get_inputs()[0].name: own.astype(np.float32)})
     np.testing.assert_array_equal(labels, model.predict(store))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -272,6 +273,27 @@ def test_a_file_like_another_is_read_alike(tmp_path):
     (tmp_path / "new.csv").write_text("a,b\n0.5,0.25\n")
     ingest([tmp_path / "new.csv"], tmp_path / "new", IngestOptions(like=str(tmp_path / "s"), force=True))
     np.testing.assert_array_equal(whole(Store.open(tmp_path / "new")), [[0.5, 0.25]])
+
+
+def test_markers_and_marks_that_were_given_once_are_those_of_the_next_file(tmp_path):
+    load(tmp_path, "1,2;5;red;0\n?;1;blue;1\n", delimiter=";", decimal=",", missing="?", header=False)
+    (tmp_path / "new.csv").write_text("2,500;?;?;1\n")
+    like = {"like": str(tmp_path / "s"), "force": True}
+    ingest([tmp_path / "new.csv"], tmp_path / "new", IngestOptions(**like))
+    np.testing.assert_array_equal(whole(Store.open(tmp_path / "new")), [[2.5, np.nan, 0, 0]])
+    ingest([tmp_path / "new.csv"], tmp_path / "new", IngestOptions(decimal=".", thousands=",", **like))
+    np.testing.assert_array_equal(whole(Store.open(tmp_path / "new")), [[2500, np.nan, 0, 0]])
+
+
+def test_a_model_of_text_files_predicts_tables_of_other_formats(tmp_path, capsys):
+    """Whose options nobody gave: how CSV is written says nothing of Parquet."""
+    load(tmp_path, "a,b,y\n1,red,0\n?,blue,1\n3,red,0\n4,blue,1\n", missing="?")
+    pq.write_table(pa.table({"a": [1.0, None], "b": ["red", "?"]}), tmp_path / "new.parquet")
+    run = partial(app, standalone_mode=False)
+    run(["fit", "--store", str(tmp_path / "s"), "--model", str(tmp_path / "m"), "--gaps", "mean", "--no-search"])
+    capsys.readouterr()
+    run(["predict", "--model", str(tmp_path / "m"), str(tmp_path / "new.parquet")])
+    assert capsys.readouterr().out == "label\n0\n1\n"
 
 
 def test_one_row_is_a_store_and_no_model(tmp_path, capsys):

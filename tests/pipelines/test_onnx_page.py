@@ -46,6 +46,13 @@ def fitted():
     return DCSVC(C=10).fit(pd.DataFrame(X, columns=NAMES), np.where(X[:, 0] * X[:, 1] > 0, "same", "other"))
 
 
+@pytest.fixture(scope="module")
+def fitted_to_text():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"colour": rng.choice(["red", "blue"], 100), "size": rng.normal(size=100)})
+    return DCSVC(C=10).fit(frame, np.where((frame["colour"] == "red") ^ (frame["size"] > 0), "same", "other"))
+
+
 def make_page(fitted, runtime, folder):
     write_onnx(fitted.model_, folder / "m.onnx")
     recipe = [sys.executable, PIPELINES / "onnx_page.py", folder / "m.onnx"]
@@ -68,6 +75,14 @@ def test_a_page_needs_nothing_else(fitted, tmp_path):
     assert "<label>&lt;b&gt; &amp; c<input" in page
     assert "<b>" not in page
     assert "http" not in page
+
+
+def test_text_has_a_field_of_text(fitted_to_text, tmp_path):
+    for name in FILES:
+        (tmp_path / name).write_bytes(b"anything")
+    assert make_page(fitted_to_text, tmp_path, tmp_path).returncode == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '<label>colour<input type="text"></label><label>size<input type="number"' in page
 
 
 NEEDS_RUNTIME = pytest.mark.skipif(
@@ -100,10 +115,21 @@ def test_it_answers_in_a_browser(fitted, tmp_path):
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 @pytest.mark.parametrize("row", [(0.5, 1.5), (-1.0, 2.0)])
 def test_it_answers_as_the_model(fitted, tmp_path, row):
-    assert make_page(fitted, RUNTIME, tmp_path).returncode == 0
-    node = ["node", "--eval", DOCUMENT, str(tmp_path / "page.html"), *map(str, row)]
+    assert_same(fitted, tmp_path, pd.DataFrame([row], columns=NAMES))
+
+
+@pytest.mark.slow  # 14 MB of WebAssembly are compiled
+@NEEDS_RUNTIME
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+@pytest.mark.parametrize("row", [("red", 1.5), ("blue", -1.0), ("green", 0.3)])
+def test_it_takes_the_texts_of_a_table(fitted_to_text, tmp_path, row):
+    assert_same(fitted_to_text, tmp_path, pd.DataFrame([row], columns=["colour", "size"]))
+
+
+def assert_same(fitted, folder, rows):
+    assert make_page(fitted, RUNTIME, folder).returncode == 0
+    node = ["node", "--eval", DOCUMENT, str(folder / "page.html"), *map(str, rows.iloc[0])]
     done = subprocess.run(node, capture_output=True, text=True, timeout=200)
     said = dict(line.split(": ") for line in done.stdout.splitlines())
-    rows = pd.DataFrame([row], columns=NAMES)
     assert said["label"] == fitted.predict(rows)[0], done.stderr
     assert float(said["scores"]) == pytest.approx(fitted.decision_function(rows)[0], abs=1e-5)
