@@ -56,14 +56,14 @@ MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what nam
 TYPES = {"U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.DOUBLE, "b": TensorProto.BOOL}
 
 
-def write_onnx(model: Model, out: Path, *, inputs: Inputs = "auto") -> dict[str, Any]:
+def write_onnx(model: Model, out: str | Path, *, inputs: Inputs = "auto") -> dict[str, Any]:
     """Writes a model to `out`, completely or not at all; inputs as in `onnx_model`. Returns n_support, files and notes.
 
     Raises ModelError, StorageError.
     """
     notes: list[str] = []
     proto = onnx_model(model, inputs=inputs, notes=notes)
-    with whole_file(out) as file:
+    with whole_file(Path(out)) as file:
         file.write(proto.SerializeToString())
     return {"n_support": getattr(model, "n_support", None), "files": [], "notes": notes}
 
