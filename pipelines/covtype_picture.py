@@ -1,6 +1,6 @@
 """Accuracy over seconds of training: covtype, class 2 against the rest, streamsvm and its peers. Linux.
 
-    python pipelines/covtype_picture.py --data DIR [--only "CURVE|.."] [--runs 3] [--out FILE.json]
+    python pipelines/covtype_picture.py --data DIR [--only "CURVE|..|Areas"] [--runs 3] [--out FILE.json]
 
 Fits what configs/covtype_picture.toml lists and keeps it in --out (docs/figures/covtype.json), curve by curve, each
 with its machine, versions, command and date. --only measures some curves and leaves the others as they are. plots.py
@@ -9,25 +9,36 @@ draws the picture of README from that file.
 Seconds of streamsvm are those of the whole `fit` command, which reads a store on disk; those of LightGBM,
 scikit-learn-intelex (`pip install '.[bench]'`) and liquidSVM (`pip install 'setuptools<81' liquidSVM`) of `fit` on the
 same rows in memory. CPU seconds of all cores together are kept next to them. A fit before the first counted one
-compiles, and is not counted. Published points are of another machine. Needs covtype.csv.gz in --data.
+compiles, and is not counted. Nearest neighbours do their work when they answer: their seconds are those of the answers
+to the test rows, too. Published points are of another machine. Needs covtype.csv.gz in --data.
+
+Areas: a random split rewards neighbours, as the rows are cells of a map of four wilderness areas. So some points are
+fitted on three areas, and judged on the fourth, each in turn.
 """
 
 from __future__ import annotations
 
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import CONFIGS, Bench, Solver, from_arguments, options
+import numpy as np
+from bench import CONFIGS, Bench, Solver, from_arguments, options, stored
 from figures import FIGURES
 from tables import Bytes, Seconds, Share, Table, keep, this_run
 
+from streamsvm import Store
+
 CONFIG = CONFIGS / "covtype_picture.toml"
 PUBLISHED = "Hsieh, Si and Dhillon 2014, table 3; one 2.66 GHz Xeon X5355"
+POSITIVE = 2
 FEW = 1_000  # rows of a first fit, which is not counted
+AREAS, FIRST_AREA = 4, 10  # columns of 0 and 1, the first of them
+Files = tuple[Path, Path]  # to train and to test on
 
 
 def curves() -> list[dict[str, Any]]:
@@ -53,16 +64,16 @@ def _published(point: dict[str, Any]) -> dict[str, Any]:
 
 
 def _commands(bench: Bench, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return (_command(bench, curve["config"], point) for point in curve["points"])
+    return (_command(bench, curve["config"], point, bench.stores("covtype")) for point in curve["points"])
 
 
-def _command(bench: Bench, config: str, point: dict[str, Any]) -> dict[str, Any]:
+def _command(bench: Bench, config: str, point: dict[str, Any], stores: Files) -> dict[str, Any]:
     """A `fit` of a store, and the accuracy of its model."""
-    train, test = bench.stores("covtype")
+    train, test = stores
     model = bench.work / "picture.model"
-    words = [word for name, value in point.items() for word in ("--set", f"{name}={value}")]
+    words = [word for name, value in _options(point).items() for word in ("--set", f"{name}={_text(value)}")]
     given = ("--force", "--config", CONFIGS / config, "--positive", "2", *words)
-    _compile(bench, train, given)
+    _compile(bench, given)
     fit = bench.command("fit", "--store", train, "--model", model, *given)
     accuracy = bench.command("evaluate", "--model", model, "--store", test).result["accuracy"]
     return {
@@ -74,37 +85,102 @@ def _command(bench: Bench, config: str, point: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def _compile(bench: Bench, train: Path, given: tuple[Any, ...]) -> None:
+def _compile(bench: Bench, given: tuple[Any, ...]) -> None:
     """A fit of few rows that compiles what the large one needs."""
-    few = bench.copies(train, min(20_000, bench.sizes.subset_rows))
+    few = bench.copies(bench.stores("covtype")[0], min(20_000, bench.sizes.subset_rows))
     bench.command("fit", "--store", few, "--model", bench.work / "small.model", *given, "--set", "dcsvm.levels=1")
 
 
 def _in_memory(bench: Bench, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    store, test_store = bench.stores("covtype")
-    scaled, kind = "covtype_early", curve["kind"]
-    train, test = bench.arrays(store, scaled), bench.arrays(test_store, scaled, like=store)
-    shared = options(scaled) if kind == "intelex" else {}
-    [first] = bench.compare(train, test, [Solver(kind, kind, shared | {"rows": FEW})], 1)  # tells if it is installed
+    kind = curve["kind"]
+    files = _raw(bench) if kind == "neighbours" else _scaled(bench)
+    shared = options("covtype_early") if kind == "intelex" else {}
+    few = shared | _options(curve["points"][0]) | {"rows": FEW}
+    [first] = bench.compare(*files, [Solver(kind, kind, few)], 1)  # tells if it is installed
     for point in curve["points"] if "seconds" in first else ():
-        solver = Solver(_setting(point), kind, shared | point, compiles=False)
-        [record] = bench.compare(train, test, [solver])
-        yield _fitted(record)
+        yield _fit(bench, kind, shared | _options(point), files, _setting(point))
 
 
-def _fitted(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of `Bench.compare` as those of commands are."""
+def _fit(bench: Bench, kind: str, given: dict[str, Any], files: Files, setting: str) -> dict[str, Any]:
+    [record] = bench.compare(*files, [Solver(setting, kind, given, compiles=False)])
     seconds = record["seconds"].median
-    return {
-        "setting": record["solver"],
-        "seconds": Seconds(seconds),
-        "CPU seconds": Seconds(seconds * record["cores busy"]),
-        "accuracy": record["accuracy"],
-    }
+    answers = record["predict"] if kind == "neighbours" else 0.0
+    cpu_seconds = {} if answers else {"CPU seconds": Seconds(seconds * record["cores busy"])}
+    return {"setting": setting, "seconds": Seconds(seconds + answers), **cpu_seconds, "accuracy": record["accuracy"]}
+
+
+def _scaled(bench: Bench) -> Files:
+    store, test_store = bench.stores("covtype")
+    return bench.arrays(store, "covtype_early"), bench.arrays(test_store, "covtype_early", like=store)
+
+
+def _raw(bench: Bench) -> Files:
+    """Rows as they are, and labels -1 and +1."""
+    files = bench.work / "covtype.raw.npz", bench.work / "covtype.raw.t.npz"
+    for path, store in zip(files, map(Store.open, bench.stores("covtype")), strict=True):
+        np.savez(path, X=store.read(0, store.n).dense(), y=_signs(store.y))
+    return files
+
+
+def _signs(y: np.ndarray) -> np.ndarray:
+    return np.where(y == POSITIVE, 1, -1)
+
+
+def of_areas(bench: Bench) -> Table:
+    """Accuracies on each area by fits of the others."""
+    opened = [Store.open(store) for store in bench.stores("covtype")]
+    X = np.concatenate([store.read(0, store.n).dense() for store in opened])
+    y = np.concatenate([store.y for store in opened])
+    area = X[:, FIRST_AREA : FIRST_AREA + AREAS].argmax(axis=1)
+    records, right, total = [], Counter[str](), 0
+    for number in range(AREAS):
+        is_left_out = area == number
+        stores, files = _files_of_area(bench, number, X, y, is_left_out)
+        accuracies = {"the larger class": max(np.mean(y[is_left_out] == POSITIVE), np.mean(y[is_left_out] != POSITIVE))}
+        for curve in curves():
+            for point in (point for point in curve["points"] if point.get("areas")):
+                if "config" in curve:
+                    record = _command(bench, curve["config"], point, stores)
+                else:
+                    record = _fit(bench, curve["kind"], _options(point), files, _setting(point))
+                accuracies[f"{curve['name']}: {_setting(point)}"] = record["accuracy"]
+        n = int(np.count_nonzero(is_left_out))
+        right.update({name: n * float(accuracy) for name, accuracy in accuracies.items()})
+        total += n
+        records.append({"area": str(number + 1), "rows": n, **{name: Share(a) for name, a in accuracies.items()}})
+    records.append({"area": "all", "rows": total, **{name: Share(count / total) for name, count in right.items()}})
+    return Table("Areas: each judged by fits of the three others", records, ["class 2 against the rest"])
+
+
+def _files_of_area(
+    bench: Bench, number: int, X: np.ndarray, y: np.ndarray, is_left_out: np.ndarray
+) -> tuple[Files, Files]:
+    """Stores and arrays of the rows of other areas, and of those of an area. Rows are in random order."""
+    order = np.random.default_rng(number).permutation(len(y))
+    parts = order[~is_left_out[order]], order[is_left_out[order]]
+    stores, arrays = (
+        (bench.work / f"covtype.area{number}.{end}", bench.work / f"covtype.area{number}.t.{end}")
+        for end in ("zarr", "npz")
+    )
+    for ids, store, array in zip(parts, stores, arrays, strict=True):
+        stored(store, X[ids], y[ids])
+        np.savez(array, X=X[ids], y=_signs(y[ids]))
+    return stores, arrays
+
+
+def _options(point: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in point.items() if name != "areas"}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _setting(point: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:,}" for name, value in point.items())
+    return ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) and value > 1 else f"{name} {_text(value)}"
+        for name, value in _options(point).items()
+    )
 
 
 def main() -> None:
@@ -118,6 +194,10 @@ def main() -> None:
                 for table in measured(bench, curve):
                     print(table.markdown(), flush=True)
                     keep(figures, replace(run, tables=[table], seconds=round(time.monotonic() - start, 1)))
+        if "Areas".startswith(chosen):
+            table = of_areas(bench)
+            print(table.markdown(), flush=True)
+            keep(figures, replace(run, tables=[table], seconds=round(time.monotonic() - start, 1)))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Fits one solver on arrays in memory as often as it is asked to: `fit` and `score` on stdin, JSON on stdout.
 
-    python fit_worker.py streamsvm|libsvm|intelex|liquidsvm|liblinear|sgd|nystroem|lightgbm TRAIN.npz TEST.npz OPTIONS
+    python fit_worker.py streamsvm|libsvm|intelex|liquidsvm|liblinear|sgd|nystroem|lightgbm|neighbours TRAIN.npz \
+        TEST.npz OPTIONS
 
 Other names are those of functions of `dcsvm_peers.py`.
 OPTIONS is a JSON object like a configuration file; for liquidsvm, liblinear, sgd and lightgbm the parameters of mcSVM,
-LinearSVC, SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC. `rows` trains on so
-many, drawn at random. A peer may run in an interpreter without streamsvm.
+LinearSVC, SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC, for neighbours those of
+KNeighborsClassifier, and `columns`, of which the first so many count. `rows` trains on so many, drawn at random. A peer
+may run in an interpreter without streamsvm.
 """
 
 from __future__ import annotations
@@ -118,6 +120,19 @@ def lightgbm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, 
     return _plain(LGBMClassifier(verbose=-1, random_state=0, **options))
 
 
+def neighbours(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    columns = options.pop("columns")
+    model = KNeighborsClassifier(n_jobs=-1, **options)
+
+    def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
+        model.fit(X[:, :columns], y)
+        return lambda rows: model.predict(rows[:, :columns]), {"n_support": None}
+
+    return fit
+
+
 def _plain(model: Any) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
         model.fit(X, y)
@@ -126,7 +141,9 @@ def _plain(model: Any) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     return fit
 
 
-SOLVERS = {f.__name__: f for f in (streamsvm, libsvm, intelex, liquidsvm, liblinear, sgd, nystroem, lightgbm)}
+SOLVERS = {
+    f.__name__: f for f in (streamsvm, libsvm, intelex, liquidsvm, liblinear, sgd, nystroem, lightgbm, neighbours)
+}
 
 
 def load(path: str) -> tuple[np.ndarray, np.ndarray]:
@@ -178,7 +195,9 @@ class Fits:
             self._predict = None  # the old model's memory is not the new fit's
             self._predict, self._answer = timed(self._fit, self._X, self._y)
         elif self._predict is not None:
-            self._answer = {"accuracy": accuracy(self._predict, *load(self._test))}
+            X, y = load(self._test)
+            start = time.perf_counter()
+            self._answer = {"accuracy": accuracy(self._predict, X, y), "seconds": time.perf_counter() - start}
         return self._answer
 
 
