@@ -131,6 +131,8 @@ def of_areas(bench: Bench) -> Table:
     opened = [Store.open(store) for store in bench.stores("covtype")]
     X = np.concatenate([store.read(0, store.n).dense() for store in opened])
     y = np.concatenate([store.y for store in opened])
+    if bench.sizes.is_quick:
+        X, y = X[: bench.sizes.subset_rows], y[: bench.sizes.subset_rows]
     area = X[:, FIRST_AREA : FIRST_AREA + AREAS].argmax(axis=1)
     records, right, total = [], Counter[str](), 0
     for number in range(AREAS):
