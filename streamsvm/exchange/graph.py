@@ -48,7 +48,8 @@ class Graph:
         return names
 
     def name(self, kind: str) -> str:
-        return f"{kind}_{next(self._numbers)}"
+        """A new one, unlike those of columns."""
+        return f"/{kind}_{next(self._numbers)}"
 
     def output(self, name: str, value: str) -> None:
         """An output of the graph."""
