@@ -242,7 +242,7 @@ class Bench:
             for _ in range(runs or self.sizes.runs):
                 for solver, worker in at_work:
                     fits[solver.name].append(worker.ask("fit"))
-            scores = {s.name: w.ask("score") for s, w in at_work}
+            scores = {s.name: w.ask("score")["accuracy"] for s, w in at_work}
         records = [_record(s.name, first.get(s.name), fits.get(s.name), scores.get(s.name)) for s in solvers]
         return _with_ratios(records)
 
@@ -296,7 +296,7 @@ def contestants(config: str, *, bias: bool = False, early: bool = False, libsvm:
 
 
 def _record(
-    name: str, first: dict[str, Any] | None, fits: list[dict[str, Any]] | None, score: dict[str, Any] | None
+    name: str, first: dict[str, Any] | None, fits: list[dict[str, Any]] | None, score: float | None
 ) -> dict[str, Any]:
     if not fits:
         return {"solver": f"{name}: not installed"}
@@ -308,8 +308,7 @@ def _record(
         "cores busy": Factor(sum(fit["cpu_seconds"] for fit in fits) / sum(seconds.values)),
         "peak memory": Bytes(fits[-1]["peak_rss_bytes"]),
         "support vectors": fits[-1]["n_support"],
-        "predict": Seconds(score["seconds"]) if score else None,
-        "accuracy": Share(score["accuracy"]) if score else None,
+        "accuracy": Share(score) if score is not None else None,
     }
 
 

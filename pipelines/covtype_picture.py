@@ -9,11 +9,10 @@ draws the picture of README from that file.
 Seconds of streamsvm are those of the whole `fit` command, which reads a store on disk; those of LightGBM,
 scikit-learn-intelex (`pip install '.[bench]'`) and liquidSVM (`pip install 'setuptools<81' liquidSVM`) of `fit` on the
 same rows in memory. CPU seconds of all cores together are kept next to them. A fit before the first counted one
-compiles, and is not counted. Nearest neighbours do their work when they answer: their seconds are those of the answers
-to the test rows, too. Published points are of another machine. Needs covtype.csv.gz in --data.
+compiles, and is not counted. Published points are of another machine. Needs covtype.csv.gz in --data.
 
-Areas: a random split rewards neighbours, as the rows are cells of a map of four wilderness areas. So some points are
-fitted on three areas, and judged on the fourth, each in turn.
+Areas: a random split rewards neighbours, as the rows are cells of a map of four wilderness areas. So fits of three
+areas are judged on the fourth, each in turn.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ AREAS, FIRST_AREA = 4, 10  # columns of 0 and 1, the first of them
 Files = tuple[Path, Path]  # to train and to test on
 
 
-def curves() -> list[dict[str, Any]]:
-    return tomllib.loads(CONFIG.read_text(encoding="utf-8"))["curve"]
+def entries(kind: str) -> list[dict[str, Any]]:
+    return tomllib.loads(CONFIG.read_text(encoding="utf-8"))[kind]
 
 
 def measured(bench: Bench, curve: dict[str, Any]) -> Iterator[Table]:
@@ -71,7 +70,7 @@ def _command(bench: Bench, config: str, point: dict[str, Any], stores: Files) ->
     """A `fit` of a store, and the accuracy of its model."""
     train, test = stores
     model = bench.work / "picture.model"
-    words = [word for name, value in _options(point).items() for word in ("--set", f"{name}={_text(value)}")]
+    words = [word for name, value in point.items() for word in ("--set", f"{name}={value}")]
     given = ("--force", "--config", CONFIGS / config, "--positive", "2", *words)
     _compile(bench, given)
     fit = bench.command("fit", "--store", train, "--model", model, *given)
@@ -93,37 +92,27 @@ def _compile(bench: Bench, given: tuple[Any, ...]) -> None:
 
 def _in_memory(bench: Bench, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
     kind = curve["kind"]
-    files = _raw(bench) if kind == "neighbours" else _scaled(bench)
     shared = options("covtype_early") if kind == "intelex" else {}
-    few = shared | _options(curve["points"][0]) | {"rows": FEW}
-    [first] = bench.compare(*files, [Solver(kind, kind, few)], 1)  # tells if it is installed
+    [first] = bench.compare(*_scaled(bench), [Solver(kind, kind, shared | {"rows": FEW})], 1)  # tells if it is there
     for point in curve["points"] if "seconds" in first else ():
-        yield _fit(bench, kind, shared | _options(point), files, _setting(point))
+        yield _fitted(bench, kind, _setting(point), shared | point, _scaled(bench))
 
 
-def _fit(bench: Bench, kind: str, given: dict[str, Any], files: Files, setting: str) -> dict[str, Any]:
+def _fitted(bench: Bench, kind: str, setting: str, given: dict[str, Any], files: Files) -> dict[str, Any]:
+    """A record of `Bench.compare` as those of commands are."""
     [record] = bench.compare(*files, [Solver(setting, kind, given, compiles=False)])
     seconds = record["seconds"].median
-    answers = record["predict"] if kind == "neighbours" else 0.0
-    cpu_seconds = {} if answers else {"CPU seconds": Seconds(seconds * record["cores busy"])}
-    return {"setting": setting, "seconds": Seconds(seconds + answers), **cpu_seconds, "accuracy": record["accuracy"]}
+    return {
+        "setting": setting,
+        "seconds": Seconds(seconds),
+        "CPU seconds": Seconds(seconds * record["cores busy"]),
+        "accuracy": record["accuracy"],
+    }
 
 
 def _scaled(bench: Bench) -> Files:
     store, test_store = bench.stores("covtype")
     return bench.arrays(store, "covtype_early"), bench.arrays(test_store, "covtype_early", like=store)
-
-
-def _raw(bench: Bench) -> Files:
-    """Rows as they are, and labels -1 and +1."""
-    files = bench.work / "covtype.raw.npz", bench.work / "covtype.raw.t.npz"
-    for path, store in zip(files, map(Store.open, bench.stores("covtype")), strict=True):
-        np.savez(path, X=store.read(0, store.n).dense(), y=_signs(store.y))
-    return files
-
-
-def _signs(y: np.ndarray) -> np.ndarray:
-    return np.where(y == POSITIVE, 1, -1)
 
 
 def of_areas(bench: Bench) -> Table:
@@ -138,14 +127,15 @@ def of_areas(bench: Bench) -> Table:
     for number in range(AREAS):
         is_left_out = area == number
         stores, files = _files_of_area(bench, number, X, y, is_left_out)
-        accuracies = {"the larger class": max(np.mean(y[is_left_out] == POSITIVE), np.mean(y[is_left_out] != POSITIVE))}
-        for curve in curves():
-            for point in (point for point in curve["points"] if point.get("areas")):
-                if "config" in curve:
-                    record = _command(bench, curve["config"], point, stores)
-                else:
-                    record = _fit(bench, curve["kind"], _options(point), files, _setting(point))
-                accuracies[f"{curve['name']}: {_setting(point)}"] = record["accuracy"]
+        is_positive = y[is_left_out] == POSITIVE
+        accuracies = {"the larger class": max(is_positive.mean(), 1 - is_positive.mean())}
+        for entry in entries("area"):
+            name, point = entry["name"], entry["point"]
+            if "config" in entry:
+                record = _command(bench, entry["config"], point, stores)
+            else:
+                record = _fitted(bench, entry["kind"], name, point, files)
+            accuracies[name] = record["accuracy"]
         n = int(np.count_nonzero(is_left_out))
         right.update({name: n * float(accuracy) for name, accuracy in accuracies.items()})
         total += n
@@ -166,23 +156,12 @@ def _files_of_area(
     )
     for ids, store, array in zip(parts, stores, arrays, strict=True):
         stored(store, X[ids], y[ids])
-        np.savez(array, X=X[ids], y=_signs(y[ids]))
+        np.savez(array, X=X[ids], y=np.where(y[ids] == POSITIVE, 1, -1))
     return stores, arrays
 
 
-def _options(point: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in point.items() if name != "areas"}
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _setting(point: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {value:,}" if isinstance(value, int) and value > 1 else f"{name} {_text(value)}"
-        for name, value in _options(point).items()
-    )
+    return ", ".join(f"{name} {value:,}" for name, value in point.items())
 
 
 def main() -> None:
@@ -191,7 +170,7 @@ def main() -> None:
         figures = args.out or FIGURES / "covtype.json"
         run, chosen = this_run(), tuple((args.only or "").split("|"))
         start = time.monotonic()
-        for curve in curves():
+        for curve in entries("curve"):
             if curve["name"].startswith(chosen):
                 for table in measured(bench, curve):
                     print(table.markdown(), flush=True)
