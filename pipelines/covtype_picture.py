@@ -93,9 +93,11 @@ def _compile(bench: Bench, given: tuple[Any, ...]) -> None:
 def _in_memory(bench: Bench, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
     kind = curve["kind"]
     shared = options("covtype_early") if kind == "intelex" else {}
-    [first] = bench.compare(*_scaled(bench), [Solver(kind, kind, shared | {"rows": FEW})], 1)  # tells if it is there
+    store, test_store = bench.stores("covtype")
+    files = bench.arrays(store, "covtype_early"), bench.arrays(test_store, "covtype_early", like=store)
+    [first] = bench.compare(*files, [Solver(kind, kind, shared | {"rows": FEW})], 1)  # tells if it is there
     for point in curve["points"] if "seconds" in first else ():
-        yield _fitted(bench, kind, _setting(point), shared | point, _scaled(bench))
+        yield _fitted(bench, kind, _setting(point), shared | point, files)
 
 
 def _fitted(bench: Bench, kind: str, setting: str, given: dict[str, Any], files: Files) -> dict[str, Any]:
@@ -108,11 +110,6 @@ def _fitted(bench: Bench, kind: str, setting: str, given: dict[str, Any], files:
         "CPU seconds": Seconds(seconds * record["cores busy"]),
         "accuracy": record["accuracy"],
     }
-
-
-def _scaled(bench: Bench) -> Files:
-    store, test_store = bench.stores("covtype")
-    return bench.arrays(store, "covtype_early"), bench.arrays(test_store, "covtype_early", like=store)
 
 
 def of_areas(bench: Bench) -> Table:
@@ -164,19 +161,22 @@ def _setting(point: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:,}" for name, value in point.items())
 
 
+def chosen_tables(bench: Bench, beginnings: tuple[str, ...]) -> Iterator[Table]:
+    """Of curves whose names begin so, and of areas."""
+    for curve in entries("curve"):
+        if curve["name"].startswith(beginnings):
+            yield from measured(bench, curve)
+    if "Areas".startswith(beginnings):
+        yield of_areas(bench)
+
+
 def main() -> None:
     only = {"metavar": "CURVE[|CURVE..]", "help": "those whose names begin like this"}
     with from_arguments(__doc__, lambda parser: parser.add_argument("--only", **only)) as (bench, args):
         figures = args.out or FIGURES / "covtype.json"
         run, chosen = this_run(), tuple((args.only or "").split("|"))
         start = time.monotonic()
-        for curve in entries("curve"):
-            if curve["name"].startswith(chosen):
-                for table in measured(bench, curve):
-                    print(table.markdown(), flush=True)
-                    keep(figures, replace(run, tables=[table], seconds=round(time.monotonic() - start, 1)))
-        if "Areas".startswith(chosen):
-            table = of_areas(bench)
+        for table in chosen_tables(bench, chosen):
             print(table.markdown(), flush=True)
             keep(figures, replace(run, tables=[table], seconds=round(time.monotonic() - start, 1)))
 

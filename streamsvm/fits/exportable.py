@@ -30,6 +30,7 @@ def require_exportable(config: FitConfig, task: Task) -> None:
         "onnx": {f"dcsvm.combine {config.dcsvm.combine!r}": early and config.dcsvm.combine != "nearest"},
         "libsvm": {
             "dcsvm.early": early,
+            "bsgd.partitions": config.bsgd.partitions > 1,
             "scale 'quantile'": config.scale == "quantile",
             "mark_gaps": config.mark_gaps,
             "search.ensemble": config.search.has_ensemble,

@@ -150,16 +150,20 @@ def _with_like(options: IngestOptions, like: Layout | None, paths: list[str]) ->
     if options.like is not None:
         store = Store.open(options.like)
         like = store.layout or Layout(store.d, store.dtype, store.is_sparse)
-        options = written_as(options, like, paths, options.like)
+        options = written_as(options, dialect_of(like), paths, options.like)
     return (options if like is None else options.model_copy(update={"dtype": options.dtype or like.dtype.name})), like
 
 
-def written_as(options: IngestOptions, like: Layout, paths: list[str], origin: str) -> IngestOptions:
-    """Options of CSV files that say how these are written, where they left it out: as those that `like` came from.
+def dialect_of(like: Layout) -> dict[str, Any]:
+    """How the CSV files that rows came from are written, as far as options said so."""
+    return {name: like.attrs[name] for name in ("header", *DIALECT) if name in like.attrs}
 
-    origin: where `like` was found. Options of other files, which do not need it, stay. Raises ConfigError.
+
+def written_as(options: IngestOptions, written: Mapping[str, Any], paths: list[str], origin: str) -> IngestOptions:
+    """Options of CSV files that say how these are written, where they left it out: as others are (see `dialect_of`).
+
+    origin: of these options. Options of other formats, which do not need them, stay. Raises ConfigError.
     """
-    written = {name: like.attrs[name] for name in ("header", *DIALECT) if name in like.attrs}
     if not written or not {options.format or detect_format(path) for path in paths} <= {*CSV}:
         return options
     return validated(IngestOptions, (origin, written), ("the options", options.model_dump(exclude_unset=True)))

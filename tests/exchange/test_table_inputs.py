@@ -9,9 +9,9 @@ import onnx
 import onnxruntime
 import pandas as pd
 import pytest
+from commands import run
 
 from streamsvm import DCSVC, DCSVR, AutoSVC, Store, load_model
-from streamsvm.cli.app import app, exit_status
 from streamsvm.errors import ModelError
 from streamsvm.exchange.onnx import onnx_model
 
@@ -149,27 +149,21 @@ def test_files_of_texts(tmp_path, encoding, capfd):
         rows["town"], rows["colour"] = rows["town"].replace("", "?"), " " + rows["colour"].fillna("").str.strip()
         paths[name] = tmp_path / f"{name}.csv"
         rows.to_csv(paths[name], index=False)
-    run("ingest", paths["train"], "--label", "label", "--store", tmp_path / "train.zarr", *encoding.split())
-    run("ingest", paths["new"], "--like", tmp_path / "train.zarr", "--store", tmp_path / "new.zarr")
-    run(
-        "fit",
-        "--store",
-        tmp_path / "train.zarr",
-        *"--no-search --scale standard --gaps mean".split(),
-        "--model",
-        tmp_path / "model",
-    )
+    store, model = tmp_path / "train.zarr", tmp_path / "model"
+    options = "--no-search --scale standard --gaps mean".split()
+    for command in (
+        ("ingest", paths["train"], "--label", "label", "--store", store, *encoding.split()),
+        ("ingest", paths["new"], "--like", store, "--store", tmp_path / "new.zarr"),
+        ("fit", "--store", store, *options, "--model", model),
+    ):
+        assert run(*command) == 0
     capfd.readouterr()
-    run("export", "--model", tmp_path / "model", "--format", "onnx", "--out", tmp_path / "m.onnx", "--json")
+    assert run("export", "--model", model, "--format", "onnx", "--out", tmp_path / "m.onnx", "--json") == 0
     notes = json.loads(capfd.readouterr().out)["notes"]
     assert any("is hashed by an operator" in note for note in notes) == ("--hash" in encoding)
     session = session_of(onnx.load(tmp_path / "m.onnx"))
     frame = pd.read_csv(paths["new"], skipinitialspace="--hash" in encoding)
     labels, scores = session.run(["label", "scores"], feeds(session, frame))
-    store, model = Store.open(tmp_path / "new.zarr"), load_model(tmp_path / "model")
-    np.testing.assert_allclose(scores, model.decision_function(store), atol=1e-5)
-    np.testing.assert_array_equal(labels, model.predict(store))
-
-
-def run(*words):
-    assert exit_status(lambda: app([*map(str, words)], standalone_mode=False)) == 0
+    rows, loaded = Store.open(tmp_path / "new.zarr"), load_model(model)
+    np.testing.assert_allclose(scores, loaded.decision_function(rows), atol=1e-5)
+    np.testing.assert_array_equal(labels, loaded.predict(rows))

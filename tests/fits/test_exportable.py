@@ -65,6 +65,7 @@ def test_what_is_chosen_goes_into_the_file(tmp_path):
             "of kernels rbf, poly, sigmoid, linear; found kernel",
         ),
         ({"must_export": "libsvm", "dcsvm": {"early": True}}, "cannot express dcsvm.early: leave one of them out"),
+        ({"must_export": "libsvm", "bsgd": {"partitions": 2}}, "cannot express bsgd.partitions"),
         ({"must_export": "libsvm", "scale": "quantile"}, "cannot express scale 'quantile'"),
         ({"must_export": "libsvm", "gaps": "mean", "mark_gaps": True}, "cannot express mark_gaps"),
         ({"must_export": "libsvm", "metric": {"kind": "full"}}, "cannot express metric.kind 'full'"),
