@@ -70,7 +70,7 @@ def _command(bench: Bench, config: str, point: dict[str, Any], stores: Files) ->
     """A `fit` of a store, and the accuracy of its model."""
     train, test = stores
     model = bench.work / "picture.model"
-    words = [word for name, value in point.items() for word in ("--set", f"{name}={value}")]
+    words = [word for name, value in point.items() for word in ("--set", f"{name}={_shown(value)}")]
     given = ("--force", "--config", CONFIGS / config, "--positive", "2", *words)
     _compile(bench, given)
     fit = bench.command("fit", "--store", train, "--model", model, *given)
@@ -94,10 +94,24 @@ def _in_memory(bench: Bench, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
     kind = curve["kind"]
     shared = options("covtype_early") if kind == "intelex" else {}
     store, test_store = bench.stores("covtype")
-    files = bench.arrays(store, "covtype_early"), bench.arrays(test_store, "covtype_early", like=store)
+    if curve.get("scaled", True):
+        files = bench.arrays(store, "covtype_early"), bench.arrays(test_store, "covtype_early", like=store)
+    else:
+        files = _as_they_are(bench, store), _as_they_are(bench, test_store)
     [first] = bench.compare(*files, [Solver(kind, kind, shared | {"rows": FEW})], 1)  # tells if it is there
     for point in curve["points"] if "seconds" in first else ():
         yield _fitted(bench, kind, _setting(point), shared | point, files)
+
+
+def _as_they_are(bench: Bench, url: Path) -> Path:
+    """Arrays of the rows of a store, not scaled."""
+    store, out = Store.open(url), bench.work / f"{url.stem}.raw.npz"
+    np.savez(out, X=store.read(0, store.n).dense(), y=_signs(store.y))
+    return out
+
+
+def _signs(y: np.ndarray) -> np.ndarray:
+    return np.where(y == POSITIVE, 1, -1)
 
 
 def _fitted(bench: Bench, kind: str, setting: str, given: dict[str, Any], files: Files) -> dict[str, Any]:
@@ -153,12 +167,16 @@ def _files_of_area(
     )
     for ids, store, array in zip(parts, stores, arrays, strict=True):
         stored(store, X[ids], y[ids])
-        np.savez(array, X=X[ids], y=np.where(y[ids] == POSITIVE, 1, -1))
+        np.savez(array, X=X[ids], y=_signs(y[ids]))
     return stores, arrays
 
 
 def _setting(point: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:,}" for name, value in point.items())
+    return ", ".join(f"{name} {_shown(value, ',')}" for name, value in point.items())
+
+
+def _shown(value: float | bool, style: str = "") -> str:
+    return str(value).lower() if isinstance(value, bool) else format(value, style)
 
 
 def chosen_tables(bench: Bench, beginnings: tuple[str, ...]) -> Iterator[Table]:

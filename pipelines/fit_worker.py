@@ -123,7 +123,7 @@ def lightgbm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, 
 def neighbours(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     from sklearn.neighbors import KNeighborsClassifier
 
-    columns = options.pop("columns")
+    columns = options.pop("columns", None)  # all
     model = KNeighborsClassifier(n_jobs=-1, **options)
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
