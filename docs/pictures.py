@@ -18,9 +18,11 @@ ORDER = (
     "ranking",
     "explain",
     "drift",
+    "kafka",
     "pipeline",
     "memory",
     "dask",
+    "cluster",
 )
 # on a white card, which is read as well on a dark page as on a light one
 STYLE = {"axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.3, "axes.titlesize": "medium"}

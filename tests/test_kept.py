@@ -11,6 +11,7 @@ import pytest
 from streamsvm import Store, audit, load_model
 from streamsvm.cli.app import app, exit_status
 
+STORES = ("dense", "sparse", "gaps")
 ARCHIVES = sorted((Path(__file__).parent / "kept").glob("*.tar.xz"))
 
 
@@ -29,7 +30,7 @@ def answers(folder):
 
 
 def kept_models(folder):
-    return [path for path in folder.iterdir() if path.name not in ("dense", "sparse", "stream", "answers.npz")]
+    return [path for path in folder.iterdir() if path.is_dir() and path.name not in (*STORES, "stream")]
 
 
 def test_stores_hold_what_they_held(folder, answers):
@@ -48,7 +49,8 @@ def test_models_answer_as_they_did(folder, answers):
     for path in models:
         model = load_model(path)
         assert audit(path)["kind"] == model.kind
-        store = Store.open(str(folder / ("sparse" if f"{path.name}" in ("exact", "planes", "rank") else "dense")))
+        of_0_1 = "sparse" if path.name in ("exact", "planes", "rank") else "dense"
+        store = Store.open(str(folder / str(answers.get(f"{path.name}.store", of_0_1))))
         shown = len(answers[f"{path.name}.decisions"])
         for what, ask in (("decisions", model.decision_function), ("labels", model.predict)):
             wanted, found = answers[f"{path.name}.{what}"], ask(store)[:shown]

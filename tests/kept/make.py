@@ -42,24 +42,32 @@ FITS = {
     "alfpgm": ("--solver", "alfpgm"),
     "regress": ("--solver", "alfpgm", "--task", "regress"),
     "positive": ("--positive", "0,2"),
+    "encoded": ("--probability", "sigmoid"),
+    "marked": ("--gaps", "median", "--mark-gaps", "--scale", "standard"),
+    "metric": ("--metric", "diagonal", "--scale", "quantile"),
+    "outliers": ("--task", "oneclass", "--nu", "0.2"),
+    "interval": ("--task", "regress", "--interval", "0.9"),
+    "costs": ("--positive", "2", "--probability", "sigmoid", "--costs", "1>0=5,0>1=1"),
 }
+SPARSE, WITH_GAPS = ("exact", "planes", "rank"), ("encoded", "marked")
 
 
 def run(*words: object) -> None:
     app([*map(str, words)], standalone_mode=False)
 
 
-def table() -> tuple[list[str], list[str], list[str]]:
-    """Lines of a CSV file with names, of svmlight lines with queries, and of a stream."""
+def table() -> tuple[list[str], list[str], list[str], list[str]]:
+    """Lines of a CSV file with names, of svmlight lines with queries, of a stream, of a CSV file with towns and gaps."""
     rng = np.random.default_rng(0)
     X, red = rng.normal(size=(N, 3)).round(3), rng.random(N) < 0.5
     y = np.digitize(X[:, 0] + X[:, 1] ** 2 + red + 0.5 * rng.normal(size=N), [0.5, 1.8])
-    csv, svmlight, events = ["height,width,colour,y"], [], []
+    csv, svmlight, events, with_gaps = ["height,width,colour,y"], [], [], ["height,town,y"]
     for (a, b, c), colour, label in zip(X.tolist(), np.where(red, "red", "blue"), y, strict=True):
         csv.append(f"{a},{b},{colour},{label}")
         svmlight.append(f"{label} qid:{len(svmlight) // 10} 2:{a} 5:{b} 9:{c}")
         events.append(json.dumps({"a": a, "b": b, "red": bool(colour == "red"), "y": f"class {label}"}))
-    return csv, svmlight, events
+        with_gaps.append(f"{'' if a > 1.5 else a},town {int(10 * b)},{label}")
+    return csv, svmlight, events, with_gaps
 
 
 def answers(model: str, store: str) -> dict[str, np.ndarray]:
@@ -73,18 +81,20 @@ def make(folder: Path) -> None:
     """Stores `dense` and `sparse`, a model of each fit, one of a stream, and answers.npz."""
     kept: dict[str, np.ndarray] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name, lines in zip(("rows.csv", "rows.svm", "events"), table(), strict=True):
+        for name, lines in zip(("rows.csv", "rows.svm", "events", "gaps.csv"), table(), strict=True):
             (Path(scratch) / name).write_text("\n".join(lines) + "\n")
-        dense, sparse, stream = folder / "dense", folder / "sparse", folder / "stream"
+        dense, sparse, gaps, stream = (folder / name for name in ("dense", "sparse", "gaps", "stream"))
         run("ingest", f"{scratch}/rows.csv", "--store", dense, "--label", "y")
         run("ingest", f"{scratch}/rows.svm", "--store", sparse, "--sparse")
+        run("ingest", f"{scratch}/gaps.csv", "--store", gaps, "--label", "y", "--target-encode", "town")
         run("stream", "--model", stream, "--input", f"{scratch}/events", "--budget", 20)
     for name, options in FITS.items():
-        store = sparse if name in ("exact", "planes", "rank") else dense
+        store = sparse if name in SPARSE else gaps if name in WITH_GAPS else dense
         gamma = () if "linear" in options else ("--gamma", 0.5)
-        run("fit", "--no-search", "--store", store, "--model", folder / name, *gamma, "--C", 5, *options)
-        found = answers(str(folder / name), str(store))
-        kept |= {f"{name}.{what}": values[:SHOWN] for what, values in found.items()}
+        C = () if "oneclass" in options else ("--C", 5)
+        run("fit", "--no-search", "--store", store, "--model", folder / name, *gamma, *C, *options)
+        found = answers(str(folder / name), str(store)) | {"store": np.array(store.name)}
+        kept |= {f"{name}.{what}": values if what == "store" else values[:SHOWN] for what, values in found.items()}
     events = np.arange(-1.0, 2.0, 0.25)[:, None] * np.ones(3)
     for what in ("decision_function", "predict", "predict_proba"):
         kept[f"stream.{what}"] = getattr(load_model(str(stream)), what)(events)
