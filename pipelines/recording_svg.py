@@ -3,7 +3,7 @@
     python pipelines/recording_svg.py --out docs/pictures/session.svg
 
 Runs the commands on a separate terminal, in an empty folder, and draws what it shows, at the time when it shows it;
-then the picture begins again. Viewers that do not animate show the end. Needs `pip install pyte`, the terminal.
+then the picture begins again. Paper, and viewers that do not animate, show the end. Needs `pip install pyte`, the terminal.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def drawn(frames: list[Frame]) -> str:
     )
     style = [
         f"g{{animation:{total:.1f}s step-end infinite}}",
-        ".b{font-weight:bold}.gone{visibility:hidden}",
-        "@media(prefers-reduced-motion){g{animation:none!important}}",
+        ".b{font-weight:bold}",
+        "@media print,(prefers-reduced-motion){g{animation:none!important}}",
         *rules.values(),
     ]
     ground = f'<rect x=".5" y=".5" width="{width - 1:g}" height="{height - 1}" rx="8" fill="#0d1117" stroke="#808080"/>'
@@ -172,9 +172,9 @@ def _rule(shown: Shown, frames: list[Frame], times: list[float]) -> str:
 
 def _drawn_with(frames: list[Frame]):
     def draw(shown: Shown) -> str:
-        gone = " gone" if shown.stop < len(frames) else ""
+        gone = ' visibility="hidden"' if shown.stop < len(frames) else ""
         y = MARGIN + HEIGHT * shown.row + 13
-        return f'<g class="{_name(shown, frames)}{gone}">{"".join(_text(words, y) for words in shown.line)}</g>'
+        return f'<g class="{_name(shown, frames)}"{gone}>{"".join(_text(words, y) for words in shown.line)}</g>'
 
     return draw
 
