@@ -3,7 +3,7 @@
     python pipelines/recording_svg.py --out docs/pictures/session.svg
 
 Runs the commands on a separate terminal, in an empty folder, and draws what it shows, at the time when it shows it;
-then the picture begins again. Paper, and viewers that do not animate, show the end. Needs `pip install pyte`, the terminal.
+then the picture begins again. Paper, and viewers that do not animate, show the end. Needs `pip install pyte`.
 """
 
 from __future__ import annotations

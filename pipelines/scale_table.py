@@ -1,12 +1,14 @@
 """Memory and rows a second as the rows grow: whole commands on synthetic stores of 8 columns. Linux or macOS.
 
-    python pipelines/scale_table.py [--rows 1000000,10000000] [--only ITEM[,ITEM...]] [--quick] [--work DIR] [--out OUT]
+    python pipelines/scale_table.py [--rows 1000000,10000000] [--only ITEM[,ITEM...]] [--part-rows N] [--quick]
+                                    [--work DIR] [--out OUT]
 
 Items, none of which needs data; each is a `streamsvm fit` in a separate process, within 2 GiB:
     budget    one epoch of descent on a budget of 50
     early     DC-SVM with early prediction
     linear    cutting planes, within 440 MiB, which leaves no memory for rows
-    killed    early prediction, killed when half of its partitions are solved, resumed, and evaluated on other rows
+    killed    early prediction, killed when half of its partitions are solved, resumed, and evaluated on other rows;
+              with --part-rows, of at least as many levels as make partitions of N rows at most, on average
     plan      `--dry-run` of all on stores of 128 columns, of which all is there but the rows after the first chunk
 
 Stores are written block by block: block i of 65,536 rows is a function of i alone, so that a smaller store is the
@@ -17,6 +19,7 @@ billion rows where nobody says how many.
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import signal
 import subprocess
@@ -39,6 +42,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import moments_of, write_statistics
 from streamsvm.data.writer import StoreWriter
 from streamsvm.events import Progress
+from streamsvm.options.solvers import DCSVMConfig
 from streamsvm.parallel.machine import peak_rss_bytes
 from streamsvm.runs.directory import Tail
 from streamsvm.storage.chunks import create_array
@@ -57,6 +61,7 @@ FITS = {
     "linear": ("Cutting planes", LINEAR),
 }
 ITEMS = (*FITS, "killed", "plan")
+CHILDREN = DCSVMConfig().children
 FAR = 1 << 20  # the number of the first block of rows to test on
 POLL_S = 0.2
 
@@ -143,7 +148,7 @@ def table(bench: Bench, name: str, sizes: Sequence[int]) -> Table:
     return Table(title, records, notes)
 
 
-def killed(bench: Bench, sizes: Sequence[int]) -> Table:
+def killed(bench: Bench, sizes: Sequence[int], part_rows: int | None) -> Table:
     """An early fit of each size, killed and resumed; it has a run directory."""
     records = []
     test = made_to_test(bench.work, min(TEST_ROWS, max(sizes)))
@@ -160,6 +165,8 @@ def killed(bench: Bench, sizes: Sequence[int]) -> Table:
             "--no-search",
             *FITS["early"][1],
         )
+        if part_rows:
+            words = (*words, "--set", f"dcsvm.levels={math.ceil(math.log(rows / part_rows, CHILDREN))}")
         words = (*words, "--memory-limit", LIMIT, "--run-dir", run_dir)
         killed_s, share, peak = _killed(words, run_dir)
         fit = bench.told(*words, "--resume")
@@ -167,6 +174,7 @@ def killed(bench: Bench, sizes: Sequence[int]) -> Table:
         records.append(
             {
                 "rows": rows,
+                "levels": fit.result["levels"],
                 "ended after": Seconds(killed_s),
                 "solved by then": Share(share),
                 "resumed": Seconds(fit.seconds),
@@ -227,6 +235,7 @@ def _sizes(text: str) -> list[int]:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=_sizes, metavar="N[,N...]", help="sizes of the stores, rising")
+    parser.add_argument("--part-rows", type=int, metavar="N", help="most rows of a partition, on average")
     parser.add_argument("--only", type=among(ITEMS), default=list(ITEMS), metavar="ITEM[,ITEM...]")
 
 
@@ -236,7 +245,7 @@ def main() -> None:
         report = Report(args.out)
         for name in args.only:
             if name == "killed":
-                report.add([killed(bench, sizes)])
+                report.add([killed(bench, sizes, args.part_rows)])
             else:
                 report.add([table(bench, name, sizes) if name in FITS else plans(bench, args.rows or PLAN_ROWS)])
 
