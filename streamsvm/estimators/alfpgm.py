@@ -13,7 +13,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor
+from streamsvm.estimators.base import PAIR, StoreClassifier, StoreEstimator, StoreRegressor
 from streamsvm.estimators.inputs import (
     ClassWeight,
     Client,
@@ -258,7 +258,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, StoreClassifier):
         has_pairs = len(self.classes_) > 2 and self.model_.is_pairwise
         if self.decision_function_shape == "ovr" or not has_pairs:
             return super().decision_function(X)
-        return self._by_blocks(X, _of_pairs)
+        return self._by_blocks(X, _of_pairs, PAIR)
 
     def predict(self, X: Data) -> np.ndarray:
         """(n,) labels by LIBSVM's vote. Equal votes go to the first class, or to the more confident (`break_ties`)."""

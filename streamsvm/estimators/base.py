@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -46,6 +47,7 @@ from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.lines import shown
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, options_class, section_of, solver_row
+from streamsvm.tables.answers import as_frame, as_series, index_of
 from streamsvm.tables.frames import read_once
 from streamsvm.tasks import task_of
 from streamsvm.texts.documented import fill
@@ -54,6 +56,8 @@ from streamsvm.train import train_in_memory
 
 T = TypeVar("T")
 Decide = Callable[[Any, Rows], np.ndarray]  # of a model and m rows, what is decided: (m, ...)
+Container = Literal["default", "pandas", "polars"]
+PREDICTION, DECISION, PAIR, PROBABILITY, INTERVAL = "prediction", "decision", "pair", "probability", "interval"
 
 CHOICES = ("metric", "expected", "threshold")  # of the report of a fit that chooses, which are attributes
 # options of a fit, for parameters of these names
@@ -266,18 +270,48 @@ class StoreEstimator(StoreInputs):
         check_is_fitted(self)
         save_model(self.model_, path)
 
-    def _by_blocks(self, X: Data, decide: Decide) -> Any:
-        """(n, ...) decide(model, rows) of all rows, block by block; of a dask array lazily, as a dask array."""
+    def set_output(self, *, predict: Container) -> Self:
+        """Sets what answers for rows in memory are: arrays, or series and data frames with the index of the rows.
+
+        A column of probabilities or decision values has the name of its class. Answers for a dask array stay a dask
+        array.
+
+        Raises ConfigError for another value, ImportError without the library.
+        """
+        one_of("predict", predict, {container: container for container in get_args(Container)})
+        if predict != "default" and find_spec(predict) is None:
+            raise ImportError(f"set_output(predict={predict!r}) needs {predict}: pip install {predict}")
+        self._sklearn_output_config = {"predict": predict}  # scikit-learn's name: `clone` copies it
+        return self
+
+    def _by_blocks(self, X: Data, decide: Decide, name: str) -> Any:
+        """(n, ...) decide(model, rows) of all rows, block by block, as `set_output` asks for it; of a dask array
+        lazily, as a dask array. name: what is decided."""
         check_is_fitted(self)
         with computing_on(open_device(self.device)):
             if is_dask(X):
                 return decide_lazily(self.model_, self._lazy_rows(X), inheriting(decide))
-            X = read_once(X)
+            X, index = read_once(X), index_of(X)
             if has_no_rows(X):
-                return self._of_no_rows(X, decide)
+                return self._as_output(self._of_no_rows(X, decide), name, index)
             store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
             blocks = predict_blocks(self.model_, store, engine=engine, decide=decide)
-            return np.concatenate([decided for _, _, decided in blocks])
+            return self._as_output(np.concatenate([decided for _, _, decided in blocks]), name, index)
+
+    def _as_output(self, values: np.ndarray, name: str, index: Any) -> Any:
+        container = getattr(self, "_sklearn_output_config", {}).get("predict", "default")
+        if container == "default":
+            return values
+        if values.ndim == 1:
+            return as_series(container, values, name=name, index=index)
+        return as_frame(container, values, self._output_names(name), index=index)
+
+    def _output_names(self, name: str) -> Sequence[Any]:
+        """Of the columns of answers: the ends of intervals, classes, or their pairs."""
+        if name == INTERVAL:
+            return ("lower", "upper")
+        classes = self.classes_.tolist()  # type: ignore[attr-defined]
+        return [f"{a}, {b}" for a, b in combinations(classes, 2)] if name == PAIR else classes
 
     def _of_no_rows(self, X: Data, decide: Decide) -> np.ndarray:
         """(0, ...) what is decided of no rows, whose columns are checked."""
@@ -351,6 +385,11 @@ def _set_indicators(no_indicators: np.ndarray, model: Model, rows: Rows) -> np.n
     return _spread(k, model, codes, False).astype(no_indicators.dtype)
 
 
+def _logarithms(decide: Decide, model: Any, rows: Rows) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(decide(model, rows))
+
+
 def _set_probabilities(k: int, model: Any, rows: Rows) -> np.ndarray:
     return _spread(k, model, model.answers(rows)[1], 0.0)
 
@@ -411,7 +450,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     def decision_function(self, X: Data) -> np.ndarray:
         """(n,) for two classes, positive for classes_[1], else (n, n_classes). (n, k) for k labels a row."""
-        return self._by_blocks(X, decisions_of if self._like is None else partial(_set_decisions, self._like.shape[1]))
+        decide = decisions_of if self._like is None else partial(_set_decisions, self._like.shape[1])
+        return self._by_blocks(X, decide, DECISION)
 
     def predict(self, X: Data) -> np.ndarray:
         """(n,) labels, or (n, k) of 0 and 1 if `fit` had such.
@@ -421,8 +461,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         """
         check_is_fitted(self)
         if self._like is not None:
-            return self._by_blocks(X, partial(_set_indicators, self._like))
-        return self._by_blocks(X, partial(labels_of, self.classes_))
+            return self._by_blocks(X, partial(_set_indicators, self._like), PREDICTION)
+        return self._by_blocks(X, partial(labels_of, self.classes_), PREDICTION)
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Data) -> np.ndarray:
@@ -430,14 +470,15 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
         Without `threshold`, `costs` and `class_weight` the largest is that of the label from `predict`.
         """
-        of_sets = self._like is not None and partial(_set_probabilities, self._like.shape[1])
-        return self._by_blocks(X, of_sets or _probabilities)
+        return self._by_blocks(X, self._decide_probabilities(), PROBABILITY)
 
     @available_if(_wants_probabilities)
     def predict_log_proba(self, X: Data) -> np.ndarray:
         """(n, n_classes) logarithms of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        return self._by_blocks(X, partial(_logarithms, self._decide_probabilities()), PROBABILITY)
+
+    def _decide_probabilities(self) -> Decide:
+        return _probabilities if self._like is None else partial(_set_probabilities, self._like.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -451,7 +492,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
             y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
         from sklearn.metrics import accuracy_score  # loads much
 
-        return float(accuracy_score(in_memory(y), in_memory(self.predict(X)), sample_weight=sample_weight))
+        predicted = np.asarray(in_memory(self.predict(X)))
+        return float(accuracy_score(in_memory(y), predicted, sample_weight=sample_weight))
 
     def _class_weight(self, classes: np.ndarray, y: np.ndarray, store: Store) -> Any:
         """class_weight by label text, as the configuration keeps it, checked by scikit-learn's rules."""
@@ -496,7 +538,7 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
 
     def predict(self, X: Data) -> np.ndarray:
         """(n,) values."""
-        return self._by_blocks(X, decisions_of)
+        return self._by_blocks(X, decisions_of, PREDICTION)
 
     @available_if(_wants_intervals)
     def predict_interval(self, X: Data, level: float | None = None) -> np.ndarray:
@@ -506,7 +548,7 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
         """
         check_is_fitted(self)
         self.model_.intervals.half_width(level)
-        return self._by_blocks(X, partial(_ends, level))
+        return self._by_blocks(X, partial(_ends, level), INTERVAL)
 
 
 class OutlierDetector(OutlierMixin, StoreEstimator):
@@ -529,7 +571,7 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
 
     def decision_function(self, X: Data) -> np.ndarray:
         """(n,) decision values, below 0 for outliers."""
-        return self._by_blocks(X, decisions_of)
+        return self._by_blocks(X, decisions_of, DECISION)
 
     def score_samples(self, X: Data) -> np.ndarray:
         """(n,) decision values plus `offset_`. Larger: more like the training rows."""
@@ -538,7 +580,7 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
     def predict(self, X: Data) -> np.ndarray:
         """(n,) 1 for inliers, -1 for outliers."""
         check_is_fitted(self)
-        return self._by_blocks(X, _own_labels)
+        return self._by_blocks(X, _own_labels, PREDICTION)
 
     def _unlabelled_store(self, X: Data, sample_weight: Data) -> Store:
         if isinstance(X, Store):

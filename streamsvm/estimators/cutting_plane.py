@@ -12,6 +12,8 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.estimators.base import (
+    DECISION,
+    PREDICTION,
     OutlierDetector,
     StoreClassifier,
     StoreEstimator,
@@ -298,13 +300,13 @@ class CuttingPlaneRanker(LinearEstimator):
 
     def decision_function(self, X: Data) -> np.ndarray:
         """(n,) scores. Larger: later in the order of the labels."""
-        return self._by_blocks(X, decisions_of)
+        return self._by_blocks(X, decisions_of, DECISION)
 
     def predict(self, X: Data) -> np.ndarray:
         """(n,) labels if `fit` had no queries, else scores."""
         check_is_fitted(self)
         has_labels = task_of(self.model_.task).has_labels
-        return self._by_blocks(X, partial(labels_of, self.classes_) if has_labels else decisions_of)
+        return self._by_blocks(X, partial(labels_of, self.classes_) if has_labels else decisions_of, PREDICTION)
 
     def score(self, X: Data, y: Data = None, qid: Data = None) -> float:
         """Share of the pairs in the right order, ties count half. Raises ValueError if there are no pairs."""

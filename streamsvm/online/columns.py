@@ -9,13 +9,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import SHARE
 from streamsvm.errors import DataError
 from streamsvm.online.kinds import BOOLS, REALS, FeatureKinds, Features, State, as_float, shown
 from streamsvm.private.numba import AN_OBJECT, direct, is_compiled, njit, numbers_of
+from streamsvm.tables.answers import library_of
 
 if TYPE_CHECKING:
     from streamsvm.tables.frames import Frame
@@ -358,8 +359,8 @@ class Batch:
 
     def __init__(self, X: Any) -> None:
         """Raises DataError for anything that is not a data frame, and for columns of one name."""
-        self._frame = X if _is_pandas(X) else _as_table(X)
-        self.names: list[Any] = list(X.columns) if _is_pandas(X) else self._frame.column_names
+        self._frame = X if library_of(X) == "pandas" else _as_table(X)
+        self.names: list[Any] = list(X.columns) if library_of(X) == "pandas" else self._frame.column_names
         if len({*self.names}) < len(self.names):
             twice = next(name for at, name in enumerate(self.names) if name in self.names[:at])
             raise DataError(f"X has two columns {twice!r}; expected different names")
@@ -369,7 +370,7 @@ class Batch:
 
     def _kinds(self) -> list[str]:
         """NumPy's kind of each column: b, i, u, f, or O for others."""
-        if _is_pandas(self._frame):
+        if library_of(self._frame) == "pandas":
             return [dtype.kind for dtype in self._frame.dtypes]
         from pyarrow import types
 
@@ -377,7 +378,7 @@ class Batch:
         return [next((k for k, is_of in tests.items() if is_of(t)), "O") for t in self._frame.schema.types]
 
     def _values(self) -> np.ndarray:
-        if _is_pandas(self._frame):
+        if library_of(self._frame) == "pandas":
             values: np.ndarray = self._frame.to_numpy(np.float64, na_value=np.nan)
             return values
         columns = [column.to_numpy().astype(np.float64) for column in self._frame.columns]
@@ -385,7 +386,7 @@ class Batch:
 
     def records(self) -> list[dict[Hashable, Any]]:
         """The rows as events, without what is missing."""
-        if _is_pandas(self._frame):
+        if library_of(self._frame) == "pandas":
             rows = self._frame.astype(object).where(self._frame.notna(), None).to_dict("records")
         else:
             rows = self._frame.to_pylist()
@@ -417,45 +418,6 @@ def targets_in(y: Iterable[Any]) -> list[Any]:
             values: list[Any] = getattr(y, name)()
             return values
     return list(y)
-
-
-def series_like(X: Frame, values: Sequence[Any], dtype: DTypeLike | None = None) -> Frame:
-    """Answers to the rows of X, as a column of the library that X is of."""
-    if _is_pandas(X):
-        import pandas as pd
-
-        return pd.Series(values, index=X.index, dtype=dtype)
-    if _is_polars(X):
-        import polars as pl
-
-        return pl.Series(values)
-    import pyarrow as pa
-
-    return pa.array(values)
-
-
-def frame_like(X: Frame, values: np.ndarray, names: Sequence[Any]) -> Frame:
-    """Answers (m, names) to the rows of X, as a data frame of the library that X is of."""
-    if _is_pandas(X):
-        import pandas as pd
-
-        return pd.DataFrame(values, index=X.index, columns=list(names))
-    columns = {str(name): column for name, column in zip(names, values.T, strict=True)}
-    if _is_polars(X):
-        import polars as pl
-
-        return pl.DataFrame(columns)
-    import pyarrow as pa
-
-    return pa.table(columns)
-
-
-def _is_pandas(X: Frame) -> bool:
-    return type(X).__module__.partition(".")[0] == "pandas"
-
-
-def _is_polars(X: Frame) -> bool:
-    return type(X).__module__.partition(".")[0] == "polars"
 
 
 def rows_in(X: Frame) -> int:

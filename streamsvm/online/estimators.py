@@ -22,9 +22,10 @@ from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.models.pooled import parallel_experts
 from streamsvm.online.base import MOST_FEATURES, BudgetLearnerBase, LabelLearnerBase, Labels, is_doubled
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
-from streamsvm.online.columns import LARGEST, frame_like, rows_in, series_like, targets_in
+from streamsvm.online.columns import LARGEST, rows_in, targets_in
 from streamsvm.online.kinds import Features, as_float, kind_of, shown
 from streamsvm.options.solvers import Loss, Strategy
+from streamsvm.tables.answers import as_frame, as_series, index_of, library_of
 from streamsvm.tasks.oneclass import NU, OneClass
 from streamsvm.tasks.pairs import n_columns
 from streamsvm.texts.documented import set_parameters
@@ -85,6 +86,9 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
 
     Notes
     -----
+    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd`` does
+    so before.
+
     One learner minimises, in steps of :math:`1 / (\lambda t)`,
 
     .. math:: \tfrac{\lambda}{2} \lVert w \rVert^2 + \operatorname{mean}_t \max(0,\, 1 - y_t f(x_t))
@@ -197,14 +201,15 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
         """Labels of the rows, as a column of the library that X is of."""
         if not self._labels:
-            return series_like(X, [None] * len(X), object)
-        return series_like(X, self.labels_of(self._decisions(X)))
+            return as_series(library_of(X), [None] * len(X), index=index_of(X), dtype=object)
+        return as_series(library_of(X), self.labels_of(self._decisions(X)), index=index_of(X))
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Probabilities, a column for each label, as a data frame of the library that X is of."""
         if not self._labels:
-            return frame_like(X, np.empty((len(X), 0)), [])
-        return frame_like(X, self.probabilities_of(self._decisions(X)), self._labels)
+            return as_frame(library_of(X), np.empty((len(X), 0)), [], index=index_of(X))
+        probabilities = self.probabilities_of(self._decisions(X))
+        return as_frame(library_of(X), probabilities, self._labels, index=index_of(X))
 
     def decide_rows(self, rows: np.ndarray) -> np.ndarray:
         """(m, columns) decision values of rows that `row_of` made, as a block."""
@@ -488,6 +493,9 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
 
     Notes
     -----
+    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd`` does
+    so before.
+
     It minimises, in steps of :math:`1 / t`,
 
     .. math:: \tfrac12 \lVert w \rVert^2 - \nu \rho + \operatorname{mean}_t \max(0,\, \rho - w^\top \varphi(x_t))
@@ -580,6 +588,9 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
 
     Notes
     -----
+    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd`` does
+    so before.
+
     It minimises, in steps of at most :math:`1 / (\lambda t + 2)`,
 
     .. math::
@@ -655,7 +666,7 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
         """Values of the rows, by `predict_one`: in columns far from 0, products of blocks would cancel."""
         rows = self._columns.matrix(X, grow=False).dense()
         values = [float(self._learner.decide_one(row)[0][0]) for row in rows]
-        return series_like(X, values, np.float64)
+        return as_series(library_of(X), values, index=index_of(X), dtype=np.float64)
 
     def _require(self, y: object) -> None:
         number(y)

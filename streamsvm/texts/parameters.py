@@ -237,6 +237,8 @@ path : str or Path
     Folder or URL of the model. A model there is replaced.
 callbacks : callback
     Of `sklearn.callback`, for example `ProgressBar`.
+predict : "default", "pandas" or "polars"
+    "default": numpy arrays. The others: series of that library, and data frames for several columns.
 """
 
 ONLINE_METHODS = """\

@@ -57,7 +57,7 @@ def run(*words: object) -> None:
 
 
 def table() -> tuple[list[str], list[str], list[str], list[str]]:
-    """Lines of a CSV file with names, of svmlight lines with queries, of a stream, of a CSV file with towns and gaps."""
+    """Lines of a CSV file with names, of svmlight with queries, of a stream, and of a CSV file with towns and gaps."""
     rng = np.random.default_rng(0)
     X, red = rng.normal(size=(N, 3)).round(3), rng.random(N) < 0.5
     y = np.digitize(X[:, 0] + X[:, 1] ** 2 + red + 0.5 * rng.normal(size=N), [0.5, 1.8])
