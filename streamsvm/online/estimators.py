@@ -86,8 +86,8 @@ class BSGDClassifier(LabelLearnerBase, base.MiniBatchClassifier):
 
     Notes
     -----
-    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd`` does
-    so before.
+    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd``
+    does so before.
 
     One learner minimises, in steps of :math:`1 / (\lambda t)`,
 
@@ -493,8 +493,8 @@ class BSGDOneClass(BudgetLearnerBase, AnomalyDetector):
 
     Notes
     -----
-    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd`` does
-    so before.
+    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd``
+    does so before.
 
     It minimises, in steps of :math:`1 / t`,
 
@@ -588,8 +588,8 @@ class BSGDRegressor(BudgetLearnerBase, base.MiniBatchRegressor):
 
     Notes
     -----
-    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd`` does
-    so before.
+    The first event on a machine compiles the learner, which takes some seconds; ``streamsvm warm-up --solver bsgd``
+    does so before.
 
     It minimises, in steps of at most :math:`1 / (\lambda t + 2)`,
 

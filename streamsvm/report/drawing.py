@@ -136,6 +136,24 @@ def from_zero(axes: Axes) -> None:
     axes.set_ylim(0, 1.06 * max(axes.dataLim.y1, 1e-9))
 
 
+# of phases whose names in records say little
+PHASES = {
+    "start": "imports and options",
+    "folds": "fits on folds",
+    "levels": "partitions",
+    "refine": "support vectors",
+    "top": "whole problem",
+    "read": "read rows",
+    "keep": "keep factors",
+    "save": "write the model",
+}
+
+
+def phase_name(phase: str) -> str:
+    """A phase in words."""
+    return PHASES.get(phase, short(phase))
+
+
 def short(name: object) -> str:
     text = str(name)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -23,6 +23,7 @@ from streamsvm.report.drawing import (
     from_zero,
     hint,
     new,
+    phase_name,
     scale_y,
     short,
     thinned,
@@ -176,7 +177,7 @@ def violation(runs: Sequence[Run]) -> Figure | None:
     for run in runs:
         for phase, rounds in _rounds_by_phase(run):
             [y] = columns(1, ([event.violation] for event in rounds))
-            name = phase if len(runs) == 1 else f"{run.name}: {phase}"
+            name = phase_name(phase) if len(runs) == 1 else f"{run.name}: {phase_name(phase)}"
             lines.append((name, np.arange(1, len(y) + 1)[y > 0], y[y > 0]))
     if most_points(lines) < 2:
         return None
@@ -354,7 +355,7 @@ def _caption_of_phases(runs: Sequence[Run]) -> str:
     seconds = runs[0].result.get("seconds") if len(runs) == 1 else None
     if "start" not in table(runs[0].result.get("seconds_by_phase")) or number(seconds) is None:
         return nested
-    return f"{nested} start: imports and options. All add up to {human('seconds', seconds)}."
+    return f"{nested} All add up to {human('seconds', seconds)}."
 
 
 @plot_all("phases", "Time by phase", _caption_of_phases)
@@ -371,7 +372,7 @@ def phases(runs: Sequence[Run]) -> Figure | None:
         at = np.arange(len(seconds)) + (ticks[-1][0] + 1.6 if ticks else 0)
         bars = axes.barh(at, list(seconds.values()), 0.7, color=colour(i), label=short(run))
         axes.bar_label(bars, [f"{number_text(s)} s" for s in seconds.values()], padding=3, fontsize=9)
-        ticks += zip(at.tolist(), map(short, seconds), strict=True)
+        ticks += zip(at.tolist(), map(phase_name, seconds), strict=True)
     axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
     top_down(axes)
     return finish(figure, axes, is_shared=len(runs) > 1)
