@@ -297,7 +297,7 @@ def _fill(
             # 16 MiB of dense rows at a time; sparse rows as they were read
             dense_bytes = layout.d * layout.dtype.itemsize
             row_bytes = rest.rows.nbytes / max(1, len(rest.rows)) if layout.is_sparse else dense_bytes
-            step = max(1, int((16 << 20) / row_bytes))
+            step = max(1, int((16 << 20) / max(1, row_bytes)))  # there may be no rows
             for start in range(0, len(rest.rows), step):
                 piece = rest.take(slice(start, start + step))
                 rows = as_layout(reader.encode(piece.rows), layout.is_sparse)

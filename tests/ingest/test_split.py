@@ -161,3 +161,11 @@ def test_groups_that_cannot_be_split(tmp_path, text, options, message):
     with pytest.raises(DataError, match=message):
         split(tmp_path, source, **options)
     assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_table_of_many_texts_is_split(tmp_path):
+    """Its rows are sparse, and a block of them may leave none to a store."""
+    source = tmp_path / "t.csv"
+    source.write_text("name,y\n" + "".join(f"name {i},{i % 2}\n" for i in range(200)))
+    _, train, test = split(tmp_path, source, label="y")
+    assert (train.n, test.n, train.is_sparse) == (160, 40, True)
