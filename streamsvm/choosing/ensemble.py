@@ -89,9 +89,9 @@ class Ensemble:
         )
         probability, scoring = fit.config.probability.model_copy(update={"method": None}), fit.prepared.scoring
         decided = decided_by_rows(probability, self.rows, fit.config.seed)
-        codes = decided.codes_by(model)
-        assert codes is not None  # all problems of these rows are decided
-        losses = losses_of(scoring, codes, self.rows.codes, model.classes)
+        answers = decided.answers_by(model)
+        assert answers is not None  # all problems of these rows are decided
+        losses = losses_of(scoring, model.codes_of(*answers), self.rows.codes, model.classes)
         expected = of_model(scoring, losses, folds=True)
         fit.prepared = replace(fit.prepared, held_out=None, expected=expected)
         return fit.certified(solution, decided)

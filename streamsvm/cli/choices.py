@@ -166,10 +166,14 @@ def _expected(expected: Report) -> dict[str, str]:
     score, low, high = (score_text(expected["scoring"], expected[name]) for name in ("score", "low", "high"))
     fits = "folds" if expected.get("folds") else "the search"
     rows = "rows kept out of the fit" if expected["model"] else f"held-out rows of {fits}"
-    return {
+    texts = {
         "expected on new rows": f"{score}, by {expected['rows']:,} {rows}",
         "19 of 20 such tests": f"{low} to {high}",
     }
+    if "cost" in expected:
+        likeliest = f"{expected['cost_of_likeliest']:.4g} with the most probable labels"
+        texts["expected cost of a row"] = f"{expected['cost']:.4g}; {likeliest}"
+    return texts
 
 
 def times(report: Report) -> str:

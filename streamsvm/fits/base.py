@@ -26,7 +26,7 @@ from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, HeldOut
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData
-from streamsvm.judging.expected import Decider, ExpectedScore, losses_of, of_model, of_threshold
+from streamsvm.judging.expected import Decider, ExpectedScore, losses_of, of_model, of_threshold, with_row_costs
 from streamsvm.judging.thresholds import (
     FoldDecisions,
     ThresholdReport,
@@ -410,8 +410,8 @@ def with_certificate(prepared: TrainingData, solution: Solution, by_folds: FoldD
     if threshold is not None:
         header = with_threshold(header, threshold)
         model = replace(model, header=header)
-    codes = None if f is None else model.codes_of(f, proba)
-    expected = _expected(prepared, model, codes, solution.held_out_decisions, by_folds)
+    answers = None if f is None else (f, proba)
+    expected = _expected(prepared, model, answers, solution.held_out_decisions, by_folds)
     if expected is not None:
         certificate = (header.certificate or {}) | {"expected": expected.facts()}
         model = replace(model, header=replace(header, certificate=certificate))
@@ -470,12 +470,12 @@ def _of_held_out(prepared: TrainingData, solution: Solution, intervals: Interval
 def _expected(
     prepared: TrainingData,
     model: FittedModel,
-    codes: np.ndarray | None,
+    answers: tuple[np.ndarray, np.ndarray | None] | None,
     decided: np.ndarray | None,
     by_folds: FoldDecisions,
 ) -> ExpectedScore | None:
-    """The score to expect of the model on new rows, at its threshold or by its costs: from the held-out rows (codes:
-    their predicted classes), else from folds that decide as the model, else from a search."""
+    """The score to expect of the model on new rows, at its threshold or by its costs: from the held-out rows (answers:
+    their decision values and probabilities), else from folds that decide as the model, else from a search."""
     held_out, scoring = prepared.held_out, prepared.scoring
     if held_out is None and prepared.expected is None:
         return None
@@ -485,13 +485,16 @@ def _expected(
     if held_out is None and threshold is None and model.header.costs is None:
         return prepared.expected
     if held_out is None:
-        codes = by_folds.codes_by(model)
-        if codes is None:
+        answers = by_folds.answers_by(model)
+        if answers is None:
             return None  # a search knows neither threshold nor costs
-        assert by_folds.rows is not None
-        return of_model(scoring, losses_of(scoring, codes, by_folds.rows.codes, prepared.classes), folds=True)
-    if codes is not None:
-        return of_model(scoring, losses_of(scoring, codes, held_out.codes, prepared.classes))
+    if answers is not None:
+        rows = held_out or by_folds.rows
+        assert rows is not None
+        losses = losses_of(scoring, model.codes_of(*answers), rows.codes, prepared.classes)
+        expected = of_model(scoring, losses, folds=held_out is None)
+        return with_row_costs(expected, model.header.costs, answers[1], rows.codes)
+    assert held_out is not None
     t = held_out.y.astype(np.float64)
     assert decided is not None  # what has no classes is a regression here
     errors, spread = (decided[:, 0] - t) ** 2, float(t.var())

@@ -4,7 +4,7 @@ of a search for options."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from streamsvm.options.search import BALANCED
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.problems.subproblems import DualData
 from streamsvm.tasks.base import LABELS, LabelScale
-from streamsvm.tasks.weights import label_weights, row_weights
+from streamsvm.tasks.weights import cheapest, label_weights, row_weights
 
 DRAWS = 500  # samples of the bootstrap
 Z = 1.96 * 2**0.5  # for 19 of 20 scores of as many new rows: both these and the held-out rows scatter
@@ -27,7 +27,8 @@ STEEPEST = 0.5  # the largest power of the number of rows by which errors fall
 class ExpectedScore:
     """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and the number of rows that
     they are based on. model: whether the model itself decided these rows, else fits on fewer rows did: of the search,
-    or of folds with the chosen options (folds), by the model's threshold or costs."""
+    or of folds with the chosen options (folds), by the model's threshold or costs. cost: if errors have costs, that of
+    a row, and cost_of_likeliest with the most probable labels."""
 
     scoring: str
     score: float
@@ -36,9 +37,12 @@ class ExpectedScore:
     rows: int
     model: bool
     folds: bool = False
+    cost: float | None = None
+    cost_of_likeliest: float | None = None
 
     def facts(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "folds" or value}
+        left_out = {"folds": False, "cost": None, "cost_of_likeliest": None}
+        return {name: value for name, value in asdict(self).items() if name not in left_out or value != left_out[name]}
 
 
 def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: int) -> ExpectedScore:
@@ -67,6 +71,17 @@ def of_model(scoring: str, losses: np.ndarray, *, folds: bool = False) -> Expect
     mean = float(losses.mean())
     low, high = _interval(losses, mean)
     return ExpectedScore(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=not folds, folds=folds)
+
+
+def with_row_costs(
+    expected: ExpectedScore, C: np.ndarray | None, p: np.ndarray | None, truth: np.ndarray
+) -> ExpectedScore:
+    """The score with the mean costs of these rows. C: (k, k) of predicting j where i is true, if errors have costs;
+    p: (h, k) probabilities; truth: codes (h,)."""
+    if C is None or p is None or truth.ndim > 1:
+        return expected
+    cost, cost_of_likeliest = (float(C[truth, codes].mean()) for codes in (cheapest(p, C), p.argmax(axis=1)))
+    return replace(expected, cost=cost, cost_of_likeliest=cost_of_likeliest)
 
 
 def of_threshold(scoring: str, report: Mapping[str, Any], *, folds: bool) -> ExpectedScore | None:

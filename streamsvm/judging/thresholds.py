@@ -68,17 +68,16 @@ class FoldDecisions:
     threshold: ThresholdReport | None = None
     rows: DecidedRows | None = None
 
-    def codes_by(self, model: Any) -> np.ndarray | None:
-        """(n,) codes of these rows by the model's threshold or costs, as `Model.codes_of`, but with one sigmoid for
-        all partitions; None if not all of its problems decided them."""
+    def answers_by(self, model: Any) -> tuple[np.ndarray, np.ndarray | None] | None:
+        """Decision values and probabilities of these rows, as `Model.answers`, but with one sigmoid for all partitions;
+        None if not all of its problems decided them."""
         if self.rows is None or self.rows.binary is None:
             return None
         binary, k, pairwise, p = self.rows.binary, len(model.classes), model.is_pairwise, None
         if (calibration := model.header.calibration) is not None:
             in_sets = model.learned.in_sets
             p = calibration.of_problems(binary) if in_sets else calibration.probabilities(binary, k, pairwise=pairwise)
-        codes: np.ndarray = model.codes_of(joined(binary, k, pairwise=pairwise), p)
-        return codes
+        return joined(binary, k, pairwise=pairwise), p
 
 
 def choose_threshold(

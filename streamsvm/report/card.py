@@ -142,7 +142,8 @@ def _expected(model: Model) -> Row:
     score, low, high = (score_text(scoring, expected[name]) for name in ("score", "low", "high"))
     fits = "folds" if expected.get("folds") else "the search"
     by = "by the model itself" if expected["model"] else f"by fits of {fits}"
-    return {scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {expected['rows']:,} rows, {by}"}
+    scores = {scoring: f"{score} on new rows (95 % interval: {low} to {high}), from {expected['rows']:,} rows, {by}"}
+    return scores | ({"cost": f"{expected['cost']:.4g} a row, from the same rows"} if "cost" in expected else {})
 
 
 def _limits(model: Model) -> Iterator[str]:

@@ -72,6 +72,8 @@ def facts(run: Run) -> Row:
     if (interval := _interval(run)) is not None:
         mean, low, high = (_text(run, value) for value in interval)
         choices["expected on new rows"] = f"{mean} ({low} to {high})"
+    if (cost := number(table(run.result.get("expected")).get("cost"))) is not None:
+        choices["expected cost of a row"] = f"{cost:.4g}"
     by_phase = table(run.result.get("seconds_by_phase"))
     if seconds := searched_s({name: number(value) or 0.0 for name, value in by_phase.items()}):
         choices["search"] = human("seconds", float(seconds))

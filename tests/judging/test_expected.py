@@ -143,6 +143,7 @@ PURPOSES = {
     "costs": {"probability": {"method": "sigmoid", "costs": "1>0=8"}},
     "costs of three classes": {"probability": {"method": "sigmoid", "costs": "1>0=8,2>0=8"}},
     "rows kept out": {"probability": {"threshold": "recall=0.9"}, "holdout": 300},
+    "costs, rows kept out": {"probability": {"method": "sigmoid", "costs": "1>0=8"}, "holdout": 300},
 }
 
 
@@ -181,7 +182,7 @@ def test_what_is_expected_is_of_the_model_with_its_threshold_or_costs(purpose, m
 
     if "holdout" in values:
         kept = prepare(store, config, Engine(1)).held_out
-        f, truth = model.decision_function(kept.rows), kept.codes
+        f, truth = model.decision_function(kept.rows)[:, None], kept.codes
     else:
         f, truth = of_folds["decisions"], of_folds["truth"]
     calibration = model.header.calibration
@@ -197,5 +198,8 @@ def test_what_is_expected_is_of_the_model_with_its_threshold_or_costs(purpose, m
         assert expected["score"] == pytest.approx(score(decided), abs=0.02)  # less what a choice gains
     else:
         assert expected["score"] == pytest.approx(score(decided))
+        assert expected["cost"] == pytest.approx(cost[truth, decided].mean())
+        assert expected["cost_of_likeliest"] == pytest.approx(cost[truth, by_default].mean())
+        assert expected["cost"] < expected["cost_of_likeliest"]
     assert abs(score(decided) - score(by_default)) > 0.03  # which the search knows
     np.testing.assert_array_equal(model.predict(Rows(X)), codes(*model.answers(Rows(X))))
