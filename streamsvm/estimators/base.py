@@ -310,7 +310,7 @@ class StoreEstimator(StoreInputs):
         """Of the columns of answers: the ends of intervals, classes, or their pairs."""
         if name == INTERVAL:
             return ("lower", "upper")
-        classes = self.classes_.tolist()  # type: ignore[attr-defined]
+        classes = self.classes_.tolist()
         return [f"{a}, {b}" for a, b in combinations(classes, 2)] if name == PAIR else classes
 
     def _of_no_rows(self, X: Data, decide: Decide) -> np.ndarray:
