@@ -182,7 +182,7 @@ def test_the_first_lines_of_the_readme_go_from_a_csv_to_answers_and_a_page(tmp_p
 def recorded():
     """What the commands of the recording print on stdout, which is what its last picture shows."""
     root = ElementTree.parse(DOCS / "pictures" / "session.svg").getroot()
-    lines = ["  ".join(words.itertext()) for words in root if "gone" not in words.get("class", "gone")]
+    lines = ["  ".join(words.itertext()) for words in root.findall("{*}g") if "visibility" not in words.attrib]
     shown = "\n".join(lines).partition("$  cat answers.csv")[0]
     return re.sub(r"\$.*\n|.* read into the store .*\n", "", shown).replace("\n--force", " --force")
 

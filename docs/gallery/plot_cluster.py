@@ -2,7 +2,7 @@
 A store on a cluster: the plan, the fit, the report
 ===================================================
 
-How long will a fit take, and is its memory enough? And when it has ended: what took the time? Three commands answer
+How long will a fit take, and does it fit in memory? And when it has ended: what took the time? Three commands answer
 this on a cluster, here of two workers. With 100,000,000 ``ROWS`` they run unchanged: the store takes 0.8 GB, the fit
 minutes.
 """
