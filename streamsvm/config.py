@@ -35,7 +35,7 @@ from streamsvm.options.base import (
     choices,
 )
 from streamsvm.options.layers import Layer, merged, read_layer
-from streamsvm.options.probability import ProbabilityConfig
+from streamsvm.options.probability import ProbabilityConfig, with_method
 from streamsvm.options.search import MetricConfig, SearchConfig, searched
 from streamsvm.options.solvers import (
     PUBLISHED,
@@ -169,7 +169,7 @@ class FitConfig(Options):
     @model_validator(mode="before")
     @classmethod
     def _with_current_names(cls, values: Any) -> Any:
-        return searched(with_published(renamed(values))) if isinstance(values, Mapping) else values
+        return searched(with_published(with_method(renamed(values)))) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _kernel_and_solver_agree(self) -> FitConfig:

@@ -39,8 +39,8 @@ from streamsvm.events import STEPS, Event, Events, Record, Sink, warn
 from streamsvm.kernels.base import ESTIMATOR_PARAMETERS
 from streamsvm.models import LocalModel
 from streamsvm.models.base import Model
-from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
+from streamsvm.options.probability import are_odds
 from streamsvm.parallel.devices import computing_on, inheriting, open_device
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
@@ -139,7 +139,7 @@ class StoreEstimator(StoreInputs):
             "threads": threads(self.n_jobs),
             "device": self.device,
             "probability": {
-                "method": method if isinstance(method, str) else "sigmoid" if method else None,
+                **({"method": method if isinstance(method, str) else "sigmoid"} if method else {}),
                 "threshold": self.threshold,
                 "costs": _costs(self.costs),
             },
@@ -403,7 +403,7 @@ def _spread(k: int, model: Model, values: np.ndarray, unknown: float) -> np.ndar
 
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
     has_ensemble = estimator.ensemble is not None and estimator.ensemble > 1
-    if not (estimator.probability or has_ensemble or are_odds(estimator.loss)):
+    if not (estimator.probability or estimator.costs or has_ensemble or are_odds(estimator.loss)):
         raise AttributeError(f"predict_proba is there with {estimator._probable_with} only")
     return True
 

@@ -33,9 +33,10 @@ from streamsvm.fits.bsgd import bounded
 from streamsvm.fits.prepare import prepare
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import BudgetModel
-from streamsvm.models.calibration import Calibration, are_odds
+from streamsvm.models.calibration import Calibration
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.options.base import Fill
+from streamsvm.options.probability import are_odds
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets

@@ -38,9 +38,9 @@ from streamsvm.judging.thresholds import (
 from streamsvm.metrics import constant_pinball_loss, pinball_losses, shown
 from streamsvm.models import ExpansionModel, KernelModel, files
 from streamsvm.models.base import Header
-from streamsvm.models.calibration import Calibration, are_odds
+from streamsvm.models.calibration import Calibration
 from streamsvm.models.intervals import Intervals
-from streamsvm.options.probability import ThresholdObjective
+from streamsvm.options.probability import ThresholdObjective, are_odds
 from streamsvm.parallel.devices import device_facts
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.problems.subproblems import coefficients_of

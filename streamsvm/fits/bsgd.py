@@ -33,8 +33,8 @@ from streamsvm.fits.prepare import TrainingData, first_rows
 from streamsvm.fits.targets import TargetSource
 from streamsvm.kernels.kmeans import Partition, balanced
 from streamsvm.models import BudgetModel, LocalBudgetModel
-from streamsvm.models.calibration import are_odds
 from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, together
+from streamsvm.options.probability import are_odds
 from streamsvm.parallel.machine import MiB, allowed_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import SizedInBytes

@@ -36,7 +36,8 @@ from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_ids, hel
 from streamsvm.kernels.base import Kernel, Stationary, kernel_of, needs_variance
 from streamsvm.metrics import D2
 from streamsvm.models import Header
-from streamsvm.models.calibration import Calibration, are_odds
+from streamsvm.models.calibration import Calibration
+from streamsvm.options.probability import are_odds
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import SizedInBytes

@@ -146,11 +146,6 @@ class Calibration(SizedInBytes):
         return replace(calibration, by_part=by_part)
 
 
-def are_odds(loss: str | None) -> bool:
-    """Whether decisions learned with this loss are logarithms of odds, and so give probabilities directly."""
-    return loss == "logistic"
-
-
 def require_classes(task: str | None, what: str = "probabilities go") -> None:
     """Raises ConfigError for a task that has no probabilities, and so no threshold to choose."""
     if task is not None and not task_of(task).has_probabilities:

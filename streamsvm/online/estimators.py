@@ -16,7 +16,7 @@ from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
-from streamsvm.models.calibration import Calibration, are_odds, sigmoid
+from streamsvm.models.calibration import Calibration, sigmoid
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.models.pooled import parallel_experts
@@ -24,6 +24,7 @@ from streamsvm.online.base import MOST_FEATURES, BudgetLearnerBase, LabelLearner
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.columns import LARGEST, rows_in, targets_in
 from streamsvm.online.kinds import Features, as_float, kind_of, shown
+from streamsvm.options.probability import are_odds
 from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.tables.answers import as_frame, as_series, index_of, library_of
 from streamsvm.tasks.oneclass import NU, OneClass

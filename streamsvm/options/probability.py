@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, model_validator
 
 from streamsvm.options.base import Options, Whole
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of
 from streamsvm.storage.text import cut_quoted, name_of, split_quoted
 
 Calibrator = Literal["sigmoid", "isotonic"]
@@ -39,8 +40,8 @@ class ProbabilityConfig(Options):
         CostsText,
         Field(
             description="Costs of errors, for example yes>no=5,no>yes=2 (yes>no: no is predicted, yes is true); "
-            "others cost 1. The label with the least expected cost is predicted, by probabilities. Of several labels a "
-            "row: yes>rest=5 (yes is missed), rest>yes=2 (it is false)"
+            "others cost 1. The label with the least expected cost is predicted, by probabilities (sigmoid if no "
+            "method is given). Of several labels a row: yes>rest=5 (yes is missed), rest>yes=2 (it is false)"
         ),
     ] = None
 
@@ -56,6 +57,22 @@ class ProbabilityConfig(Options):
 
     def __str__(self) -> str:
         return self.method or "none"
+
+
+def are_odds(loss: str | None) -> bool:
+    """Whether decisions learned with this loss are logarithms of odds, and so give probabilities directly."""
+    return loss == "logistic"
+
+
+def with_method(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The nested values of a configuration; costs without a method of probabilities take sigmoids, unless the decisions
+    are odds."""
+    probability, solver = values.get("probability"), values.get(section_of(values.get("solver", DEFAULT_SOLVER)))
+    if not isinstance(probability, Mapping) or "method" in probability or probability.get("costs") is None:
+        return values
+    if isinstance(solver, Mapping) and are_odds(solver.get("loss")):
+        return values
+    return {**values, "probability": {**probability, "method": "sigmoid"}}
 
 
 MICRO = "f1_micro"  # of all predictions of several labels together

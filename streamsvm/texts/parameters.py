@@ -67,9 +67,9 @@ threshold : str or None
     does not change. None: the threshold is 0.
 costs : dict or None
     Cost of each error, at least 0, for example {("yes", "no"): 5} for predicting "no" if "yes" is true; 1 for errors
-    that are not listed. `predict` returns the label with the smallest expected cost. Needs `probability`, and excludes
-    `threshold`. If rows have several labels, {(0, "rest"): 5} is for missing that of column 0, and ("rest", 0) for a
-    false one. None: all errors cost the same.
+    that are not listed. `predict` returns the label with the smallest expected cost, by probabilities ("sigmoid" if
+    `probability` is False). Excludes `threshold`. If rows have several labels, {(0, "rest"): 5} is for missing that of
+    column 0, and ("rest", 0) for a false one. None: all errors cost the same.
 metric : {"none", "diagonal", "full", "search"}
     Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose kernel, C and
     gamma with them if these are left at their defaults. It is kept only if it decides held-out rows better.

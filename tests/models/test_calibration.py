@@ -14,7 +14,6 @@ from scipy.optimize import minimize
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.models.calibration import (
     Calibration,
-    are_odds,
     calibrate,
     coupled,
     fit_isotonic,
@@ -23,6 +22,7 @@ from streamsvm.models.calibration import (
     require_classes,
     sigmoid,
 )
+from streamsvm.options.probability import are_odds
 
 seeds = st.integers(0, 2**32 - 1)
 

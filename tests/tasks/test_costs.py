@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import DCSVC, BudgetedSVC
-from streamsvm.config import build_config
+from streamsvm.config import ProbabilityConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, ModelError
@@ -137,7 +137,7 @@ def test_calibrate_adds_and_replaces_them():
     rest = Store.from_arrays(X[N:], y[N:])
 
     def calibrated(model: Any, **probability: Any) -> Any:
-        asked = build_config(("t", {"probability": probability})).probability
+        asked = ProbabilityConfig.model_validate(probability)
         return held_out(model, rest, asked, engine=Engine(1))
 
     plain, _ = train_in_memory(store(2), config(k=2, probability={}))
@@ -196,6 +196,19 @@ def test_bad_input_is_one_line(values, text):
     with pytest.raises(ConfigError, match=text) as error:
         plan(store(), build_config(("t", {"probability": {"method": "sigmoid"} | values})))
     assert "\n" not in str(error.value)
+
+
+def test_costs_alone_weigh_sigmoids():
+    costs = {"probability": {"costs": "0>1=2"}}
+    assert build_config(("t", costs)).probability.method == "sigmoid"
+    assert (
+        build_config(("t", {"probability": costs["probability"] | {"method": "isotonic"}})).probability.method
+        == "isotonic"
+    )
+    assert build_config(("t", costs | {"solver": "bsgd", "bsgd": {"loss": "logistic"}})).probability.method is None
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    svm = DCSVC(costs={(0, 1): 5.0}).fit(X, y)
+    np.testing.assert_array_equal(svm.predict(X), svm.predict_proba(X)[:, 1] > 5 / 6)
 
 
 @pytest.mark.parametrize("costs", [np.ones((2, 3)), np.full((3, 3), np.nan), np.ones((3, 3), np.int64)])
