@@ -134,6 +134,14 @@ def test_other_sizes_are_refused(text):
             {"solver": "magic"},
             "solver: found 'magic', expected 'dcsvm', 'bsgd', 'cutting-plane', 'admm-hss' or 'alfpgm'",
         ),
+        (
+            {"solver": 3},
+            "solver: found 3, expected 'dcsvm', 'bsgd', 'cutting-plane', 'admm-hss' or 'alfpgm'",
+        ),
+        (
+            {"solver": ["bsgd"], "probability": {"costs": "0>1=2"}},
+            "solver: found ['bsgd'], expected 'dcsvm', 'bsgd', 'cutting-plane', 'admm-hss' or 'alfpgm'",
+        ),
         ({"dcsvm": {"levels": 2, "early_level": 3}}, "dcsvm: early_level is 3, expected at most levels, 2"),
         (
             {"dcsvm": {"neighbours": 3, "combine": "naive"}},

@@ -403,7 +403,8 @@ def _spread(k: int, model: Model, values: np.ndarray, unknown: float) -> np.ndar
 
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
     has_ensemble = estimator.ensemble is not None and estimator.ensemble > 1
-    if not (estimator.probability or estimator.costs or has_ensemble or are_odds(estimator.loss)):
+    has_costs = estimator.costs is not None
+    if not (estimator.probability or has_costs or has_ensemble or are_odds(estimator.loss)):
         raise AttributeError(f"predict_proba is there with {estimator._probable_with} only")
     return True
 
@@ -415,7 +416,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
     class_weight: Any
     loss = "hinge"
     ensemble: int | None = None
-    _probable_with = "probability=True"
+    _probable_with = "probability=True or costs"
     _like: np.ndarray | None = None  # (0, k) of the type of y, where `fit` was given indicators (n, k)
 
     def fit(self, X: Data, y: Data = None, sample_weight: Data = None, groups: Data = None) -> Self:

@@ -156,7 +156,7 @@ class BudgetedSVC(BudgetedEstimator, StoreClassifier):
     0.9
     """
 
-    _probable_with = "probability=True or loss='logistic'"
+    _probable_with = "probability=True, costs or loss='logistic'"
 
     def __init__(
         self, *, C: float = 1.0,

@@ -193,7 +193,7 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
     """
 
     _task = "classify"
-    _probable_with = "probability=True or loss='logistic'"
+    _probable_with = "probability=True, costs or loss='logistic'"
 
     def __init__(
         self, *, loss: Loss = "hinge", C: Searched = 1.0,

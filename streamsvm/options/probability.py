@@ -67,10 +67,11 @@ def are_odds(loss: str | None) -> bool:
 def with_method(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """The nested values of a configuration; costs without a method of probabilities take sigmoids, unless the decisions
     are odds."""
-    probability, solver = values.get("probability"), values.get(section_of(values.get("solver", DEFAULT_SOLVER)))
+    probability = values.get("probability")
     if not isinstance(probability, Mapping) or "method" in probability or probability.get("costs") is None:
         return values
-    if isinstance(solver, Mapping) and are_odds(solver.get("loss")):
+    section = values.get(section_of(str(values.get("solver", DEFAULT_SOLVER))))  # which nobody has checked yet
+    if isinstance(section, Mapping) and are_odds(section.get("loss")):
         return values
     return {**values, "probability": {**probability, "method": "sigmoid"}}
 
