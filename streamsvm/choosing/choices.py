@@ -44,15 +44,25 @@ from streamsvm.events import Events, ignore
 from streamsvm.fits.base import FitContext, FittedModel
 from streamsvm.fits.exportable import takes_kernel
 from streamsvm.fits.prepare import TrainingData, advice, first_rows, measured, require_range, scaled
-from streamsvm.judging.expected import ExpectedScore, SearchExpectation, gain_of_rows, of_candidates
+from streamsvm.judging.expected import (
+    ExpectedScore,
+    SearchExpectation,
+    gain_of_rows,
+    is_surely_better,
+    of_candidates,
+    weighted_losses,
+)
 from streamsvm.judging.held_out import can_hold_out
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
+from streamsvm.options.search import BALANCED
+from streamsvm.problems.subproblems import DualData
 from streamsvm.runs.checkpoints import EXECUTION, digest
 from streamsvm.solvers.catalogue import fit_class, made_for, solver_row
 from streamsvm.solvers.loop import run
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.paths import Place
+from streamsvm.storage.text import percent
 from streamsvm.tasks import is_searched, task_for
 from streamsvm.tasks.base import Task
 
@@ -65,6 +75,7 @@ MOST_GRADIENTS = 8_000  # entries of a row's, in all pairs of its class, with wh
 BEFORE_REGIONS = 7  # metrics of a track, if regions continue it
 APART = 20  # one of so many rows is kept out of it all, where the sample has not all
 SHOWN = 20  # columns in a report
+LEAST_COMPARED = 100  # held-out rows, to compare the choice with a constant
 
 
 def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
@@ -101,6 +112,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     trials = SampleTrials(samples, learner, context.engine, config.memory_limit)
     state = _searched(search, trials, context, prepared)
     best, report = chosen(state), _facts(prepared, state, ways)
+    _compare_with_constant(prepared, best.losses, [sample.held_out_data for sample in samples], context.events)
     if config.metric.is_learned and not search.tracks[0].learns:
         report["reason"] = "columns and classes are too many to learn a metric from"
     before = context.checkpoints.saved_choice()
@@ -123,6 +135,31 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     expected = _expected(prepared, state, chosen(state), trials)
     expectation = SearchExpectation(held_out, [sample.held_out_data for sample in samples], expected)
     return _expecting(prepared, expectation)
+
+
+def _compare_with_constant(
+    prepared: TrainingData, losses: np.ndarray, samples: Sequence[DualData], events: Events
+) -> None:
+    """Warns if the best fit, with losses (h,) of the held-out rows of all samples, decides them no better than their
+    most frequent label would, which an accuracy of 97 % does not show."""
+    task, probability = prepared.task, prepared.config.probability
+    has_one_label = task.has_classes and not task.in_sets
+    counts_rare_labels = (
+        prepared.scoring == BALANCED or probability.threshold is not None or probability.costs is not None
+    )
+    if not has_one_label or counts_rare_labels or len(losses) < LEAST_COMPARED:
+        return
+    codes = np.concatenate([data.task.truth(data.targets) for data in samples])
+    rows = np.bincount(codes, np.concatenate([data.upper for data in samples]))
+    most = int(rows.argmax())
+    constant = np.concatenate([weighted_losses(np.full(len(data.upper), most), data) for data in samples])
+    if not is_surely_better(-losses, -constant):
+        events.advise(
+            f"held-out rows are predicted no better, beyond chance, than by their most frequent label, "
+            f"{prepared.classes[most]} ({percent(rows[most] / rows.sum())}). Perhaps nothing in the columns separates "
+            "the labels. If rare labels count, choose by --scoring balanced_accuracy, or decide by "
+            "--threshold f1 or --costs (in Python by scoring, threshold or costs)"
+        )
 
 
 def _rank(fitted: FittedTrial) -> tuple[int, float]:

@@ -30,6 +30,7 @@ from streamsvm.parallel.imports import uncollected
 from streamsvm.storage.paths import was_url
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
+MOST_OTHERS = 3  # commands that an unknown option is proposed for
 COMMANDS = {  # the first paragraph of each one's --help
     "ingest": "Read files into a store in bounded memory. The store is written whole or not at all.",
     "info": "Show shape, type, chunks, classes and their counts.",
@@ -193,10 +194,16 @@ def exit_status(run: Callable[[], object]) -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    context = getattr(error, "ctx", None)
+    context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
+    if option and (others := [name for name in COMMANDS if _has_option(name, option)]):
+        return f"No such option: {option} (it is one of streamsvm {', '.join(others[:MOST_OTHERS])})"
     hint = f" (see {context.command_path} --help)" if context else ""
     said = error.format_message().partition(", unable to parse")[0].replace("Value error, ", "")
     return said.replace("Input should be", "expected").rstrip(".") + hint
+
+
+def _has_option(name: str, option: str) -> bool:
+    return any(option in param.opts for param in command(name).params)
 
 
 def _fail(message: str) -> int:

@@ -125,7 +125,7 @@ def _show(result: dict[str, Any], top: int) -> None:
     tail = f"; {more:,} more below" if more else ""
     _table(f"Importances of {result['model']}, from {result['importances_from']}{tail}", shown)
     for row in result.get("rows", []):
-        _table(_title(row), row["features"][:top])
+        _table(_title(row), row.get("columns", row["features"])[:top])
         _show_support(row)
 
 
@@ -140,13 +140,18 @@ def _show_support(row: dict[str, Any]) -> None:
     vectors = [(by, vector) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]]
     if not vectors:
         return
-    facts = [name for name in vectors[0][1] if name != "values" and any(v[name] is not None for _, v in vectors)]
-    values = vectors[0][1]["values"] or {}  # None in columns that a metric leaves out
-    names = (feature["feature"] for feature in row["features"])
-    first = [name for name in names if values.get(name) is not None][:VALUES]
+    by_column = "columns" if "columns" in row else "values"
+    of_columns = [feature.get("column", feature.get("feature")) for feature in row.get("columns", row["features"])]
+    facts = [
+        name
+        for name in vectors[0][1]
+        if name not in ("values", "columns") and any(vector[name] is not None for _, vector in vectors)
+    ]
+    values = [vector.get(by_column) or {} for _, vector in vectors]  # None in columns that a metric leaves out
+    first = [name for name in of_columns if any(of_vector.get(name) is not None for of_vector in values)][:VALUES]
     cells = [
-        [by, *(_text(vector[name]) for name in facts), *(_text(vector["values"][name], RAW) for name in first)]
-        for by, vector in vectors
+        [by, *(_text(vector[name]) for name in facts), *(_text(of_vector[name], RAW) for name in first)]
+        for (by, vector), of_vector in zip(vectors, values, strict=True)
     ]
     print_table(f"Support vectors of row {row['row']}", ["by", *map(heading, facts), *first], cells)
 

@@ -18,7 +18,7 @@ from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import AnyDecision, Decision, answered, decisions
-from streamsvm.explain.importances import column_names, sampled
+from streamsvm.explain.importances import column_names, encoded_columns, sampled
 from streamsvm.explain.shapley import require_shapley, shapley_values
 from streamsvm.kernels.distance import sq_distances
 from streamsvm.models.base import Model
@@ -207,37 +207,82 @@ def _label(model: Model, decision: Decision, j: int) -> object:
 def rows_tables(
     model: Model, store: Store, ids: list[int], *, shapley: bool, support: int, label: str | None = None
 ) -> list[dict[str, Any]]:
-    """Each row with its features, those that count most there first, and its support vectors. See `explain_rows`."""
+    """Each row with its features, those that count most there first, and its support vectors. If text columns were
+    encoded, also by column of the table. See `explain_rows`."""
     deviation, names = deviations(sampled(model, store)), column_names(model)
     explained = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label)
-    return [_row(row, names) for row in explained]
+    columns = encoded_columns(model, names)
+    return [_row(row, names, columns) for row in explained]
 
 
-def _row(row: RowExplanation, names: Names) -> dict[str, Any]:
+def _row(row: RowExplanation, names: Names, columns: dict[str, Names] | None) -> dict[str, Any]:
+    by_column = {} if columns is None else {"columns": _by_column(row, columns)}
     return {
         "row": row.row,
         "answer": row.answer,
         "decision": row.decision,
         "for_class": row.for_class,
         "shapley_base": row.base,
+        **by_column,
         "features": [_feature(row, names, f) for f in row.order().tolist() if f < len(names)],
-        "support_by_weight": [_vector(vector, names) for vector in row.weightiest],
-        "support_by_distance": [_vector(vector, names) for vector in row.nearest],
+        "support_by_weight": [_vector(vector, names, columns) for vector in row.weightiest],
+        "support_by_distance": [_vector(vector, names, columns) for vector in row.nearest],
     }
 
 
 def _feature(row: RowExplanation, names: Names, f: int) -> dict[str, Any]:
-    columns: dict[str, np.ndarray | None] = {"value": row.values, "gradient": row.gradient, "effect": row.effect}
-    columns |= {"shapley": row.shapley, "shapley_error": row.shapley_error}
-    return {"feature": names[f]} | {name: None if x is None else float(x[f]) for name, x in columns.items()}
+    numbers: dict[str, np.ndarray | None] = {"value": row.values, "gradient": row.gradient, "effect": row.effect}
+    numbers |= {"shapley": row.shapley, "shapley_error": row.shapley_error}
+    return {"feature": names[f]} | {name: None if x is None else float(x[f]) for name, x in numbers.items()}
 
 
-def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
+def _by_column(row: RowExplanation, columns: dict[str, Names]) -> list[dict[str, Any]]:
+    """Each column of the table with its value, the largest effect of its encoded columns, and the sum of their Shapley
+    values, which add up; those that count most first."""
+    records = []
+    for column, encoded, place in _places(columns):
+        effect = row.effect[place]
+        largest = int(np.argmax(np.abs(effect)))
+        records.append(
+            {
+                "column": column,
+                "value": _value(column, encoded, row.values[place]),
+                "effect": float(effect[largest]),
+                "effect_of": None if len(encoded) == 1 else encoded[largest].removeprefix(f"{column}="),
+                "shapley": None if row.shapley is None else float(row.shapley[place].sum()),
+            }
+        )
+    weight = "effect" if row.shapley is None else "shapley"
+    return sorted(records, key=lambda record: -abs(record[weight]))
+
+
+def _places(columns: dict[str, Names]) -> Iterator[tuple[str, Names, slice]]:
+    """Each column, the names of its encoded columns, and where they are among those of all."""
+    start = 0
+    for column, encoded in columns.items():
+        yield column, encoded, slice(start, start + len(encoded))
+        start += len(encoded)
+
+
+def _value(column: str, encoded: Names, values: np.ndarray) -> float | str | None:
+    """The number of a column, or the values or slots of a text that the row has; None if it has none, and in columns
+    that a metric leaves out."""
+    if encoded == (column,):
+        return None if np.isnan(values[0]) else float(values[0])
+    present = (name.removeprefix(f"{column}=") for name, value in zip(encoded, values, strict=True) if abs(value) > 0.5)
+    return ", ".join(present) or None
+
+
+def _vector(vector: SupportVector, names: Names, columns: dict[str, Names] | None) -> dict[str, Any]:
     """Its raw values by name, None in columns that a metric leaves out."""
     facts = {"training_row" if name == "id" else name: value for name, value in vars(vector).items()}
     if vector.values is not None:
         shown = (None if np.isnan(value) else value for value in vector.values[: len(names)].tolist())
         facts["values"] = dict(zip(names, shown, strict=True))
+        if columns is not None:
+            facts["columns"] = {
+                column: _value(column, encoded, vector.values[place]) for column, encoded, place in _places(columns)
+            }
     return facts
 
 

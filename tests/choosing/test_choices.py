@@ -252,3 +252,20 @@ def test_what_cannot_be_chosen_is_said():
     config = completed([("t", {"task": "oneclass", "nu": 0.1, "search": {"options": ["C"], "sample": 100}})])
     with pytest.raises(ConfigError, match="nothing is chosen for task oneclass"):
         train_in_memory(store, config)
+
+
+def test_a_choice_that_is_no_better_than_the_most_frequent_label_is_said(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+):
+    """An accuracy of 92 % looks well where 92 of 100 rows are of one class."""
+    rng = np.random.default_rng(0)
+    y = np.array(["fine", "bad"])[(rng.random(600) < 0.08).astype(int)]
+    store = Store.from_arrays(rng.normal(size=(600, 4)), y)
+    with pytest.warns(
+        UserWarning, match=r"no better, beyond chance, than by their most frequent label, fine \(9\d\.\d %"
+    ):
+        train_in_memory(store, completed([("t", LINEAR)]))
+    balanced = {"search": {"options": ["kernel", "C"], "scoring": "balanced_accuracy"}}
+    train_in_memory(store, completed([("t", FEW | balanced)]))
+    train_in_memory(Store.from_arrays(*halves(400)), completed([("t", LINEAR)]))  # clearly better
+    assert [str(w.message) for w in recwarn if "beyond chance" in str(w.message)] == []

@@ -216,7 +216,8 @@ def test_other_options(options):
 def test_labels_that_nothing_predicts():
     rng = np.random.default_rng(0)
     store = Store.from_arrays(rng.normal(size=(300, 5)), rng.integers(0, 2, 300))
-    model, report = train_in_memory(store, config_of())
+    with pytest.warns(UserWarning, match="no better, beyond chance"):
+        model, report = train_in_memory(store, config_of())
     assert 0.4 < report["expected"]["score"] < 0.6
     assert np.ptp(model.predict_proba(store.read(0, 300))) < 0.9  # none is sure
 

@@ -107,7 +107,8 @@ def test_labels_by_chance_are_left_to_the_plain_fit():
     X, _ = noisy()
     y = np.random.default_rng(3).integers(0, 2, len(X))
     plain, _ = fitted(X, y)
-    model, report = fitted(X, y, **DIAGONAL)
+    with pytest.warns(UserWarning, match="no better, beyond chance"):
+        model, report = fitted(X, y, **DIAGONAL)
     assert report["metric"]["kind"] == "none"
     assert report["metric"]["reason"] == "held-out rows are predicted equally well without one"
     assert model.header.scaling.metric is None

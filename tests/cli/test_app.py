@@ -69,6 +69,7 @@ def test_a_shell_completes_commands():
             ["fit", "--store", "s", "--model", "m", "--gama", "1"],
             "No such option: --gama",
         ),
+        (["fit", "x.csv", "--label", "y", "--split", "0.8"], "No such option: --split (it is one of streamsvm ingest)"),
         (
             ["fit", "--store", "s", "--model", "m", "--gamma", "-1"],
             "--gamma: found -1, expected a number above 0, 'scale' or 'auto'",

@@ -206,5 +206,16 @@ def test_values_of_a_text_column_are_one_line(tmp_path, monkeypatch, capfd):
     assert colour["most"].startswith("red, ")
     assert colour["importance"] == pytest.approx(sum(values.values()) - values["size"])
     assert size == {"column": "size", "importance": values["size"], "most": None}
+    found = said(capfd, "--model", "m", "--store", "t.zarr", "--rows", "0..9", "--shapley")
+    for row, colour, size in zip(found["rows"], colours, sizes, strict=False):
+        values = {record["feature"]: record for record in row["features"]}
+        columns = {record["column"]: record for record in row["columns"]}
+        assert columns["colour"]["value"] == colour
+        assert columns["size"]["value"] == pytest.approx(size, abs=1e-3)
+        of_colours = [record for name, record in values.items() if name != "size"]
+        assert columns["colour"]["shapley"] == pytest.approx(sum(record["shapley"] for record in of_colours))
+        assert abs(columns["colour"]["effect"]) == max(abs(record["effect"]) for record in of_colours)
+        assert columns["colour"]["effect_of"] in ("red", "blue", "green")
+        assert row["support_by_distance"][0]["columns"]["colour"] == colour
     assert run("explain", "--model", "m", "--store", "t.zarr", "--rows", 0) == 0
-    assert "colour=red" not in capfd.readouterr().out.partition("Row 0")[0]
+    assert "colour=red" not in capfd.readouterr().out
