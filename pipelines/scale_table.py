@@ -1,14 +1,15 @@
 """Memory and rows a second as the rows grow: whole commands on synthetic stores of 8 columns. Linux or macOS.
 
-    python pipelines/scale_table.py [--rows 1000000,10000000] [--only ITEM[,ITEM...]] [--part-rows N] [--quick]
-                                    [--work DIR] [--out OUT]
+    python pipelines/scale_table.py [--rows 1000000,10000000] [--only ITEM[,ITEM...]] [--part-rows N]
+                                    [--workers N] [--quick] [--work DIR] [--out OUT]
 
 Items, none of which needs data; each is a `streamsvm fit` in a separate process, within 2 GiB:
     budget    one epoch of descent on a budget of 50
     early     DC-SVM with early prediction
     linear    cutting planes, within 440 MiB, which leaves no memory for rows
     killed    early prediction, killed when half of its partitions are solved, resumed, and evaluated on other rows;
-              with --part-rows, of at least as many levels as make partitions of N rows at most, on average
+              with --part-rows, of at least as many levels as make partitions of N rows at most, on average.
+              --workers: by as many local processes, within 2 GiB together
     plan      `--dry-run` of all on stores of 128 columns, of which all is there but the rows after the first chunk
 
 Stores are written block by block: block i of 65,536 rows is a function of i alone, so that a smaller store is the
@@ -63,7 +64,7 @@ FITS = {
 ITEMS = (*FITS, "killed", "plan")
 CHILDREN = DCSVMConfig().children
 FAR = 1 << 20  # the number of the first block of rows to test on
-POLL_S = 0.2
+POLL_S = 0.5
 
 
 def block(number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -148,23 +149,15 @@ def table(bench: Bench, name: str, sizes: Sequence[int]) -> Table:
     return Table(title, records, notes)
 
 
-def killed(bench: Bench, sizes: Sequence[int], part_rows: int | None) -> Table:
+def killed(bench: Bench, sizes: Sequence[int], part_rows: int | None, workers: int | None) -> Table:
     """An early fit of each size, killed and resumed; it has a run directory."""
     records = []
     test = made_to_test(bench.work, min(TEST_ROWS, max(sizes)))
     for rows in sizes:
         model, run_dir = bench.work / "scale.killed.model", bench.work / "scale.killed.run"
         shutil.rmtree(run_dir, ignore_errors=True)
-        words = (
-            "fit",
-            "--store",
-            made(bench.work, rows),
-            "--model",
-            model,
-            "--force",
-            "--no-search",
-            *FITS["early"][1],
-        )
+        words: tuple[Any, ...] = ("fit", "--store", made(bench.work, rows), "--model", model, "--force", "--no-search")
+        words = (*words, *FITS["early"][1], *(("--workers", workers) if workers else ()))
         if part_rows:
             words = (*words, "--set", f"dcsvm.levels={math.ceil(math.log(rows / part_rows, CHILDREN))}")
         words = (*words, "--memory-limit", LIMIT, "--run-dir", run_dir)
@@ -180,7 +173,8 @@ def killed(bench: Bench, sizes: Sequence[int], part_rows: int | None) -> Table:
                 "resumed": Seconds(fit.seconds),
                 "rows a second": round(rows / (killed_s + fit.seconds)),
                 "support vectors": fit.result["n_support"],
-                "peak memory": Bytes(max(peak, fit.peak_rss_bytes)),
+                "peak memory": Bytes(max(peak.leader, fit.peak_rss_bytes)),
+                "all processes": Bytes(peak.all_processes),
                 "evaluate": Seconds(scores.seconds),
                 "rows of it": scores.result["n"],
                 "accuracy": Share(scores.result["accuracy"]),
@@ -189,19 +183,41 @@ def killed(bench: Bench, sizes: Sequence[int], part_rows: int | None) -> Table:
     notes = [
         f"synthetic rows of {COLUMNS} columns, of which {WRONG:.0%} have the wrong label; whole commands with "
         f"--memory-limit {LIMIT}, one run each; rows a second: of both together",
+        "peak memory of the leading process; all processes: the largest sum, until the fit was killed",
     ]
+    if workers:
+        notes.append(f"{workers} local worker processes of as many threads as share the cores")
     checks = [("the first fit of each was killed", all(record["solved by then"] < 1 for record in records))]
     return Table("Early prediction, killed and resumed", records, notes, checks)
 
 
-def _killed(words: Sequence[Any], run_dir: Path) -> tuple[float, float, int]:
+class Peak:
+    """The peaks of the memory of a process and, in the sum, of those that it started, too. Bytes."""
+
+    leader = all_processes = 0
+
+    def look(self, pid: int) -> None:
+        with suppress(psutil.Error):  # it has ended
+            self.leader = max(self.leader, peak_rss_bytes(pid))
+            process = psutil.Process(pid)
+            of_all = sum(_rss_bytes(each) for each in (process, *process.children(recursive=True)))
+            self.all_processes = max(self.all_processes, of_all)
+
+
+def _rss_bytes(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:  # it has ended
+        return 0
+
+
+def _killed(words: Sequence[Any], run_dir: Path) -> tuple[float, float, Peak]:
     """Seconds until a fit was killed, when half of its partitions were solved, the share of them that were, and the
-    peak of its memory. One that ends between two looks is not killed."""
-    began, records, share, peak = time.perf_counter(), Tail(run_dir), 0.0, 0
+    peaks of its memory. One that ends between two looks is not killed."""
+    began, records, share, peak = time.perf_counter(), Tail(run_dir), 0.0, Peak()
     child = subprocess.Popen([*STREAMSVM, *map(str, words), "--json"], stdout=subprocess.DEVNULL)
     while child.poll() is None:
-        with suppress(psutil.Error):  # it has ended
-            peak = max(peak, peak_rss_bytes(child.pid))
+        peak.look(child.pid)
         steps = [record.event for record in records() if isinstance(record.event, Progress)]
         shares = [step.done / step.total for step in steps if step.phase.startswith("level") and step.total]
         share = max([share, *shares])
@@ -236,6 +252,7 @@ def _sizes(text: str) -> list[int]:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=_sizes, metavar="N[,N...]", help="sizes of the stores, rising")
     parser.add_argument("--part-rows", type=int, metavar="N", help="most rows of a partition, on average")
+    parser.add_argument("--workers", type=int, metavar="N", help="local processes that solve the partitions")
     parser.add_argument("--only", type=among(ITEMS), default=list(ITEMS), metavar="ITEM[,ITEM...]")
 
 
@@ -245,7 +262,7 @@ def main() -> None:
         report = Report(args.out)
         for name in args.only:
             if name == "killed":
-                report.add([killed(bench, sizes, args.part_rows)])
+                report.add([killed(bench, sizes, args.part_rows, args.workers)])
             else:
                 report.add([table(bench, name, sizes) if name in FITS else plans(bench, args.rows or PLAN_ROWS)])
 
