@@ -39,6 +39,7 @@ from streamsvm.fits.prepare import prepare, with_task
 from streamsvm.judging.held_out import interval_rows, require_holdout
 from streamsvm.judging.thresholds import FoldDecisions
 from streamsvm.models.files import load_model, save_model
+from streamsvm.options.search import LOG_LOSS
 from streamsvm.parallel.compiling import compile_notices
 from streamsvm.parallel.devices import computing_on, device_facts
 from streamsvm.parallel.machine import excess
@@ -357,13 +358,16 @@ def decided_by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -
         config = config.model_copy(update={"probability": probability})
     if not config.probability.is_requested:
         return []
+    whole = config.probability.costs is not None or config.search.scoring == LOG_LOSS
     if config.search.chosen:
         config = as_chosen(config)
     from streamsvm.judging.probabilities import cross_validated
 
     fit = partial(_fit_of_fold, run, without_probabilities(config))
     with phase("folds"):
-        return cross_validated(store, config, fit, run_dir=run.run_dir, resume=run.resume, events=run.events)
+        return cross_validated(
+            store, config, fit, whole=whole, run_dir=run.run_dir, resume=run.resume, events=run.events
+        )
 
 
 def _fit_of_fold(

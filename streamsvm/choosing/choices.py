@@ -53,9 +53,10 @@ from streamsvm.judging.expected import (
     weighted_losses,
 )
 from streamsvm.judging.held_out import can_hold_out
+from streamsvm.judging.log_loss import D2_LOG_LOSS
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
-from streamsvm.options.search import BALANCED
+from streamsvm.options.search import LOG_LOSS
 from streamsvm.problems.subproblems import DualData
 from streamsvm.runs.checkpoints import EXECUTION, digest
 from streamsvm.solvers.catalogue import fit_class, made_for, solver_row
@@ -85,16 +86,7 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     config, store = prepared.config, prepared.store
     if config.metric.is_learned:
         require_metric(config, prepared.task, is_sparse=store.is_sparse)
-    if config.search.scoring and not prepared.task.has_classes:
-        raise ConfigError(
-            f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
-            "leave it out"
-        )
-    if not is_searched(prepared.task.name):
-        raise ConfigError(
-            f"search.options is {', '.join(config.search.chosen)}, and nothing is chosen for task "
-            f"{prepared.task.name}: leave it out, and give values"
-        )
+    _require_searched(prepared)
     prepared = _holding_out(prepared)
     base, starts = starts_of(prepared)
     ways = against_rest.ways(prepared, context.left())
@@ -137,6 +129,23 @@ def with_choices(prepared: TrainingData, context: FitContext) -> TrainingData:
     return _expecting(prepared, expectation)
 
 
+def _require_searched(prepared: TrainingData) -> None:
+    """Raises ConfigError for a task of which nothing is chosen, or not by this score."""
+    config = prepared.config
+    if config.search.scoring and not prepared.task.has_classes:
+        raise ConfigError(
+            f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
+            "leave it out"
+        )
+    if config.search.scoring == LOG_LOSS and prepared.task.in_sets:
+        raise ConfigError(f"search.scoring is {LOG_LOSS}, which is for one label a row: leave it out, or give another")
+    if not is_searched(prepared.task.name):
+        raise ConfigError(
+            f"search.options is {', '.join(config.search.chosen)}, and nothing is chosen for task "
+            f"{prepared.task.name}: leave it out, and give values"
+        )
+
+
 def _compare_with_constant(
     prepared: TrainingData, losses: np.ndarray, samples: Sequence[DualData], events: Events
 ) -> None:
@@ -144,10 +153,9 @@ def _compare_with_constant(
     most frequent label would, which an accuracy of 97 % does not show."""
     task, probability = prepared.task, prepared.config.probability
     has_one_label = task.has_classes and not task.in_sets
-    counts_rare_labels = (
-        prepared.scoring == BALANCED or probability.threshold is not None or probability.costs is not None
-    )
-    if not has_one_label or counts_rare_labels or len(losses) < LEAST_COMPARED:
+    decides_otherwise = probability.threshold is not None or probability.costs is not None
+    is_plain = has_one_label and prepared.scoring == task.scoring and not decides_otherwise
+    if not is_plain or len(losses) < LEAST_COMPARED:
         return
     codes = np.concatenate([data.task.truth(data.targets) for data in samples])
     rows = np.bincount(codes, np.concatenate([data.upper for data in samples]))
@@ -185,7 +193,14 @@ def _learner(prepared: TrainingData, given: ScalingCandidate, sample: Sample) ->
     config = prepared.config
     rank = config.metric.rank if config.metric.kind == "full" else None
     as_given = (Metric(given.factor), prepared.kernel) if given.scaling is prepared.scaling else None
-    return TrialSettings(config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared, as_given)
+    return TrialSettings(
+        config.kernel,
+        rank,
+        sample.rows.take(slice(TYPICAL_ROWS)),
+        config.dcsvm.is_squared,
+        as_given,
+        by_log_loss=prepared.scoring == D2_LOG_LOSS,
+    )
 
 
 def _holding_out(prepared: TrainingData) -> TrainingData:

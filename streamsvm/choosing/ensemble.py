@@ -91,7 +91,7 @@ class Ensemble:
         decided = decided_by_rows(probability, self.rows, fit.config.seed)
         answers = decided.answers_by(model)
         assert answers is not None  # all problems of these rows are decided
-        losses = losses_of(scoring, model.codes_of(*answers), self.rows.codes, model.classes)
+        losses = losses_of(scoring, model, answers, self.rows.codes)
         expected = of_model(scoring, losses, folds=True)
         fit.prepared = replace(fit.prepared, held_out=None, expected=expected)
         return fit.certified(solution, decided)

@@ -20,6 +20,7 @@ from streamsvm.choosing import against_rest
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.judging.expected import weighted_losses
+from streamsvm.judging.log_loss import likelihoods, log_losses
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.tiles import COLUMNS, Tile, add_tile, columns_of, filled
 from streamsvm.parallel.strips import strips
@@ -269,20 +270,28 @@ def _require_finite(values: np.ndarray) -> None:
         raise ConfigError(BEYOND)
 
 
-def losses(fits: Sequence[TrialFit], rows: Rows, held_out: Rows, held_out_data: DualData) -> list[np.ndarray]:
-    """(h,) losses of held-out rows by each fit, see `weighted_losses`; infinite if it has failed, or its decision
-    values are beyond float32."""
+def losses(
+    fits: Sequence[TrialFit], rows: Rows, held_out: Rows, held_out_data: DualData, *, by_log_loss: bool = False
+) -> list[np.ndarray]:
+    """(h,) losses of held-out rows by each fit, see `weighted_losses` and `log_losses`; infinite if it has failed, or
+    its decision values are beyond float32."""
+    codes = held_out_data.task.truth(held_out_data.targets) if by_log_loss else None
     by_kernel, failed = _shared(fits), np.full(len(held_out), np.inf)
     blocks = _support_blocks(by_kernel, rows)
     strips = [
-        _predicted(by_kernel, blocks, held_out.take(slice(start, start + STRIP)))
+        _predicted(
+            by_kernel,
+            blocks,
+            held_out.take(slice(start, start + STRIP)),
+            None if codes is None else codes[start : start + STRIP],
+        )
         for start in range(0, len(held_out), STRIP)
     ]
-    lost = []
+    lost, losses_by = [], log_losses if by_log_loss else weighted_losses
     for fit in fits:
         if fit.error is None:
             with _timed([fit]):
-                of_fit = weighted_losses(np.concatenate([strip[fit] for strip in strips]), held_out_data)
+                of_fit = losses_by(np.concatenate([strip[fit] for strip in strips]), held_out_data)
                 _require_finite(of_fit)
         lost.append(of_fit if fit.error is None else failed)
     return lost
@@ -318,9 +327,9 @@ def _support_blocks(by_kernel: list[list[TrialFit]], rows: Rows) -> list[_Suppor
 
 
 def _predicted(
-    by_kernel: list[list[TrialFit]], blocks: list[_SupportBlock], held_out: Rows
+    by_kernel: list[list[TrialFit]], blocks: list[_SupportBlock], held_out: Rows, codes: np.ndarray | None
 ) -> dict[TrialFit, np.ndarray]:
-    """What each fit predicts of some held-out rows."""
+    """What each fit predicts of some held-out rows, or their `likelihoods` if they are of these classes (m,)."""
     fits = [fit for of_kernel in by_kernel for fit in of_kernel]
     decisions = {fit: _biases(fit, len(held_out)) for fit in fits}
     for block in blocks:
@@ -338,8 +347,11 @@ def _predicted(
     for fit, values in decisions.items():
         with _timed([fit]):
             _require_finite(values)
-            task, classes = fit.dual_data.task, fit.dual_data.targets.classes
-            values = joined(values, len(classes), pairwise=task.in_pairs)
+            task, k = fit.dual_data.task, len(fit.dual_data.targets.classes)
+            if codes is not None:
+                predicted[fit] = likelihoods(values, codes, k, pairwise=task.in_pairs)
+                continue
+            values = joined(values, k, pairwise=task.in_pairs)
             predicted[fit] = task.codes(values, np.empty(0)) if task.has_classes else values
     return predicted
 

@@ -98,13 +98,14 @@ class ClassWeights:
 class TrialSettings:
     """How trials become kernels. options: of the given kernel. rank: of a full metric; None: diagonal. typical: rows at
     random, whose distances are the unit of gamma. squared: whether losses are. given: the given kernel, with a gamma
-    from all rows, and the metric under which it holds."""
+    from all rows, and the metric under which it holds. by_log_loss: whether log losses are compared."""
 
     options: KernelConfig
     rank: int | None
     typical: Rows
     squared: bool = False
     given: tuple[Metric, Kernel] | None = None
+    by_log_loss: bool = False
 
     def kernels(self, trials: Sequence[Trial], metric: Metric, units: dict[str, Any] | None = None) -> list[Kernel]:
         """The kernels of trials, for rows under a metric. units: those known under it, by name; others are added."""
@@ -175,7 +176,7 @@ class SampleTrials:
             for group in groups
         ]
         starts = [None] * count if start is None else np.split(start, count)
-        work = partial(_tried, rows, self.learner.squared, self._matrix_bytes)
+        work = partial(_tried, rows, self.learner.squared, self.learner.by_log_loss, self._matrix_bytes)
         trials_of = [[trials[number] for number in group] for _ in range(count) for group in groups]
         start_of = [starts[place] for *_, place, _ in items]
         results = self.engine.map(work, items, trials_of, start_of, shared=(self._shared,), window=len(items))
@@ -222,6 +223,7 @@ class SampleTrials:
 def _tried(
     count: int,
     squared: bool,
+    by_log_loss: bool,
     most_bytes: int,
     samples: tuple[Sample, ...],
     item: tuple[Metric, list[Kernel], list[int], int, SharedOperands | None],
@@ -248,7 +250,7 @@ def _tried(
                 if not max(map(fit.kernel.largest, (moved, held_out_moved))) < fit.kernel.most:
                     fit.error = BEYOND
             solve(sharing, moved, most_bytes, shared)
-            lost += losses(sharing, moved, held_out_moved, sample.held_out_data)
+            lost += losses(sharing, moved, held_out_moved, sample.held_out_data, by_log_loss=by_log_loss)
     return [
         TrialResult(of_fit, fit.alpha, fit.seconds)
         if fit.error is None

@@ -37,9 +37,9 @@ class AutoSVC(StoreClassifier):
         that go with it best. More accurate, with better probabilities, in two to three times the time. None: 3 if a
         time budget has room for them, else one.
     class_weight : dict, "balanced" or None
-    scoring : {"accuracy", "balanced_accuracy"} or None
+    scoring : {"accuracy", "balanced_accuracy", "log_loss"} or None
         What is compared on held-out rows. "balanced_accuracy": the mean recall of all classes, which also tries class
-        weights. None: "accuracy".
+        weights. "log_loss": that of probabilities, which the model then has. None: "accuracy".
     must_export : {"onnx", "libsvm"} or None
         Choose only models that `streamsvm export` can write in this format. None: any.
     search_params : dict or None
@@ -57,7 +57,8 @@ class AutoSVC(StoreClassifier):
     expected_ : dict
         The accuracy to expect on new rows, `score`, with a 95 % interval from `low` to `high`; of several labels a row
         the mean of theirs. `rows` is the number of held-out rows, `model` says whether the final model itself decided
-        them, and `scoring` is the name of the score. Absent if there are too few rows.
+        them, and `scoring` is the name of the score, of "log_loss"
+        d2_log_loss: 1 less the log loss over that of the frequencies of classes. Absent if there are too few rows.
     metric_ : dict
         Scores on held-out rows with the chosen values, without a metric and with the defaults, each step, and the
         features that count.
@@ -91,7 +92,7 @@ class AutoSVC(StoreClassifier):
 
     def __init__(
         self, time_budget: float | str | None = None, *, ensemble: int | None = None, class_weight: Balanced = None,
-        scoring: Literal["accuracy", "balanced_accuracy"] | None = None,
+        scoring: Literal["accuracy", "balanced_accuracy", "log_loss"] | None = None,
         probability: Probability = False, threshold: str | None = None, costs: Costs = None,
         must_export: Literal["onnx", "libsvm"] | None = None, search_params: Options = None,
         gaps: Fill | None = None, mark_gaps: bool = False, category: Columns = None, target_encode: TargetEncode = None,

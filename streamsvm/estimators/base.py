@@ -41,6 +41,7 @@ from streamsvm.models import LocalModel
 from streamsvm.models.base import Model
 from streamsvm.models.files import save_model
 from streamsvm.options.probability import are_odds
+from streamsvm.options.search import LOG_LOSS
 from streamsvm.parallel.devices import computing_on, inheriting, open_device
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
@@ -403,10 +404,16 @@ def _spread(k: int, model: Model, values: np.ndarray, unknown: float) -> np.ndar
 
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
     has_ensemble = estimator.ensemble is not None and estimator.ensemble > 1
-    has_costs = estimator.costs is not None
-    if not (estimator.probability or has_costs or has_ensemble or are_odds(estimator.loss)):
+    implies = estimator.costs is not None or _by_log_loss(estimator)
+    if not (estimator.probability or implies or has_ensemble or are_odds(estimator.loss)):
         raise AttributeError(f"predict_proba is there with {estimator._probable_with} only")
     return True
+
+
+def _by_log_loss(estimator: StoreClassifier) -> bool:
+    """Whether a search compares log losses, so that the model has probabilities."""
+    search = getattr(estimator, "search_params", None) or {}
+    return LOG_LOSS in (getattr(estimator, "scoring", None), search.get("scoring"))
 
 
 class StoreClassifier(ClassifierMixin, StoreEstimator):

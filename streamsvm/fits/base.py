@@ -27,6 +27,7 @@ from streamsvm.events import Events, HeldOut
 from streamsvm.fits.drafts import ModelDraft
 from streamsvm.fits.prepare import TrainingData
 from streamsvm.judging.expected import Decider, ExpectedScore, losses_of, of_model, of_threshold, with_row_costs
+from streamsvm.judging.log_loss import D2_LOG_LOSS
 from streamsvm.judging.thresholds import (
     FoldDecisions,
     ThresholdReport,
@@ -482,16 +483,17 @@ def _expected(
     threshold = (model.header.certificate or {}).get("threshold")
     if threshold is not None and (expected := of_threshold(scoring, threshold, folds=held_out is None)) is not None:
         return expected  # which its choice on these rows has made no better
-    if held_out is None and threshold is None and model.header.costs is None:
+    decides_otherwise = threshold is not None or model.header.costs is not None
+    if held_out is None and not decides_otherwise and scoring != D2_LOG_LOSS:
         return prepared.expected
     if held_out is None:
         answers = by_folds.answers_by(model)
-        if answers is None:
-            return None  # a search knows neither threshold nor costs
+        if answers is None:  # a search knows neither threshold nor costs
+            return None if decides_otherwise else prepared.expected
     if answers is not None:
         rows = held_out or by_folds.rows
         assert rows is not None
-        losses = losses_of(scoring, model.codes_of(*answers), rows.codes, prepared.classes)
+        losses = losses_of(scoring, model, answers, rows.codes)
         expected = of_model(scoring, losses, folds=held_out is None)
         return with_row_costs(expected, model.header.costs, answers[1], rows.codes)
     assert held_out is not None

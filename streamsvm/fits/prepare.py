@@ -33,12 +33,13 @@ from streamsvm.fits.target_encoding import encoded
 from streamsvm.fits.targets import TargetsInMemory, TargetSource, target_source_of
 from streamsvm.judging.expected import ExpectedScore, SearchExpectation
 from streamsvm.judging.held_out import HeldOutRows, by_chance, held_out_ids, held_out_rows
+from streamsvm.judging.log_loss import D2_LOG_LOSS
 from streamsvm.kernels.base import Kernel, Stationary, kernel_of, needs_variance
 from streamsvm.metrics import D2
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
 from streamsvm.options.probability import are_odds
-from streamsvm.options.search import BALANCED
+from streamsvm.options.search import BALANCED, LOG_LOSS
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import SizedInBytes
 from streamsvm.parallel.strips import evenly
@@ -122,6 +123,8 @@ class TrainingData(SizedInBytes):
         search = self.config.search
         if search.scoring == BALANCED:
             return BALANCED
+        if search.scoring == LOG_LOSS and self.task.has_classes:
+            return D2_LOG_LOSS
         if self.config.quantile is not None:
             return D2
         return (search.chosen and self.task.searched_by) or self.task.scoring

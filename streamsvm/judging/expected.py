@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamsvm.data.rows import Rows
+from streamsvm.judging.log_loss import D2_LOG_LOSS, likelihoods, log_losses, probability_losses
 from streamsvm.metrics import constant_pinball_loss, pinball_losses
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.sizes import SizedInBytes
@@ -93,12 +94,18 @@ def of_threshold(scoring: str, report: Mapping[str, Any], *, folds: bool) -> Exp
     return interval and ExpectedScore(scoring, **interval, rows=report["rows"], model=not folds, folds=folds)
 
 
-def losses_of(scoring: str, predicted: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """(h,) losses, whose mean is 1 less the score; predicted and truth: codes (h,), or labels (h, k)."""
-    wrong = (predicted != truth).reshape(len(truth), -1)
+def losses_of(
+    scoring: str, model: Decider, answers: tuple[np.ndarray, np.ndarray | None], truth: np.ndarray
+) -> np.ndarray:
+    """(h,) losses, whose mean is 1 less the score, of a model with these decision values and probabilities; truth:
+    codes (h,), or labels (h, k)."""
+    if scoring == D2_LOG_LOSS:
+        assert answers[1] is not None  # which this score implies
+        return probability_losses(answers[1], truth)
+    wrong = (model.codes_of(*answers) != truth).reshape(len(truth), -1)
     if scoring == BALANCED:
         weights = label_weights if truth.ndim == 2 else row_weights
-        return (wrong * weights(truth, classes, "balanced", None).reshape(wrong.shape)).mean(axis=1)
+        return (wrong * weights(truth, model.classes, "balanced", None).reshape(wrong.shape)).mean(axis=1)
     return wrong.mean(axis=1) if scoring == LABELS else wrong.any(axis=1).astype(np.float64)
 
 
@@ -136,7 +143,15 @@ def is_surely_better(candidate: np.ndarray, baseline: np.ndarray) -> bool:
 
 
 class Decider(Protocol):
-    """A model, with the methods that its score needs."""
+    """A model, with what its score needs."""
+
+    @property
+    def classes(self) -> np.ndarray: ...
+
+    @property
+    def is_pairwise(self) -> bool: ...
+
+    def binary_decisions(self, rows: Rows) -> np.ndarray: ...
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
 
@@ -157,6 +172,8 @@ class SearchExpectation(SizedInBytes):
 
     def losses(self, model: Decider, units: LabelScale, decided: np.ndarray | None = None) -> np.ndarray:
         """(h,) losses of a model. decided (h, pairs): its decision values, if its arrays are in a file."""
+        if self.expected.scoring == D2_LOG_LOSS:
+            return self._log_losses(model, model.binary_decisions(self.rows) if decided is None else decided)
         if not self.samples[0].task.has_classes:
             values = model.answers(self.rows)[0] if decided is None else decided[:, 0]
             predicted = (values - units.offset) / units.scale
@@ -170,6 +187,13 @@ class SearchExpectation(SizedInBytes):
                 for part, sample in zip(np.split(predicted, ends), self.samples, strict=True)
             ]
         )
+
+    def _log_losses(self, model: Decider, decisions: np.ndarray) -> np.ndarray:
+        losses, ends = [], np.cumsum([len(sample.upper) for sample in self.samples])[:-1]
+        for part, sample in zip(np.split(decisions, ends), self.samples, strict=True):
+            codes, k = sample.task.truth(sample.targets), len(model.classes)
+            losses.append(log_losses(likelihoods(part, codes, k, pairwise=model.is_pairwise), sample))
+        return np.concatenate(losses)
 
 
 def weighted_losses(predicted: np.ndarray, held_out_data: DualData) -> np.ndarray:

@@ -165,13 +165,14 @@ def cross_validated(
     config: FitConfig,
     learn: Learn,
     *,
+    whole: bool = False,
     run_dir: Place | None = None,
     resume: bool = False,
     events: Events = ignore,
 ) -> list[FoldDecisions]:
-    """Probabilities and a threshold by folds, as config.probability requests, for each model that `learn` makes.
-    Finished folds are saved in the run directory. Raises what `learn` raises, and DataError if a class has one row
-    only."""
+    """Probabilities and a threshold by folds, as config.probability requests, for each model that `learn` makes. whole:
+    with the decisions of all pairs of a few classes, as costs and log losses need. Finished folds are saved in the run
+    directory. Raises what `learn` raises, and DataError if a class has one row only."""
     with ExitStack() as stack:
         if run_dir is None:
             folder: Place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamsvm-folds-")))
@@ -180,7 +181,7 @@ def cross_validated(
             folder.mkdir(exist_ok=True)
         resume = resume and any(folder.iterdir())
         checkpoints = Checkpoints(folder if run_dir else None, store, config, resume, events)
-        state = _predicted(store, config, learn, folder, checkpoints, events)
+        state = _predicted(store, config, learn, folder, checkpoints, events, whole=whole)
     codes = state["codes"]
     rows = DecidedRows(
         state["decisions"][0],
@@ -198,7 +199,14 @@ def cross_validated(
 
 
 def _predicted(
-    store: Store, config: FitConfig, learn: Learn, folder: Place, checkpoints: Checkpoints, events: Events
+    store: Store,
+    config: FitConfig,
+    learn: Learn,
+    folder: Place,
+    checkpoints: Checkpoints,
+    events: Events,
+    *,
+    whole: bool,
 ) -> State:
     """decisions (models, n, own problems) of all rows, their codes (n,), and whether they are pairwise."""
     state = _first_state(store, config, folder, checkpoints)
@@ -216,8 +224,7 @@ def _predicted(
         )
         with closing(engine):
             engine.require_folder(fold_folder)
-            has_costs = config.probability.costs is not None
-            decisions = np.stack([_decisions(model, rows, codes, engine, whole=has_costs) for model in models])
+            decisions = np.stack([_decisions(model, rows, codes, engine, whole=whole) for model in models])
         if number == 0:
             state["decisions"] = np.zeros((len(models), store.n, decisions.shape[2]))
         state["decisions"][:, inside] = decisions

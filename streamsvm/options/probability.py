@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, model_validator
 
 from streamsvm.options.base import Options, Whole
+from streamsvm.options.search import LOG_LOSS
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of
 from streamsvm.storage.text import cut_quoted, name_of, split_quoted
+from streamsvm.tasks import task_names, task_of
 
 Calibrator = Literal["sigmoid", "isotonic"]
 
@@ -65,10 +67,14 @@ def are_odds(loss: str | None) -> bool:
 
 
 def with_method(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The nested values of a configuration; costs without a method of probabilities take sigmoids, unless the decisions
-    are odds."""
-    probability = values.get("probability")
-    if not isinstance(probability, Mapping) or "method" in probability or probability.get("costs") is None:
+    """The nested values of a configuration; costs and a search by log loss without a method of probabilities take
+    sigmoids, unless the decisions are odds."""
+    probability, search, task = values.get("probability", {}), values.get("search"), values.get("task")
+    by_log_loss = isinstance(search, Mapping) and search.get("scoring") == LOG_LOSS
+    by_log_loss = by_log_loss and (task not in task_names() or task_of(str(task)).has_probabilities)
+    if not isinstance(probability, Mapping) or "method" in probability:
+        return values
+    if probability.get("costs") is None and not by_log_loss:
         return values
     section = values.get(section_of(str(values.get("solver", DEFAULT_SOLVER))))  # which nobody has checked yet
     if isinstance(section, Mapping) and are_odds(section.get("loss")):

@@ -17,6 +17,7 @@ Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "
 # why fits of a search are dropped:
 FAILED = "values of their kernels are beyond float32, or they do not converge"
 BALANCED = "balanced_accuracy"  # with this score, class weights may help
+LOG_LOSS = "log_loss"  # with this one, the model has probabilities
 MOST_MEMBERS = 9  # of an ensemble: a search tries hardly more models that differ
 LEAST_BUDGET_S = 5.0  # for Python, the store and one small fit
 
@@ -53,8 +54,11 @@ class SearchConfig(Options):
     ] = None
     trials: Annotated[Count, Field(description="Maximum number of search steps")] = None
     scoring: Annotated[
-        Literal["accuracy", "balanced_accuracy"] | None,
-        Field(description="Score of held-out rows for classes; balanced_accuracy is the mean recall of all classes"),
+        Literal["accuracy", "balanced_accuracy", "log_loss"] | None,
+        Field(
+            description="Score of held-out rows for classes; balanced_accuracy is the mean recall of all classes, "
+            "log_loss that of probabilities"
+        ),
     ] = None
     sample: Annotated[Whole, Field(ge=100, description="Rows to search on, a fifth of them held out")] = 20_000
     ensemble: Annotated[

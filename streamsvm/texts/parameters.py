@@ -80,7 +80,7 @@ metric_params : dict or None
 search_params : dict or None
     How fits on a sample find values of "search", and what is chosen with a metric. "time_budget" is that of the whole
     fit, in seconds or like "10m". "trials" is the maximum number of search steps. "sample" is
-    the number of rows (20,000). "scoring" is "accuracy" or "balanced_accuracy".
+    the number of rows (20,000). "scoring" is "accuracy", "balanced_accuracy" or "log_loss".
 random_state : int, RandomState or None
     Seed of the random choices: an int makes fits repeatable.
 early : bool or "search"
