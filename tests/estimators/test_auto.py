@@ -72,7 +72,7 @@ def test_a_store_brings_its_labels_and_is_not_ranked():
         ({"search_params": {"trials": 0}}, r"AutoSVC: search_params\['trials'\]: found 0, expected"),
         ({"search_params": {"steps": 5}}, "AutoSVC: search.steps: unknown option|AutoSVC: steps: unknown"),
         ({"class_weight": "even"}, "class_weight: "),
-        ({"scoring": "f1"}, "scoring.*: found 'f1', expected 'accuracy' or 'balanced_accuracy'"),
+        ({"scoring": "f1"}, "scoring.*: found 'f1', expected 'accuracy', 'balanced_accuracy' or 'log_loss'"),
         ({"memory_limit": "much"}, "memory_limit: "),
     ],
 )
