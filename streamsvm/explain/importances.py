@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -87,17 +87,11 @@ def importances_table(model: Model, store: Store | None, label: str | None = Non
     measured = importances(model, store, label)
     records = [{"feature": name, "importance": value} for name, value in measured.ordered()]
     tables = {"importances_from": measured.source, "importances": records}
-    if (columns := encoded_columns(model, measured.names)) is not None:
+    columns = {} if model.layout is None else columns_in_attrs(model.layout.attrs)
+    is_encoded = any(len(names) > 1 for names in columns.values())
+    if is_encoded and [name for names in columns.values() for name in names] == list(measured.names):
         tables["importances_by_column"] = _by_column(columns, measured.ordered())
     return tables
-
-
-def encoded_columns(model: Model, names: Names) -> dict[str, Names] | None:
-    """The columns of the table that the model learned from, each with the names of its columns of values or slots;
-    None if no column was encoded as several. names: those of the model, in its order."""
-    columns = {} if model.layout is None else columns_in_attrs(model.layout.attrs)
-    is_encoded = any(len(encoded) > 1 for encoded in columns.values())
-    return columns if is_encoded and tuple(chain.from_iterable(columns.values())) == names else None
 
 
 def _by_column(columns: dict[str, Names], ordered: list[tuple[str, float]]) -> list[dict[str, Any]]:

@@ -7,19 +7,21 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streamsvm.data.layout import Names
+from streamsvm.data.layout import Names, columns_in_attrs
 from streamsvm.data.rows import Rows
 from streamsvm.data.statistics import moments_of
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import AnyDecision, Decision, answered, decisions
-from streamsvm.explain.importances import column_names, encoded_columns, sampled
+from streamsvm.explain.importances import column_names, sampled
 from streamsvm.explain.shapley import require_shapley, shapley_values
+from streamsvm.explain.slices import number_text
 from streamsvm.kernels.distance import sq_distances
 from streamsvm.models.base import Model
 from streamsvm.predict import rows_at
@@ -27,6 +29,8 @@ from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.text import jsonable
 from streamsvm.tasks.pairs import classes_of_pairs
 from streamsvm.texts.documented import described
+
+NEAR_WHOLE = 1e-3  # of true and false, which scaling has rounded
 
 
 @dataclass(frozen=True)
@@ -211,12 +215,62 @@ def rows_tables(
     encoded, also by column of the table. See `explain_rows`."""
     deviation, names = deviations(sampled(model, store)), column_names(model)
     explained = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label)
-    columns = encoded_columns(model, names)
+    columns = table_columns(model, names)
     return [_row(row, names, columns) for row in explained]
 
 
-def _row(row: RowExplanation, names: Names, columns: dict[str, Names] | None) -> dict[str, Any]:
-    by_column = {} if columns is None else {"columns": _by_column(row, columns)}
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of the table that a model learned from. encoded: the names of its columns in the model, which are at
+    `place` there. kind: number, bool, time or text."""
+
+    name: str
+    encoded: Names
+    place: slice
+    kind: str
+
+    def value(self, values: np.ndarray) -> float | str | None:
+        """What a row (d,) has in this column: a number, true or false, a time, or the values or slots of a text. None
+        if it has none, and in columns that a metric leaves out."""
+        of_column = values[self.place]
+        if self.encoded == (self.name,):
+            return self._of_number(float(of_column[0]))
+        present = np.flatnonzero(np.abs(of_column) > 0.5).tolist()
+        return ", ".join(self.text_of(i) for i in present) or None
+
+    def _of_number(self, value: float) -> float | str | None:
+        if np.isnan(value):
+            return None
+        if self.kind == "time":
+            return number_text(self.kind, value)
+        if self.kind == "bool" and abs(value - round(value)) < NEAR_WHOLE:  # else a mean, of rows or of what is missing
+            return number_text(self.kind, round(value))
+        return value
+
+    def text_of(self, i: int) -> str:
+        """The value or slot that an encoded column is of."""
+        return self.encoded[i].removeprefix(f"{self.name}=")
+
+
+def table_columns(model: Model, names: Names) -> list[TableColumn]:
+    """The columns of the table, if they read better than those of the model (names): some are encoded as several, or
+    not numbers. Empty if not, or if the model has other columns, too."""
+    columns = {} if model.layout is None else columns_in_attrs(model.layout.attrs)
+    if tuple(chain.from_iterable(columns.values())) != names:
+        return []
+    assert model.layout is not None
+    kinds = [str(column.get("kind", "number")) for column in model.layout.attrs["columns"]]
+    ends = np.cumsum([len(encoded) for encoded in columns.values()]).tolist()
+    if ends[-1] == len(ends) and set(kinds) == {"number"}:
+        return []
+    return [
+        TableColumn(name, encoded, slice(end - len(encoded), end), kind)
+        for (name, encoded), end, kind in zip(columns.items(), ends, kinds, strict=True)
+    ]
+
+
+def _row(row: RowExplanation, names: Names, columns: list[TableColumn]) -> dict[str, Any]:
+    by_column = {"columns": _by_column(row, columns)} if columns else {}
     return {
         "row": row.row,
         "answer": row.answer,
@@ -236,53 +290,34 @@ def _feature(row: RowExplanation, names: Names, f: int) -> dict[str, Any]:
     return {"feature": names[f]} | {name: None if x is None else float(x[f]) for name, x in numbers.items()}
 
 
-def _by_column(row: RowExplanation, columns: dict[str, Names]) -> list[dict[str, Any]]:
+def _by_column(row: RowExplanation, columns: list[TableColumn]) -> list[dict[str, Any]]:
     """Each column of the table with its value, the largest effect of its encoded columns, and the sum of their Shapley
     values, which add up; those that count most first."""
     records = []
-    for column, encoded, place in _places(columns):
-        effect = row.effect[place]
+    for column in columns:
+        effect = row.effect[column.place]
         largest = int(np.argmax(np.abs(effect)))
         records.append(
             {
-                "column": column,
-                "value": _value(column, encoded, row.values[place]),
+                "column": column.name,
+                "value": column.value(row.values),
                 "effect": float(effect[largest]),
-                "effect_of": None if len(encoded) == 1 else encoded[largest].removeprefix(f"{column}="),
-                "shapley": None if row.shapley is None else float(row.shapley[place].sum()),
+                "effect_of": column.text_of(largest) if len(effect) > 1 else None,
+                "shapley": None if row.shapley is None else float(row.shapley[column.place].sum()),
             }
         )
     weight = "effect" if row.shapley is None else "shapley"
     return sorted(records, key=lambda record: -abs(record[weight]))
 
 
-def _places(columns: dict[str, Names]) -> Iterator[tuple[str, Names, slice]]:
-    """Each column, the names of its encoded columns, and where they are among those of all."""
-    start = 0
-    for column, encoded in columns.items():
-        yield column, encoded, slice(start, start + len(encoded))
-        start += len(encoded)
-
-
-def _value(column: str, encoded: Names, values: np.ndarray) -> float | str | None:
-    """The number of a column, or the values or slots of a text that the row has; None if it has none, and in columns
-    that a metric leaves out."""
-    if encoded == (column,):
-        return None if np.isnan(values[0]) else float(values[0])
-    present = (name.removeprefix(f"{column}=") for name, value in zip(encoded, values, strict=True) if abs(value) > 0.5)
-    return ", ".join(present) or None
-
-
-def _vector(vector: SupportVector, names: Names, columns: dict[str, Names] | None) -> dict[str, Any]:
+def _vector(vector: SupportVector, names: Names, columns: list[TableColumn]) -> dict[str, Any]:
     """Its raw values by name, None in columns that a metric leaves out."""
     facts = {"training_row" if name == "id" else name: value for name, value in vars(vector).items()}
     if vector.values is not None:
         shown = (None if np.isnan(value) else value for value in vector.values[: len(names)].tolist())
         facts["values"] = dict(zip(names, shown, strict=True))
-        if columns is not None:
-            facts["columns"] = {
-                column: _value(column, encoded, vector.values[place]) for column, encoded, place in _places(columns)
-            }
+        if columns:
+            facts["columns"] = {column.name: column.value(vector.values) for column in columns}
     return facts
 
 

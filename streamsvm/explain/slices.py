@@ -204,12 +204,12 @@ def _by_number(column: str, cells: ReadColumn) -> Grouping:
     starts = values[np.append(0, np.searchsorted(values, ends, side="right"))[: len(ends)]]
     texts = []
     for low, high in zip(starts.tolist(), ends.tolist(), strict=True):
-        low_text, high_text = _number_text(cells.kind, low), _number_text(cells.kind, high)
+        low_text, high_text = number_text(cells.kind, low), number_text(cells.kind, high)
         texts.append(low_text if low == high else f"{low_text} to {high_text}")
     return Grouping(column, [*texts, MISSING], places)
 
 
-def _number_text(kind: str, value: float) -> str:
+def number_text(kind: str, value: float) -> str:
     """A number. One or zero as true and false, days since 1970 as a date, with the minute if it has one."""
     if kind == "bool":
         return "true" if value else "false"

@@ -219,3 +219,19 @@ def test_values_of_a_text_column_are_one_line(tmp_path, monkeypatch, capfd):
         assert row["support_by_distance"][0]["columns"]["colour"] == colour
     assert run("explain", "--model", "m", "--store", "t.zarr", "--rows", 0) == 0
     assert "colour=red" not in capfd.readouterr().out
+
+
+def test_times_and_true_are_shown_as_the_table_has_them(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    sizes = rng.normal(size=60)
+    lines = [f"2026-01-{1 + i % 28:02d},{size > 1},{size:.3f},{size > 0}" for i, size in enumerate(sizes)]
+    Path("t.csv").write_text("\n".join(["day,promo,size,good", *lines, ""]), encoding="utf-8")
+    assert run("fit", "t.csv", "--label", "good", "--no-search", "--scale", "standard", "--model", "m") == 0
+    capfd.readouterr()
+    for i, row in enumerate(said(capfd, "--model", "m", "--store", "t.zarr", "--rows", "0..9")["rows"]):
+        values = {record["column"]: record["value"] for record in row["columns"]}
+        assert values["day"] == f"2026-01-{1 + i:02d}"
+        assert values["promo"] == str(sizes[i] > 1).lower()
+        assert values["size"] == pytest.approx(sizes[i], abs=1e-3)
+        assert {vector["columns"]["promo"] for vector in row["support_by_weight"]} <= {"true", "false"}
