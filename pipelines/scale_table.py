@@ -182,8 +182,9 @@ def killed(bench: Bench, sizes: Sequence[int], part_rows: int | None, workers: i
         )
     notes = [
         f"synthetic rows of {COLUMNS} columns, of which {WRONG:.0%} have the wrong label; whole commands with "
-        f"--memory-limit {LIMIT}, one run each; rows a second: of both together",
-        "peak memory of the leading process; all processes: the largest sum, until the fit was killed",
+        f"--memory-limit {LIMIT}, one run each",
+        "rows a second of both together; peak memory of the leading process",
+        "all processes: the largest sum of their memory, until the fit was killed",
     ]
     if workers:
         notes.append(f"{workers} local worker processes of as many threads as share the cores")
